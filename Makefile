@@ -1,0 +1,46 @@
+# One command runs it, one tests it. `make help` lists the rest.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup run test check fix unit bench clean
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv and install Hedgerow with everything its tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
+	@test -x $(BIN)/python || { echo "Making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-data
+	@exec $(BIN)/hedgerow serve
+
+test: check ## Set up, run every check and every test: the same line CI runs
+	$(BIN)/python -m pytest
+
+check: setup ## Formatting, lint, types and import contracts
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: setup ## Format and repair what can be repaired
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+unit: setup ## Only the unit tests, a few seconds
+	$(BIN)/python -m pytest tests/unit
+
+bench: setup ## Every benchmark, each beside its reference
+	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.http
+
+clean: ## Remove .venv and caches; never touches your data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

@@ -1,0 +1,118 @@
+"""Group commit against raw sqlite3, and what a warm key check costs.
+
+    python -m benchmarks.state
+
+The reference is one thread with the bare sqlite3 module and the same durability, that already
+holds the rows of N writers in its hands: it inserts N rows one by one and commits, over and over.
+Ours has N concurrent writers that each wait for their own row to be on disk.
+"""
+
+import asyncio
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import uvloop
+from sqlalchemy import Column, Integer, MetaData, Table, Text
+
+from hedgerow.kit.clock import utc_now
+from hedgerow.projects.bootstrap import first_keys
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import ProjectId
+from hedgerow.projects.scopes import allows
+from hedgerow.storage.connect import Place, open_database
+from hedgerow.storage.database import Append, Database
+from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.migrate import prepare
+
+PAYLOAD = '{"event": "page viewed", "properties": {"path": "/pricing"}}'
+INSERT = "INSERT INTO notes (payload) VALUES (?)"
+CREATE = "CREATE TABLE notes (id INTEGER PRIMARY KEY, payload TEXT NOT NULL)"
+ROUNDS = 5
+COMMITS = {1: 1000, 10: 600, 100: 200}
+
+notes = Table("notes", MetaData(), Column("id", Integer, primary_key=True), Column("payload", Text))
+APPEND = Append(table=notes, columns=("payload",))
+
+
+def raw_rows_per_s(folder: Path, writers: int) -> float:
+    connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("DROP TABLE IF EXISTS notes")
+    connection.execute(CREATE)
+    started = time.perf_counter()
+    for _ in range(COMMITS[writers]):
+        connection.execute("BEGIN IMMEDIATE")
+        for _ in range(writers):
+            connection.execute(INSERT, (PAYLOAD,))
+        connection.execute("COMMIT")
+    spent = time.perf_counter() - started
+    connection.close()
+    return writers * COMMITS[writers] / spent
+
+
+async def our_rows_per_s(database: Database, writers: int) -> float:
+    async def writer() -> None:
+        for _ in range(COMMITS[writers]):
+            await database.append(APPEND, [(PAYLOAD,)])
+
+    started = time.perf_counter()
+    await asyncio.gather(*(writer() for _ in range(writers)))
+    return writers * COMMITS[writers] / (time.perf_counter() - started)
+
+
+async def group_commit(folder: Path, place: Place) -> None:
+    database = open_database(place)
+    await database.write(lambda connection: connection.exec_driver_sql(CREATE))
+    print(f"group commit, rows/s, median of {ROUNDS} interleaved rounds")
+    print(f"  {'writers':>8} {'raw sqlite3':>12} {'hedgerow':>12} {'ratio':>7}")
+    for writers in COMMITS:
+        raw, ours = [], []
+        for _ in range(ROUNDS):
+            raw.append(raw_rows_per_s(folder, writers))
+            ours.append(await our_rows_per_s(database, writers))
+        reference, measured = statistics.median(raw), statistics.median(ours)
+        print(f"  {writers:>8} {reference:>12,.0f} {measured:>12,.0f} {measured / reference:>6.0%}")
+    await database.close()
+
+
+def microseconds(call: Callable[[], object], times: int = 50_000) -> float:
+    started = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - started) / times * 1e6
+
+
+async def key_check(place: Place, value: str) -> None:
+    database = open_database(place)
+    directory = Directory(DirectoryRecords(database), utc_now, time.monotonic)
+    await directory.refresh()
+
+    def check() -> None:
+        key = directory.find_key(value)
+        project = directory.project(ProjectId(1))
+        if key is None or project is None:
+            raise AssertionError("the key must be known")
+        if not (key.may_see(project.id) and allows(key.scopes, "plugin:read")):
+            raise AssertionError("the key must be good")
+
+    print(f"warm key check (hash, look up, project, scope): {microseconds(check):.1f} us")
+    await database.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        folder = Path(name)
+        place = Place(url="", path=folder / "hedgerow.db", timeout_s=5)
+        keys = first_keys("", "")
+        prepare(place, keys, utc_now())
+        uvloop.run(group_commit(folder, place))
+        uvloop.run(key_check(place, keys.personal_key))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The one place where things are joined: settings -> stores -> rooms -> the HTTP application and
+its chores.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+from starlette.types import ASGIApp
+
+from hedgerow.errors import Unready
+from hedgerow.http.access import Rooms
+from hedgerow.http.body import BodyReader
+from hedgerow.http.door import FrontDoor
+from hedgerow.http.health import Readiness
+from hedgerow.http.log import AccessLog
+from hedgerow.http.metrics import Metrics
+from hedgerow.http.origin import Origins
+from hedgerow.http.routes import api, lean_routes
+from hedgerow.kit.clock import utc_now
+from hedgerow.kit.logs import wants_people
+from hedgerow.projects.bootstrap import FirstKeys, first_keys
+from hedgerow.projects.directory import POLL_S, Directory
+from hedgerow.projects.keys import Keys
+from hedgerow.projects.projects import Projects
+from hedgerow.projects.throttle import API_RATES, Throttle
+from hedgerow.settings import Settings
+from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.connect import Place, open_database
+from hedgerow.storage.database import Database
+from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.keys import KeyRecords
+from hedgerow.storage.migrate import prepare
+from hedgerow.storage.pipelines import PipelineRecords
+from hedgerow.storage.projects import ProjectRecords
+from hedgerow.worker import Chore, work
+
+RETRY_S = 1.0
+FORGET_TOKENS_EVERY_S = 3600.0
+
+_log = structlog.get_logger("hedgerow")
+
+
+def place_of(settings: Settings) -> Place:
+    return Place(
+        url=settings.database_url,
+        path=settings.sqlite_path,
+        timeout_s=settings.database_timeout_s,
+        pool_size=settings.database_pool_size,
+    )
+
+
+def ensure_data_folder(folder: Path) -> None:
+    """Make the data folder for its owner alone, or say why it cannot be used."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usable = os.access(folder, os.W_OK | os.X_OK)
+        reason = "it is read-only"
+        if usable:
+            probe = folder / f".probe-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+    except OSError as error:
+        usable, reason = False, error.strerror or str(error)
+    if not usable:
+        raise Unready(
+            f"The data folder {folder} cannot be written: {reason}. "
+            "Choose another with --data or HEDGEROW_DATA."
+        )
+
+
+def wished_keys(settings: Settings) -> FirstKeys:
+    return first_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The rooms that the CLI and the service share, on an open database."""
+
+    database: Database
+    directory: Directory
+    keys: Keys
+    projects: Projects
+    project_records: ProjectRecords
+
+
+def join_state(database: Database) -> State:
+    directory = Directory(DirectoryRecords(database), utc_now, time.monotonic)
+    project_records = ProjectRecords(database)
+    return State(
+        database=database,
+        directory=directory,
+        keys=Keys(KeyRecords(database), directory),
+        projects=Projects(project_records, directory),
+        project_records=project_records,
+    )
+
+
+@asynccontextmanager
+async def opened_state(settings: Settings) -> AsyncIterator[State]:
+    """For verbs that work on a prepared database and go away again."""
+    database = open_database(place_of(settings))
+    try:
+        state = join_state(database)
+        await state.directory.refresh()
+        yield state
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What the service tells whoever started it."""
+
+    ready: Callable[[FirstKeys | None], None]
+    failed: Callable[[Exception], None]
+
+
+@asynccontextmanager
+async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
+    """The running service. It answers at once; until its database is ready it answers 503."""
+    database = open_database(place_of(settings))
+    state = join_state(database)
+    rooms = Rooms(
+        directory=state.directory,
+        keys=state.keys,
+        projects=state.projects,
+        activity=ActivityRecords(database),
+        pipelines=PipelineRecords(database),
+        throttle=Throttle(API_RATES if settings.rate_limits else ()),
+        bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
+        origins=Origins(settings.trusted_proxies, settings.public_url),
+        clock=utc_now,
+    )
+    readiness = Readiness(lambda: _ping(database))
+    metrics = Metrics(lambda: _database_gauges(database))
+    log = AccessLog(sys.stderr, for_people=wants_people(settings.log_format, sys.stderr))
+    door = FrontDoor(
+        lean_routes(readiness, metrics),
+        api(rooms),
+        readiness=readiness,
+        metrics=metrics,
+        log=log,
+    )
+    background = asyncio.create_task(_live(settings, state, readiness, events, worker=worker))
+    try:
+        yield door
+    finally:
+        readiness.waiting_for = "shutting down"
+        background.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await background
+        await database.close()
+        log.flush()
+
+
+async def _live(
+    settings: Settings, state: State, readiness: Readiness, events: Events, *, worker: bool
+) -> None:
+    """Get ready, say so, then keep up with the chores until cancelled."""
+    keys = wished_keys(settings)
+    try:
+        is_new = await _prepared(settings, readiness, keys)
+        await state.directory.refresh()
+    except Exception as error:  # noqa: BLE001 - handed on to whoever started us
+        events.failed(error)
+        return
+    readiness.waiting_for = None
+    events.ready(keys if is_new else None)
+    chores = [Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False)]
+    if worker:
+        chores.append(
+            Chore(
+                name="forget expired project keys",
+                every_s=FORGET_TOKENS_EVERY_S,
+                run=lambda: state.project_records.forget_expired_tokens(utc_now()),
+            )
+        )
+    await work(chores)
+
+
+async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:
+    """Migrate and fill, trying again for as long as a database server does not answer."""
+    place = place_of(settings)
+    while True:
+        try:
+            readiness.waiting_for = "applying migrations"
+            return await asyncio.to_thread(prepare, place, keys, utc_now())
+        except DBAPIError as error:
+            if place.is_sqlite:
+                raise
+            reason = str(error.orig).partition("\n")[0]
+            readiness.waiting_for = f"database: {reason}"
+            _log.warning("database does not answer, trying again", reason=reason)
+        await asyncio.sleep(RETRY_S)
+
+
+async def _ping(database: Database) -> None:
+    await database.version()
+
+
+def _database_gauges(database: Database) -> Iterable[tuple[str, str, float]]:
+    stats = database.stats()
+    yield "hedgerow_database_connections_open", "Open connections.", stats.connections_open
+    yield "hedgerow_database_connections_in_use", "Connections at work.", stats.connections_in_use
+    yield "hedgerow_database_writes_waiting", "Changes waiting.", stats.writes_waiting
+    yield "hedgerow_database_commits_total", "Commits made.", stats.commits
+    yield "hedgerow_database_changes_total", "Changes stored by those commits.", stats.changes

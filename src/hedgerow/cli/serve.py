@@ -1,0 +1,83 @@
+"""`hedgerow serve`: the service, and on its very first start a screen that says what to do next."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from hedgerow import __version__
+from hedgerow.app import Events, ensure_data_folder, service
+from hedgerow.cli.options import DataOption, command, settings_with
+from hedgerow.http.server import address_of, listen, server
+from hedgerow.projects.bootstrap import FirstKeys
+from hedgerow.settings import Settings
+
+
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on [env HEDGEROW_HOST; default 127.0.0.1]."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port, 0 for any [env HEDGEROW_PORT; default 8000]."),
+    ] = None,
+    data: DataOption = None,
+    no_worker: Annotated[
+        bool,
+        typer.Option(
+            "--no-worker", help="Only answer requests; leave the chores to other processes."
+        ),
+    ] = False,
+) -> None:
+    """Start the service. Makes everything it needs on the first start.
+
+    Stop it with Ctrl-C: requests under way are finished, then it ends.
+    """
+    settings = settings_with(host=host, port=port, data=data)
+    ensure_data_folder(settings.data)
+    uvloop.run(_serve(settings, worker=not no_worker))
+
+
+async def _serve(settings: Settings, *, worker: bool) -> None:
+    listening = listen(settings.host, settings.port)
+    address = settings.public_url or address_of(listening)
+    failure: list[Exception] = []
+
+    def ready(first: FirstKeys | None) -> None:
+        print(first_screen(address, settings.data, first), flush=True)
+
+    def failed(error: Exception) -> None:
+        failure.append(error)
+        running.should_exit = True
+
+    async with service(settings, Events(ready=ready, failed=failed), worker=worker) as app:
+        running = server(
+            app, header_timeout_s=settings.body_timeout_s, grace_s=settings.shutdown_grace_s
+        )
+        await running.serve(sockets=[listening])
+    if failure:
+        raise failure[0]
+
+
+def first_screen(address: str, data: Path, first: FirstKeys | None) -> str:
+    """What a start prints: on the first one the keys, this once, and lines to paste."""
+    heading = f"Hedgerow {__version__} is ready at {address}"
+    docs = f"API docs:  {address}/api/docs/"
+    if first is None:
+        new_key = command("keys create --label my-laptop")
+        return f"{heading}\n{docs}\nNew keys:  {new_key}\n"
+    return f"""{heading}
+
+  Project key   {first.project_key}   public: for your apps
+  Personal key  {first.personal_key}   secret: shown only now, keep it
+
+Try it:
+  # your pipeline destinations
+  curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
+
+{docs}
+New keys:  {command("keys create --label my-laptop")}
+Data:      {data.absolute()}
+"""

@@ -1,0 +1,26 @@
+"""`hedgerow settings`: every setting, its value and where that came from."""
+
+import json
+import os
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.settings import load
+
+
+def settings(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Show every setting, its value, where that came from and what it means.
+
+    Set one with its environment variable: HEDGEROW_PORT=9000 hedgerow serve
+    """
+    _, origins = load(os.environ, {"data": data})
+    if as_json:
+        print(json.dumps([asdict(origin) for origin in origins]))
+        return
+    table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
+    for origin in origins:
+        table.add_row(origin.variable, origin.shown or "-", origin.source, origin.help)
+    Console().print(table)

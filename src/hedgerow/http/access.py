@@ -1,0 +1,205 @@
+"""Who may do what, checked in one order for every endpoint under /api:
+
+an answer they can read, the key, the project, may the key see it, the scope, the rate limit. Only
+then does an endpoint look for its object, and only then at the body.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from hedgerow.errors import (
+    AppError,
+    AuthenticationFailed,
+    Forbidden,
+    NotAcceptable,
+    NotAuthenticated,
+    NotFound,
+)
+from hedgerow.http.body import BodyReader
+from hedgerow.http.fields import INT64_MAX, Fields, validated
+from hedgerow.http.origin import Origins
+from hedgerow.http.paging import positive
+from hedgerow.http.trace import trace_of
+from hedgerow.kit.clock import Clock
+from hedgerow.pipelines.store import RecordStore
+from hedgerow.projects.activity import Actor
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.keys import Keys
+from hedgerow.projects.model import PersonalKey, Project, ProjectId
+from hedgerow.projects.projects import Projects
+from hedgerow.projects.scopes import ALL, allows
+from hedgerow.projects.store import ActivityStore
+from hedgerow.projects.throttle import Throttle
+
+F = TypeVar("F", bound=Fields)
+
+NO_KEY_ACCESS = "This action does not support Personal API Key access"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """Everything that endpoints work with, joined in app.py."""
+
+    directory: Directory
+    keys: Keys
+    projects: Projects
+    activity: ActivityStore
+    pipelines: RecordStore
+    throttle: Throttle
+    bodies: BodyReader
+    origins: Origins
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request that may go ahead: who asks, and what they may work with."""
+
+    request: Request
+    rooms: Rooms
+    key: PersonalKey
+
+    @property
+    def actor(self) -> Actor:
+        owner = self.rooms.directory.user(self.key.user_id)
+        return Actor(kind="key", id=self.key.id, name=self.key.label, email=owner.email)
+
+    @property
+    def now(self) -> datetime:
+        return self.rooms.clock()
+
+    async def body(self, model: type[F]) -> F:
+        """The request's body as `model`. Ask for it last: every other check comes first."""
+        trace = trace_of(self.request.scope)
+        trace.mark("object")
+        fields = validated(model, await self.rooms.bodies.value(self.request))
+        trace.mark("body")
+        return fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCall(Call):
+    project: Project
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """What an endpoint asks of the key. The API's documentation reads `scope` off this."""
+
+    scope: str
+    projects: bool
+    restricted_keys: bool
+
+    async def __call__(self, request: Request) -> Call:
+        rooms: Rooms = request.app.state.rooms
+        _check_accept(request)
+        key = await _authenticated(request, rooms)
+        trace = trace_of(request.scope)
+        trace.key_id = key.id
+        call: Call
+        if self.projects:
+            project = await _project(request.path_params["project_id"], key, rooms)
+            trace.project_id = project.id
+            call = ProjectCall(request=request, rooms=rooms, key=key, project=project)
+        else:
+            if not (key.is_unrestricted or self.restricted_keys):
+                raise Forbidden(
+                    "API keys with scoped projects are only supported on project-based endpoints."
+                )
+            call = Call(request=request, rooms=rooms, key=key)
+        _check_scope(key, self.scope)
+        rooms.throttle.admit(key.id, time.monotonic())
+        trace.mark("access")
+        return call
+
+
+def in_project(scope: str) -> Any:
+    """For paths with {project_id}: gives a ProjectCall."""
+    return Depends(Allow(scope, projects=True, restricted_keys=True))
+
+
+def anywhere(scope: str, *, restricted_keys: bool = False) -> Any:
+    """For paths without a project: gives a Call. Scope "" asks for a good key and no more."""
+    return Depends(Allow(scope, projects=False, restricted_keys=restricted_keys))
+
+
+def _check_accept(request: Request) -> None:
+    accept = request.headers.get("accept", "*/*")
+    for choice in accept.split(","):
+        essence = choice.partition(";")[0].strip().lower()
+        if essence in ("", "*/*", "application/*", "application/json"):
+            return
+    raise NotAcceptable
+
+
+async def _authenticated(request: Request, rooms: Rooms) -> PersonalKey:
+    """The first key found is the one that counts: header, body, query."""
+    value, place = _bearer(request), "Authorization header"
+    if value is None:
+        value, place = await _key_in_body(request, rooms), "body"
+    if value is None:
+        value, place = request.query_params.get("personal_api_key"), "query string"
+    if not value:
+        raise NotAuthenticated
+    key = await known_or_new(value, rooms.directory.find_key, rooms.directory.find_new_key)
+    if key is None:
+        raise AuthenticationFailed(f"Personal API key found in request {place} is invalid.")
+    return key
+
+
+T = TypeVar("T")
+
+
+async def known_or_new(
+    value: Any, known: Callable[[Any], T | None], new: Callable[[Any], Awaitable[T | None]]
+) -> T | None:
+    """From memory when it is there; otherwise after a look at what is stored by now."""
+    found = known(value)
+    return found if found is not None else await new(value)
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    return (value.strip() or None) if scheme.lower() == "bearer" else None
+
+
+async def _key_in_body(request: Request, rooms: Rooms) -> str | None:
+    if request.method in ("GET", "OPTIONS"):
+        return None
+    try:
+        body = await rooms.bodies.value(request)
+    except AppError as error:
+        if error.status in (408, 413):
+            raise
+        return None  # a body that cannot be read carries no key; the endpoint will complain
+    value = body.get("personal_api_key") if isinstance(body, dict) else None
+    return value if isinstance(value, str) else None
+
+
+async def _project(id: str, key: PersonalKey, rooms: Rooms) -> Project:
+    project: Project | None = None
+    if id == "@current":
+        project = next(iter(rooms.directory.projects_for(key)), None)
+    elif (number := positive(id)) is not None and number <= INT64_MAX:
+        project = await known_or_new(
+            ProjectId(number), rooms.directory.project, rooms.directory.find_new_project
+        )
+    if project is None:
+        raise NotFound("Project not found.")
+    if not key.may_see(project.id):
+        raise Forbidden(f"API key does not have access to the requested project: ID {project.id}.")
+    return project
+
+
+def _check_scope(key: PersonalKey, scope: str) -> None:
+    if not scope or allows(key.scopes, scope):
+        return
+    if scope == ALL:
+        raise Forbidden(NO_KEY_ACCESS)
+    raise Forbidden(f"API key missing required scope '{scope}'")

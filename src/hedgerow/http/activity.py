@@ -1,0 +1,147 @@
+"""Pages of the audit trail: `{results, next, previous, total_count}`, newest first, by `page` and
+`limit`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import WithJsonSchema
+from starlette.responses import Response
+
+from hedgerow.errors import Invalid
+from hedgerow.http.access import Call, ProjectCall, anywhere, in_project
+from hedgerow.http.describe import describes
+from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET, link_with, positive
+from hedgerow.http.reply import JsonResponse
+from hedgerow.kit.clock import iso
+from hedgerow.projects.activity import Actor, Recorded
+from hedgerow.projects.store import ActivityQuery
+
+router = APIRouter(tags=["Activity"])
+
+DEFAULT_LIMIT = 10
+
+Number = WithJsonSchema({"type": "integer", "minimum": 1})
+LimitParameter = Annotated[
+    str | None, Query(description="Entries per page, 10 unless told."), Number
+]
+PageParameter = Annotated[str | None, Query(description="Which page, from 1."), Number]
+ScopeParameter = Annotated[
+    str | None, Query(description="Only entries about this kind of thing, such as Project.")
+]
+ItemParameter = Annotated[str | None, Query(description="Only entries about the thing of this id.")]
+
+
+class ActivityUser(msgspec.Struct, kw_only=True, omit_defaults=True):
+    first_name: str
+    email: str | None
+    is_system: bool = False
+
+
+class ActivityItem(msgspec.Struct, kw_only=True):
+    id: int
+    user: ActivityUser
+    activity: str
+    scope: str
+    item_id: str
+    detail: Mapping[str, Any]
+    created_at: str
+
+
+class ActivityPage(msgspec.Struct, kw_only=True):
+    results: Sequence[ActivityItem]
+    next: str | None
+    previous: str | None
+    total_count: int
+
+
+@router.get("/api/projects/{project_id}/activity_log/")
+@router.get("/api/environments/{project_id}/activity_log/")
+@describes(answer=ActivityPage)
+async def project_activity(
+    call: Annotated[ProjectCall, in_project("activity_log:read")],
+    limit: LimitParameter = None,
+    page: PageParameter = None,
+    scope: ScopeParameter = None,
+    item_id: ItemParameter = None,
+) -> Response:
+    """Everything that was changed in one project."""
+    query = ActivityQuery(project_id=call.project.id, scope=scope, item_id=item_id)
+    return await activity_page(call, query, limit, page)
+
+
+@router.get("/api/organizations/@current/activity_log/")
+@describes(answer=ActivityPage)
+async def whole_activity(
+    call: Annotated[Call, anywhere("activity_log:read")],
+    limit: LimitParameter = None,
+    page: PageParameter = None,
+    scope: ScopeParameter = None,
+    item_id: ItemParameter = None,
+) -> Response:
+    """Everything that was changed anywhere, keys included."""
+    return await activity_page(call, ActivityQuery(scope=scope, item_id=item_id), limit, page)
+
+
+async def activity_page(
+    call: Call, query: ActivityQuery, limit: str | None, page: str | None
+) -> Response:
+    """One page of the entries that `query` names; families show their own things' trail with it."""
+    size = min(_number("limit", limit, DEFAULT_LIMIT), MAX_LIMIT)
+    number = _number("page", page, 1)
+    asked = replace(query, limit=size, offset=min((number - 1) * size, MAX_OFFSET))
+    for text in (asked.scope, asked.item_id):
+        if text and "\x00" in text:
+            raise Invalid("Null characters are not allowed.", code="null_characters_not_allowed")
+    entries, total = await call.rooms.activity.activity(asked)
+
+    def link(to: int) -> str:
+        return link_with(call.request, call.rooms.origins, {"limit": size, "page": to})
+
+    return JsonResponse(
+        ActivityPage(
+            results=[item(entry) for entry in entries],
+            next=link(number + 1) if asked.offset + size < total else None,
+            previous=link(number - 1) if number > 1 else None,
+            total_count=total,
+        )
+    )
+
+
+def item(recorded: Recorded) -> ActivityItem:
+    entry = recorded.entry
+    return ActivityItem(
+        id=recorded.id,
+        user=_user(entry.actor),
+        activity=entry.activity,
+        scope=entry.scope,
+        item_id=entry.item_id,
+        detail={
+            "id": entry.item_id,
+            "name": entry.item_name,
+            "short_id": None,
+            "type": None,
+            "changes": [asdict(change) for change in entry.changes],
+            "merge": None,
+            "trigger": None,
+            **entry.detail,
+        },
+        created_at=iso(recorded.created_at),
+    )
+
+
+def _user(actor: Actor) -> ActivityUser:
+    is_system = actor.kind == "system"
+    return ActivityUser(first_name=actor.name, email=actor.email, is_system=is_system)
+
+
+def _number(name: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    number = positive(text)
+    if number is None:
+        raise Invalid("A whole number of at least 1 is required.", attr=name)
+    return number

@@ -1,0 +1,101 @@
+"""Request bodies under /api: bounded in size and time, JSON or either kind of form, one shape
+out.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from hedgerow.errors import Malformed, TooLarge, TooSlow, UnsupportedMediaType
+from hedgerow.kit import jsonio
+
+SCOPE_KEY = "hedgerow.body"
+MAX_FORM_FIELDS = 1000
+
+
+class BodyReader:
+    """Reads a request's body once, however many ask for it."""
+
+    def __init__(self, max_bytes: int, timeout_s: float) -> None:
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+
+    async def value(self, request: Request) -> Any:
+        """The parsed body; an absent one is an empty object."""
+        data = await self._bytes(request)
+        if not data:
+            return {}
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise UnsupportedMediaType("Compressed bodies are not taken here.")
+        media_type = request.headers.get("content-type", "application/json")
+        essence = media_type.partition(";")[0].strip().lower()
+        if essence == "application/json" or essence.endswith("+json") or not essence:
+            return _json(data)
+        if essence == "application/x-www-form-urlencoded":
+            return _form(data)
+        if essence == "multipart/form-data":
+            return await _multipart(request.headers, data)
+        raise UnsupportedMediaType(f'Unsupported media type "{media_type[:200]}" in request.')
+
+    async def _bytes(self, request: Request) -> bytes:
+        known = request.scope.get(SCOPE_KEY)
+        if known is None:
+            known = request.scope[SCOPE_KEY] = await self._read(request)
+        return bytes(known)
+
+    async def _read(self, request: Request) -> bytes:
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > self._max_bytes:
+            raise self._too_large()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > self._max_bytes:
+                        raise self._too_large()
+        except TimeoutError:
+            raise TooSlow from None
+        return bytes(body)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"Request body is larger than {self._max_bytes} bytes.")
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return jsonio.parse(data)
+    except jsonio.JsonError as error:
+        raise Malformed(str(error)) from None
+
+
+def _form(data: bytes) -> Mapping[str, str]:
+    try:
+        pairs = parse_qsl(
+            data.decode(),
+            keep_blank_values=True,
+            max_num_fields=MAX_FORM_FIELDS,
+            errors="strict",
+        )
+    except ValueError:
+        raise Malformed("Form parse error - not a valid form body") from None
+    return dict(pairs)
+
+
+async def _multipart(headers: Headers, data: bytes) -> Mapping[str, str]:
+    async def stream() -> AsyncGenerator[bytes]:
+        yield data
+
+    parser = MultiPartParser(
+        headers, stream(), max_files=0, max_fields=MAX_FORM_FIELDS, max_part_size=len(data)
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError, KeyError) as error:
+        raise Malformed(f"Multipart form parse error - {error}") from None
+    return {name: value for name, value in form.items() if isinstance(value, str)}

@@ -1,0 +1,175 @@
+"""The front door: every request passes here first and leaves here last.
+
+Hot paths are plain handlers in a dictionary and are answered on the spot; everything else goes on
+to FastAPI. Around both: the request id, the log line, the metrics, and the last catch for what
+nobody foresaw.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hedgerow.errors import AppError, MethodNotAllowed, Unavailable, Unexpected
+from hedgerow.http.errors import error_reply
+from hedgerow.http.health import Readiness
+from hedgerow.http.log import AccessLog
+from hedgerow.http.metrics import Metrics
+from hedgerow.http.origin import cors
+from hedgerow.http.reply import Header, Reply, reply
+from hedgerow.http.trace import SCOPE_KEY, Trace
+
+Handler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
+
+UNMATCHED = "unmatched"
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+CLIENT_GONE = 499
+
+_log = structlog.get_logger("hedgerow.http")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lean:
+    """A hot path. `public` ones may be called from any web page; `probe`s are never logged and
+    answer before the service is ready."""
+
+    handler: Handler
+    methods: tuple[str, ...]
+    public: bool = False
+    probe: bool = False
+
+    @property
+    def allowed(self) -> list[str]:
+        head = ["HEAD"] if "GET" in self.methods else []
+        return [*self.methods, *head, "OPTIONS"]
+
+
+class FrontDoor:
+    def __init__(
+        self,
+        lean: Mapping[str, Lean],
+        rest: ASGIApp,
+        *,
+        readiness: Readiness,
+        metrics: Metrics,
+        log: AccessLog,
+    ) -> None:
+        self._lean = {
+            form: (path, route)
+            for path, route in lean.items()
+            for form in {path, path.rstrip("/") + "/"}
+        }
+        self._rest = rest
+        self._readiness = readiness
+        self._metrics = metrics
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            found = self._lean.get(scope["path"])
+            if found is not None:
+                await self._serve_lean(*found, scope, receive, send)
+            else:
+                await self._serve_rest(scope, receive, send)
+        else:
+            raise RuntimeError(f"the front door serves HTTP, not {scope['type']}")
+
+    async def _serve_lean(
+        self, path: str, route: Lean, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        trace = Trace(scope)
+        method = scope["method"]
+        try:
+            if self._readiness.waiting_for is not None and not route.probe:
+                raise _not_ready(self._readiness)
+            if method in route.methods or (method == "HEAD" and "GET" in route.methods):
+                answer = await route.handler(scope, receive, trace)
+            elif method == "OPTIONS":
+                answer = reply(204, b"", (b"allow", ", ".join(route.allowed).encode()))
+            else:
+                raise MethodNotAllowed(method, route.allowed)
+        except AppError as error:
+            answer = error_reply(error)
+        except ClientDisconnect:
+            self._finish(trace, method, path, CLIENT_GONE, probe=route.probe)
+            return
+        except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
+            _log.exception("request failed", request_id=trace.id.decode(), route=path)
+            answer = error_reply(Unexpected())
+        headers: list[Header] = [*answer.headers, (b"x-request-id", trace.id)]
+        if route.public:
+            headers += cors(scope, ", ".join(route.allowed))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+        self._finish(trace, method, path, answer.status, probe=route.probe)
+
+    async def _serve_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        trace = Trace(scope)
+        outgoing = _Outgoing(send, trace.id)
+        inner = _inner_scope(scope, trace)
+        try:
+            if self._readiness.waiting_for is not None:
+                await outgoing.whole(error_reply(_not_ready(self._readiness)))
+            else:
+                await self._rest(inner, receive, outgoing.send)
+        except ClientDisconnect:
+            outgoing.status = CLIENT_GONE
+        except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
+            _log.exception("request failed", request_id=trace.id.decode(), route=_route_of(inner))
+            if not outgoing.status:
+                await outgoing.whole(error_reply(Unexpected()))
+        trace.mark("answer")
+        self._finish(trace, scope["method"], _route_of(inner), outgoing.status, probe=False)
+
+    def _finish(self, trace: Trace, method: str, route: str, status: int, *, probe: bool) -> None:
+        seconds = time.perf_counter() - trace.started
+        method = method if method in METHODS else "OTHER"
+        self._metrics.count(method, route, status, seconds)
+        if not probe:
+            self._log.add(trace, method, route, status, seconds)
+
+
+class _Outgoing:
+    """Passes an answer on, adds the request id and remembers the status."""
+
+    def __init__(self, send: Send, id: bytes) -> None:
+        self._send = send
+        self._id = id
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._id)]
+        await self._send(message)
+
+    async def whole(self, answer: Reply) -> None:
+        await self.send(
+            {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+        )
+        await self.send({"type": "http.response.body", "body": answer.body})
+
+
+def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
+    """The request as FastAPI sees it: paths under /api end in a slash whichever form came in, and
+    HEAD is a GET whose body the server leaves out."""
+    inner = dict(scope)
+    inner[SCOPE_KEY] = trace
+    if scope["method"] == "HEAD":
+        inner["method"] = "GET"
+    path = scope["path"]
+    if path.startswith("/api") and not path.endswith("/"):
+        inner["path"] = path + "/"
+    return inner
+
+
+def _route_of(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", UNMATCHED)
+
+
+def _not_ready(readiness: Readiness) -> Unavailable:
+    return Unavailable(f"Hedgerow is not ready yet ({readiness.waiting_for}). Try again shortly.")

@@ -1,0 +1,48 @@
+"""The site map: every path and where it leads."""
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+
+from hedgerow import __version__
+from hedgerow.http import activity, docs, errors, keys, pipelines, projects, users
+from hedgerow.http.access import Rooms
+from hedgerow.http.door import Lean
+from hedgerow.http.health import Readiness, liveness
+from hedgerow.http.metrics import Metrics
+
+FAMILIES = (
+    docs.router,
+    projects.router,
+    keys.router,
+    users.router,
+    activity.router,
+    pipelines.router,
+)
+
+
+def lean_routes(readiness: Readiness, metrics: Metrics) -> Mapping[str, Lean]:
+    """Paths that are answered before FastAPI is reached."""
+    return {
+        "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
+        "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
+        "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),
+    }
+
+
+def api(rooms: Rooms) -> FastAPI:
+    """Everything else."""
+    app = FastAPI(
+        title="Hedgerow",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Given whole rather than included, so that `app.routes` is the flat list that the
+        # OpenAPI document and the Allow header are read off.
+        routes=[route for family in FAMILIES for route in family.routes],
+    )
+    app.state.rooms = rooms
+    errors.install(app)
+    return app

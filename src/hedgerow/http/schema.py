@@ -1,0 +1,114 @@
+"""The OpenAPI 3.1 document, read off the routes themselves: parameters, bodies, answers, scopes,
+errors.
+"""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+
+from hedgerow import __version__
+from hedgerow.http.access import Allow
+from hedgerow.http.describe import Description, description_of
+
+REF = "#/components/schemas/{name}"
+ABOUT = """\
+Hedgerow speaks PostHog's wire contract. Calls under /api carry a personal key
+(`Authorization: Bearer phx_…`). Every path works with and without its trailing slash.
+Every error is `{type, code, detail, attr}`."""
+
+PATH_PARAMETERS = {
+    "project_id": "The project's id, or @current.",
+    "key_id": "The key's id, or @current for the key that asks.",
+}
+
+
+class Error(msgspec.Struct, kw_only=True):
+    """The one shape of every error. `attr` names the field at fault, if one is."""
+
+    type: str
+    code: str
+    detail: str
+    attr: str | None
+
+
+def openapi(api: FastAPI) -> dict[str, Any]:
+    routes = [route for route in api.routes if isinstance(route, APIRoute)]
+    document = get_openapi(
+        title="Hedgerow",
+        version=__version__,
+        openapi_version="3.1.0",
+        description=ABOUT,
+        routes=[route for route in routes if route.include_in_schema],
+    )
+    described = [
+        (route, found) for route in routes if (found := description_of(route.endpoint)) is not None
+    ]
+    answers = [d.answer for _, d in described if d.answer is not None]
+    answer_schemas, components = msgspec.json.schema_components((*answers, Error), ref_template=REF)
+    schema_of = dict(zip(map(id, (*answers, Error)), answer_schemas, strict=True))
+    bodies = [d.body for _, d in described if d.body is not None]
+    _, body_definitions = models_json_schema(
+        [(body, "validation") for body in bodies], ref_template="#/components/schemas/{model}"
+    )
+    for route, description in described:
+        for method in route.methods or ():
+            operation = document["paths"][route.path_format][method.lower()]
+            _complete(operation, route, description, schema_of)
+    document["components"] = {
+        "schemas": {**components, **body_definitions.get("$defs", {})},
+        "securitySchemes": {
+            "personalKey": {"type": "http", "scheme": "bearer", "description": "A phx_ key."}
+        },
+    }
+    return document
+
+
+def _complete(
+    operation: dict[str, Any],
+    route: APIRoute,
+    description: Description,
+    schema_of: dict[int, dict[str, Any]],
+) -> None:
+    operation["operationId"] = f"{route.name}_{route.path_format.split('/')[2]}"
+    _add_path_parameters(operation, route)
+    if description.body is not None:
+        schema = {"$ref": REF.format(name=description.body.__name__)}
+        operation["requestBody"] = {
+            "required": bool(description.body.model_json_schema().get("required")),
+            "content": {"application/json": {"schema": schema}},
+        }
+    operation["responses"] = _responses(description, schema_of)
+    allow = next((d.call for d in route.dependant.dependencies if isinstance(d.call, Allow)), None)
+    if allow is not None:
+        operation["security"] = [{"personalKey": []}]
+        operation["x-scope"] = allow.scope or "any key"
+
+
+def _responses(description: Description, schema_of: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": "Success"}
+    if description.answer is not None:
+        schema = schema_of[id(description.answer)]
+        success["content"] = {description.media_type: {"schema": schema}}
+    failure = {"application/json": {"schema": schema_of[id(Error)]}}
+    return {
+        str(description.status): success,
+        "4XX": {"description": "The request cannot be granted as it is.", "content": failure},
+        "503": {"description": "Away for now: try again after Retry-After.", "content": failure},
+    }
+
+
+def _add_path_parameters(operation: dict[str, Any], route: APIRoute) -> None:
+    parameters = operation.setdefault("parameters", [])
+    declared = {parameter["name"]: parameter for parameter in parameters}
+    for name in route.param_convertors:
+        found = declared.get(name)
+        if found is None:
+            found = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            parameters.insert(0, found)
+        found["description"] = PATH_PARAMETERS[name]
+    if not parameters:
+        del operation["parameters"]

@@ -1,0 +1,50 @@
+"""What one request leaves behind: an id, the time each phase took, who asked for which project."""
+
+import itertools
+import os
+import re
+import time
+
+from starlette.types import Scope
+
+SCOPE_KEY = "hedgerow.trace"
+
+_GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+# Unique without asking the system for randomness each time: a random process part and a counter.
+_process_part = os.urandom(6).hex().encode()
+_numbers = itertools.count(1)
+
+
+class Trace:
+    __slots__ = ("_last", "id", "key_id", "phases", "project_id", "started")
+
+    def __init__(self, scope: Scope) -> None:
+        self.started = self._last = time.perf_counter()
+        self.id = request_id(scope)
+        self.phases: dict[str, float] = {}
+        self.key_id: str | None = None
+        self.project_id: int | None = None
+
+    def mark(self, phase: str) -> None:
+        """The phase that just ended; names are the same in logs and docs."""
+        now = time.perf_counter()
+        self.phases[phase] = self.phases.get(phase, 0.0) + now - self._last
+        self._last = now
+
+
+def request_id(scope: Scope) -> bytes:
+    """The caller's X-Request-Id when it is plain, else one of ours."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            return value if _GOOD_ID.fullmatch(value) else _own_id()
+    return _own_id()
+
+
+def _own_id() -> bytes:
+    return b"%s-%x" % (_process_part, next(_numbers))
+
+
+def trace_of(scope: Scope) -> Trace:
+    trace = scope[SCOPE_KEY]
+    assert isinstance(trace, Trace)
+    return trace

@@ -1,0 +1,1 @@
+"""Small tools that know nothing of our domain. Each file is named for its one thing."""

@@ -1,0 +1,61 @@
+"""How log lines look: for people on a terminal, JSON lines otherwise. No secret passes through."""
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from hedgerow.kit.tokens import without_secrets
+
+LOGGERS_OF_OTHERS = ("uvicorn", "uvicorn.error", "alembic", "sqlalchemy")
+
+
+def wants_people(format: str, stream: TextIO) -> bool:
+    """Whether lines go to somebody's eyes rather than to a collector."""
+    return format == "human" or (format == "auto" and stream.isatty())
+
+
+def configure(level: str, format: str, stream: TextIO = sys.stderr) -> None:
+    """Send our lines and those of the libraries we use through one formatter."""
+    for_people = wants_people(format, stream)
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(
+            fmt="%H:%M:%S" if for_people else "iso", utc=not for_people
+        ),
+    ]
+    structlog.configure(
+        processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if for_people:
+        after += [_secretless, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+    else:
+        after += [
+            structlog.processors.format_exc_info,
+            _secretless,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=after)
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in LOGGERS_OF_OTHERS:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _secretless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    return {
+        name: without_secrets(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }

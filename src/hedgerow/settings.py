@@ -1,0 +1,262 @@
+"""One table of settings. Each is a HEDGEROW_* environment variable; a flag may override it.
+
+Only app.py and the CLI read settings; rooms get plain values.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+PREFIX = "HEDGEROW_"
+
+DEFAULT_DATA = Path("hedgerow-data")
+
+Network = IPv4Network | IPv6Network
+Source = Literal["default", "environment", "command line"]
+
+
+class SettingError(ValueError):
+    """A setting has a value we cannot use. The message names the variable and what it takes."""
+
+
+def text(raw: str) -> str:
+    return raw
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    def parse(raw: str) -> int:
+        number = int(raw) if raw.strip().lstrip("-").isdecimal() else None
+        if number is None or not least <= number <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return number
+
+    return parse
+
+
+def seconds(least: float, most: float) -> Callable[[str], float]:
+    def parse(raw: str) -> float:
+        try:
+            number = float(raw)
+        except ValueError:
+            number = float("nan")
+        if not least <= number <= most:
+            raise ValueError(f"a number of seconds from {least:g} to {most:g}")
+        return number
+
+    return parse
+
+
+def switch(raw: str) -> bool:
+    word = raw.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("true or false")
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        if raw.strip().lower() not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return raw.strip().lower()
+
+    return parse
+
+
+def folder(raw: str) -> Path:
+    if not raw.strip():
+        raise ValueError("the path of a folder")
+    return Path(raw).expanduser()
+
+
+def database_url(raw: str) -> str:
+    url = raw.strip()
+    if url and urlsplit(url).scheme not in ("postgresql", "postgres"):
+        raise ValueError("postgresql://user:password@host:5432/name, or nothing for SQLite")
+    return url
+
+
+def public_url(raw: str) -> str:
+    url = raw.strip().rstrip("/")
+    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
+        raise ValueError("an address such as https://flags.example.com, or nothing")
+    return url
+
+
+def networks(raw: str) -> tuple[Network, ...]:
+    try:
+        return tuple(
+            ip_network(part.strip(), strict=False) for part in raw.split(",") if part.strip()
+        )
+    except ValueError:
+        raise ValueError("addresses or networks with commas between, such as 10.0.0.0/8") from None
+
+
+def key(prefix: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        value = raw.strip()
+        if value and not (value.startswith(prefix) and value.isascii() and len(value) >= 20):
+            raise ValueError(f"{prefix} and at least 16 more characters, or nothing")
+        if any(not (c.isalnum() or c in "_-") for c in value):
+            raise ValueError(f"{prefix} and letters, digits, _ or - only")
+        return value
+
+    return parse
+
+
+def setting(default: Any, parse: Callable[[str], Any], help: str, *, secret: bool = False) -> Any:
+    return field(default=default, metadata={"parse": parse, "help": help, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting: its default, how its text is read, and what it means."""
+
+    host: str = setting("127.0.0.1", text, "Address to listen on. 0.0.0.0 listens on all.")
+    port: int = setting(8000, whole_number(0, 65535), "Port to listen on. 0 takes a free one.")
+    data: Path = setting(
+        DEFAULT_DATA, folder, "Folder for everything Hedgerow keeps on this machine."
+    )
+    database_url: str = setting(
+        "",
+        database_url,
+        "postgresql://… keeps the state in PostgreSQL. Empty: SQLite in the data folder.",
+        secret=True,
+    )
+    database_pool_size: int = setting(
+        10, whole_number(1, 200), "Most PostgreSQL connections one process opens."
+    )
+    database_timeout_s: float = setting(
+        5.0,
+        seconds(0.1, 300),
+        "How long to wait for a connection or for another writer's lock before answering 503.",
+    )
+    public_url: str = setting(
+        "",
+        public_url,
+        "The address clients use, for links in answers. Empty: taken from each request.",
+    )
+    trusted_proxies: tuple[Network, ...] = setting(
+        (),
+        networks,
+        "Proxies whose X-Forwarded-For, -Proto and -Host are believed, as addresses or networks.",
+    )
+    max_body_bytes: int = setting(
+        10 * 1024 * 1024,
+        whole_number(1024, 1024 * 1024 * 1024),
+        "Largest request body under /api. Anything larger is answered 413.",
+    )
+    body_timeout_s: float = setting(
+        30.0, seconds(0.1, 3600), "How long a client may take to send its headers or its body."
+    )
+    rate_limits: bool = setting(
+        False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
+    )
+    log_level: str = setting(
+        "info", one_of("debug", "info", "warning", "error"), "Least important level to log."
+    )
+    log_format: str = setting(
+        "auto",
+        one_of("auto", "human", "json"),
+        "How log lines look. auto: human on a terminal, JSON otherwise.",
+    )
+    shutdown_grace_s: float = setting(
+        1.5, seconds(0, 600), "How long requests under way may finish after a stop signal."
+    )
+    bootstrap_project_key: str = setting(
+        "", key("phc_"), "First project key, instead of a random one. Used on the first start only."
+    )
+    bootstrap_personal_key: str = setting(
+        "",
+        key("phx_"),
+        "First personal key, instead of a random one. Used on the first start only.",
+        secret=True,
+    )
+
+    @property
+    def sqlite_path(self) -> Path:
+        return self.data / "hedgerow.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where one setting's value came from, for `hedgerow settings`."""
+
+    variable: str
+    help: str
+    shown: str
+    source: Source
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def load(
+    environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> tuple[Settings, list[Origin]]:
+    """Settings from flags, then environment, then defaults, with the origin of each."""
+    values: dict[str, Any] = {}
+    origins: list[Origin] = []
+    for entry in fields(Settings):
+        value, source = _value_of(entry, environment, overrides or {})
+        values[entry.name] = value
+        origins.append(
+            Origin(
+                variable=variable(entry.name),
+                help=entry.metadata["help"],
+                shown=_shown(value, secret=entry.metadata["secret"]),
+                source=source,
+            )
+        )
+    return Settings(**values), origins
+
+
+def _value_of(
+    entry: Field[Any], environment: Mapping[str, str], overrides: Mapping[str, Any]
+) -> tuple[Any, Source]:
+    if overrides.get(entry.name) is not None:
+        return overrides[entry.name], "command line"
+    raw = environment.get(variable(entry.name))
+    if raw is None:
+        assert entry.default is not MISSING
+        return entry.default, "default"
+    try:
+        return entry.metadata["parse"](raw), "environment"
+    except ValueError as wanted:
+        shown = "the value given" if entry.metadata["secret"] else repr(raw)
+        raise SettingError(f"{variable(entry.name)} takes {wanted}, not {shown}.") from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """HEDGEROW_* variables that mean nothing to us, each with the name that was probably meant."""
+    known = [variable(entry.name) for entry in fields(Settings)]
+    return {
+        name: next(iter(difflib.get_close_matches(name, known, n=1)), None)
+        for name in sorted(environment)
+        if name.startswith(PREFIX) and name not in known
+    }
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+
+def _shown(value: Any, *, secret: bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
+    shown = str(value)
+    if not secret or not shown:
+        return shown
+    return without_password(shown) if "://" in shown else "***"

@@ -1,0 +1,161 @@
+"""Projects' SQL. Every change tells the audit trail and moves the directory's generation."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from hedgerow.errors import NotFound
+from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.store import NewProject
+from hedgerow.storage import activity, generations
+from hedgerow.storage.database import Database
+from hedgerow.storage.tables import organizations, project_tokens, projects
+
+SCOPE = "Project"
+
+projects_with_token = (
+    select(projects, project_tokens.c.value.label("api_token"))
+    .join(project_tokens)
+    .where(project_tokens.c.expires_at.is_(None))
+)
+
+
+class ProjectRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_project(self, new: NewProject, actor: Actor, now: datetime) -> Project:
+        return await self._database.write(
+            lambda connection: insert_project(connection, new, actor, now)
+        )
+
+    async def edit_project(
+        self, id: ProjectId, edit: Callable[[Project], Project], actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _locked(connection, id)
+            after = edit(before)
+            connection.execute(
+                update(projects)
+                .where(projects.c.id == id)
+                .values(name=after.name, timezone=after.timezone, updated_at=now)
+            )
+            return _told(connection, "updated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def rotate_token(
+        self, id: ProjectId, token: str, old_until: datetime, actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _locked(connection, id)
+            connection.execute(
+                update(project_tokens)
+                .where(project_tokens.c.value == before.api_token)
+                .values(expires_at=old_until)
+            )
+            _insert_token(connection, id, token, now)
+            connection.execute(update(projects).where(projects.c.id == id).values(updated_at=now))
+            return _told(connection, "token_rotated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def forget_expired_tokens(self, now: datetime) -> None:
+        """Remove rotated public keys whose grace time is over."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                delete(project_tokens).where(project_tokens.c.expires_at < now)
+            ).close()
+        )
+
+
+def insert_project(connection: Connection, new: NewProject, actor: Actor, now: datetime) -> Project:
+    id = connection.execute(
+        insert(projects)
+        .values(
+            uuid=str(uuid4()),
+            organization_id=select(organizations.c.id).limit(1).scalar_subquery(),
+            name=new.name,
+            timezone=new.timezone,
+            created_at=now,
+            updated_at=now,
+        )
+        .returning(projects.c.id)
+    ).scalar_one()
+    _insert_token(connection, ProjectId(id), new.api_token, now)
+    created = _locked(connection, ProjectId(id))
+    _record(connection, "created", {}, created, actor, now)
+    return created
+
+
+def project_from(row: Row[Any]) -> Project:
+    return Project(
+        id=row.id,
+        uuid=row.uuid,
+        organization_id=row.organization_id,
+        name=row.name,
+        timezone=row.timezone,
+        api_token=row.api_token,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _insert_token(connection: Connection, id: ProjectId, token: str, now: datetime) -> None:
+    connection.execute(
+        insert(project_tokens),
+        {"value": token, "project_id": id, "created_at": now, "expires_at": None},
+    )
+
+
+def _locked(connection: Connection, id: ProjectId) -> Project:
+    row = connection.execute(
+        projects_with_token.where(projects.c.id == id).with_for_update(of=projects)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("Project not found.")
+    return project_from(row)
+
+
+def _told(
+    connection: Connection, verb: str, before: Project, actor: Actor, now: datetime
+) -> Project:
+    after = _locked(connection, before.id)
+    _record(connection, verb, _audited(before), after, actor, now)
+    return after
+
+
+def _record(
+    connection: Connection,
+    verb: str,
+    before: Mapping[str, Any],
+    after: Project,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    activity.record(
+        connection,
+        Entry(
+            scope=SCOPE,
+            item_id=str(after.id),
+            item_name=after.name,
+            activity=verb,
+            actor=actor,
+            project_id=after.id,
+            changes=differences(SCOPE, before, _audited(after)),
+        ),
+        now,
+    )
+    generations.advance(connection, "directory")
+
+
+def _audited(project: Project) -> Mapping[str, Any]:
+    return {
+        "name": project.name,
+        "timezone": project.timezone,
+        "api_token": project.api_token,
+    }

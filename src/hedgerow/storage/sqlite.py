@@ -1,0 +1,120 @@
+"""The state on SQLite: one file, one writer with group commit, reads on the caller's own thread.
+
+A point read takes some ten microseconds, less than handing it to another thread would cost, so
+reads run where they are asked for. Another process (the CLI) may use the same file.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from hedgerow.errors import Unavailable
+from hedgerow.storage.database import Append, DatabaseStats, Rows
+from hedgerow.storage.group_commit import GroupWriter
+
+T = TypeVar("T")
+
+
+def sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = False) -> Engine:
+    """An engine whose connections are durable, check foreign keys and leave transactions to us."""
+    engine = create_engine(
+        f"sqlite:///{path}",
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={"timeout": timeout_s, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(driver: sqlite3.Connection, _: Any) -> None:
+        driver.execute("PRAGMA journal_mode = WAL")
+        driver.execute("PRAGMA synchronous = FULL")
+        driver.execute("PRAGMA foreign_keys = ON")
+        if reads_only:
+            driver.execute("PRAGMA query_only = ON")
+
+    return engine
+
+
+class SqliteDatabase:
+    engine_name = "sqlite"
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self._path = path
+        self._read_engine = sqlite_engine(path, timeout_s, reads_only=True)
+        self._write_engine = sqlite_engine(path, timeout_s)
+        self._reader: Connection | None = None
+        self._writer = GroupWriter(self._write_engine.connect, translated)
+
+    async def read(self, query: Callable[[Connection], T]) -> T:
+        try:
+            if self._reader is None:
+                self._reader = self._read_engine.connect()
+            driver = _driver(self._reader)
+            driver.execute("BEGIN")
+            try:
+                return query(self._reader)
+            finally:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK")
+        except (DBAPIError, sqlite3.Error) as error:
+            self._drop_reader()
+            raise translated(error) from error
+
+    async def write(self, change: Callable[[Connection], T]) -> T:
+        return cast(T, await self._writer.submit(change=change))
+
+    async def append(self, to: Append, rows: Rows) -> None:
+        await self._writer.submit(append=to, rows=rows)
+
+    async def version(self) -> str:
+        return await self.read(
+            lambda connection: str(
+                connection.exec_driver_sql("SELECT sqlite_version()").scalar_one()
+            )
+        )
+
+    def stats(self) -> DatabaseStats:
+        return DatabaseStats(
+            connections_open=2 if self._reader else 1,
+            connections_in_use=1 if self._writer.waiting else 0,
+            writes_waiting=self._writer.waiting,
+            commits=self._writer.commits,
+            changes=self._writer.changes,
+        )
+
+    async def close(self) -> None:
+        await self._writer.close()
+        self._drop_reader()
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            with contextlib.suppress(DBAPIError, sqlite3.Error):
+                self._reader.invalidate()
+                self._reader.close()
+            self._reader = None
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    return cast(sqlite3.Connection, connection.connection.dbapi_connection)
+
+
+def translated(error: BaseException) -> BaseException:
+    """A driver's error as one of ours, when it means that the database is away for now."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.OperationalError):
+        return error
+    reason = {
+        "SQLITE_BUSY": "The database is locked by another process.",
+        "SQLITE_LOCKED": "The database is locked by another process.",
+        "SQLITE_FULL": "The disk is full: nothing can be stored until there is room.",
+        "SQLITE_READONLY": "The database cannot be written: its file or folder is read-only.",
+        "SQLITE_CANTOPEN": "The database file cannot be opened.",
+        "SQLITE_IOERR": "The disk does not answer as it should.",
+    }.get("_".join(getattr(cause, "sqlite_errorname", "").split("_")[:2]))
+    return Unavailable(reason) if reason else error

@@ -1,0 +1,136 @@
+"""The tables of the state database, in one place for the SQL files beside this one.
+
+Migrations write out their own tables: what is here may change, what they made may not.
+"""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+
+Id = BigInteger().with_variant(Integer, "sqlite")
+Json = JSON().with_variant(JSONB(), "postgresql")
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time: timestamptz on PostgreSQL, UTC text on SQLite, aware on our side of both."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+organizations = Table(
+    "organizations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("uuid", Text, nullable=False),
+    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
+    Column("first_name", Text, nullable=False),
+    Column("email", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("uuid", Text, nullable=False),
+    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("timezone", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+project_tokens = Table(
+    "project_tokens",
+    metadata,
+    Column("value", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+)
+
+personal_keys = Table(
+    "personal_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", ForeignKey("users.id"), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("mask", Text, nullable=False),
+    Column("scopes", Json, nullable=False),
+    Column("project_ids", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("last_used_at", Moment),
+    Column("last_rolled_at", Moment),
+)
+
+activity = Table(
+    "activity",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", Id),
+    Column("scope", Text, nullable=False),
+    Column("item_id", Text, nullable=False),
+    Column("item_name", Text, nullable=False),
+    Column("activity", Text, nullable=False),
+    Column("actor", Json, nullable=False),
+    Column("changes", Json, nullable=False),
+    Column("detail", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+pipeline_records = Table(
+    "pipeline_records",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("family", Text, nullable=False),
+    Column("component_id", Integer, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("order", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+# One row per topic that processes keep in memory; its number goes up with every change.
+generations = Table(
+    "generations",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)

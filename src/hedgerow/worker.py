@@ -1,0 +1,58 @@
+"""The loop behind the requests: do each chore when it is due, note what fails, stop when told."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from hedgerow.errors import Unavailable
+
+# After a failure a chore waits longer each time, up to this.
+MAX_PAUSE_S = 30.0
+
+_log = structlog.get_logger("hedgerow.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """Something to be done again and again. `run` must be safe to repeat from any point."""
+
+    name: str
+    every_s: float
+    run: Callable[[], Awaitable[None]]
+    # A chore that must notice within moments that things work again does not slow down.
+    backs_off: bool = True
+
+
+async def work(chores: Sequence[Chore]) -> None:
+    """Run all chores side by side until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for chore in chores:
+            group.create_task(_repeat(chore), name=chore.name)
+
+
+async def _repeat(chore: Chore) -> None:
+    failures = 0
+    while True:
+        started = time.monotonic()
+        try:
+            await chore.run()
+        except Exception as error:  # noqa: BLE001 - the worker loop: one of three places
+            failures += 1
+            _tell(chore, error, failures)
+        else:
+            if failures:
+                _log.info("chore works again", chore=chore.name, failures=failures)
+            failures = 0
+        pause_s = chore.every_s * (2 ** min(failures, 10) if chore.backs_off else 1)
+        await asyncio.sleep(max(0.0, min(pause_s, MAX_PAUSE_S) - (time.monotonic() - started)))
+
+
+def _tell(chore: Chore, error: Exception, failures: int) -> None:
+    if isinstance(error, Unavailable):
+        if failures == 1:
+            _log.warning("chore has to wait", chore=chore.name, reason=error.detail)
+    else:
+        _log.error("chore failed", chore=chore.name, failures=failures, exc_info=error)

@@ -1,0 +1,34 @@
+"""What every kind of test may ask for: a place for the state on either engine, and a live server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hedgerow.storage.connect import Place
+from tests.live import LiveServer
+from tests.postgres import OwnPostgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[OwnPostgres]:
+    """One real PostgreSQL server for the whole run; each test takes a database of its own."""
+    server = OwnPostgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place for the state: everything that asks for it runs on both engines."""
+    url = ""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres").new_database()
+    return Place(url=url, path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5)
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One service for tests that leave it as they found it, or do not care."""
+    with LiveServer(tmp_path_factory.mktemp("live")) as server:
+        yield server
