@@ -1,21 +1,32 @@
 """A real `hedgerow serve` process to talk to, with keys that a test knows."""
 
+import http.client
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self, TypeVar
 
 import httpx
+
+T = TypeVar("T")
 
 PROJECT_KEY = "phc_known-project-key-for-tests"
 PERSONAL_KEY = "phx_known-personal-key-for-tests"
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
+# For a start whose keys nobody chose.
+RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -29,15 +40,27 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 class LiveServer:
-    """Starts on construction; `wait_ready` returns once it printed its first screen."""
+    """Starts on construction; `wait_ready` returns once it printed its first screen.
 
-    def __init__(self, data: Path, *arguments: str, **settings: str) -> None:
+    A `port` of one's own lets a test talk to it before that.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *arguments: str,
+        port: str = "0",
+        cwd: str | None = None,
+        **settings: str,
+    ) -> None:
         self.data = data
+        self._port = port
         self._output: list[str] = []
         self._errors: list[str] = []
         self.process = subprocess.Popen(
-            [HEDGEROW, "serve", "--port", "0", "--data", str(data), *arguments],
+            [HEDGEROW, "serve", "--port", port, "--data", str(data), *arguments],
             env=environment(**settings),
+            cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,10 +80,17 @@ class LiveServer:
     def errors(self) -> str:
         return "".join(self._errors)
 
+    @property
+    def request_lines(self) -> list[dict[str, Any]]:
+        """The access log so far, when it is JSON."""
+        lines = [json.loads(line) for line in self.errors.splitlines()]
+        return [line for line in lines if line["event"] == "request"]
+
     def wait_ready(self, timeout_s: float = 30) -> Self:
         deadline = time.monotonic() + timeout_s
         while not re.search(r"is ready at \S+\n", self.output):
             if self.process.poll() is not None:
+                self.stop()
                 raise AssertionError(f"hedgerow ended: {self.errors}")
             if time.monotonic() > deadline:
                 self.kill()
@@ -70,6 +100,8 @@ class LiveServer:
 
     @property
     def address(self) -> str:
+        if self._port != "0":
+            return f"http://127.0.0.1:{self._port}"
         found = re.search(r"is ready at (\S+)", self.output)
         assert found is not None, self.errors
         return found[1]
@@ -78,14 +110,32 @@ class LiveServer:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(base_url=self.address, headers=headers, timeout=30)
 
+    def answers(self, path: str) -> int | None:
+        """The status of a GET without a key, or None when nothing listens."""
+        try:
+            return httpx.get(self.address + path, timeout=30).status_code
+        except httpx.TransportError:
+            return None
+
+    def connect(self) -> socket.socket:
+        """A bare connection, for what no HTTP client would send."""
+        url = httpx.URL(self.address)
+        return socket.create_connection((url.host, url.port or 80), timeout=10)
+
     def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 10) -> int:
-        """Ask the process to end and return its exit status."""
+        """Ask the process to end and return its exit status. One that will not end is killed."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        status = self.process.wait(timeout_s)
-        for reader in self._readers:
-            reader.join(timeout_s)
-        return status
+        try:
+            return self.process.wait(timeout_s)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for reader in self._readers:
+                reader.join(timeout_s)
+            for stream in (self.process.stdout, self.process.stderr):
+                assert stream is not None
+                stream.close()
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
@@ -100,10 +150,26 @@ class LiveServer:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self.process.stdout.close()
-        self.process.stderr.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """A place for the state that verbs and servers of one test share."""
+
+    data: Path
+    settings: Mapping[str, str]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_hedgerow(*arguments, data=self.data, **self.settings)
+
+    def json(self, *arguments: str) -> Any:
+        """What a verb that went well prints with --json."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def server(self, *arguments: str, **settings: str) -> LiveServer:
+        return LiveServer(self.data, *arguments, **{**self.settings, **settings})
 
 
 def _collect(stream: IO[str], lines: list[str]) -> threading.Thread:
@@ -117,7 +183,7 @@ def _collect(stream: IO[str], lines: list[str]) -> threading.Thread:
 
 
 def run_hedgerow(
-    *arguments: str, data: Path | None = None, timeout_s: float = 60, **settings: str
+    *arguments: str, data: Path | None = None, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run one verb to its end."""
     place = ["--data", str(data)] if data is not None else []
@@ -126,6 +192,42 @@ def run_hedgerow(
         env=environment(**settings),
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=60,
         check=False,
     )
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """All of the calls at once, each on a thread; their results in order."""
+    with ThreadPoolExecutor(max_workers=len(calls)) as threads:
+        return [future.result() for future in [threads.submit(call) for call in calls]]
+
+
+def seconds_until(holds: Callable[[], bool], at_most_s: float) -> float:
+    """Wait for a claim to hold and say how long that took."""
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < at_most_s, f"not within {at_most_s} s"
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def answer_on(connection: socket.socket) -> httpx.Response:
+    """The next answer on a bare connection."""
+    with closing(http.client.HTTPResponse(connection)) as raw:
+        raw.begin()
+        return httpx.Response(raw.status, headers=list(raw.headers.items()), content=raw.read())
+
+
+def error_of(answer: httpx.Response) -> dict[str, Any]:
+    """The error that an answer holds, which has the one shape."""
+    error: dict[str, Any] = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert list(error) == ["type", "code", "detail", "attr"], error
+    return error

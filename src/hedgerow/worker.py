@@ -46,13 +46,18 @@ async def _repeat(chore: Chore) -> None:
             if failures:
                 _log.info("chore works again", chore=chore.name, failures=failures)
             failures = 0
-        pause_s = chore.every_s * (2 ** min(failures, 10) if chore.backs_off else 1)
-        await asyncio.sleep(max(0.0, min(pause_s, MAX_PAUSE_S) - (time.monotonic() - started)))
+        await asyncio.sleep(max(0.0, _pause_s(chore, failures) - (time.monotonic() - started)))
+
+
+def _pause_s(chore: Chore, failures: int) -> float:
+    if not failures or not chore.backs_off:
+        return chore.every_s
+    return max(chore.every_s, min(chore.every_s * 2.0 ** min(failures, 20), MAX_PAUSE_S))
 
 
 def _tell(chore: Chore, error: Exception, failures: int) -> None:
     if isinstance(error, Unavailable):
         if failures == 1:
             _log.warning("chore has to wait", chore=chore.name, reason=error.detail)
-    else:
+    elif failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a lasting defect is no flood
         _log.error("chore failed", chore=chore.name, failures=failures, exc_info=error)

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from hedgerow import __version__
 from hedgerow.app import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
-from hedgerow.errors import Unready
+from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.migrate import schema_state
@@ -99,7 +99,7 @@ def _database(place: Place) -> Iterator[Finding]:
     try:
         yield from _engine(place)
         state = schema_state(place)
-    except (DBAPIError, Unready) as error:
+    except (AppError, DBAPIError, Unready) as error:
         reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
         yield Finding("problem", "database", reason)
         return

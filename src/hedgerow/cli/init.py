@@ -6,6 +6,7 @@ import uvloop
 
 from hedgerow.app import ensure_data_folder, opened_state, place_of, wished_keys
 from hedgerow.cli.options import DataOption, JsonOption, command, settings_with
+from hedgerow.cli.patience import patiently
 from hedgerow.kit.clock import utc_now
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
@@ -20,7 +21,7 @@ def init(data: DataOption = None, as_json: JsonOption = False) -> None:
     settings = settings_with(data=data)
     ensure_data_folder(settings.data)
     keys = wished_keys(settings)
-    is_new = prepare(place_of(settings), keys, utc_now())
+    is_new = patiently(lambda: prepare(place_of(settings), keys, utc_now()))
     project = uvloop.run(_first_project(settings))
     personal_key = keys.personal_key if is_new else None
     if as_json:

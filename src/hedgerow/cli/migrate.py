@@ -6,6 +6,7 @@ import typer
 
 from hedgerow.app import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, settings_with
+from hedgerow.cli.patience import patiently
 from hedgerow.storage.migrate import migrate as run_steps
 from hedgerow.storage.migrate import schema_state
 
@@ -32,7 +33,7 @@ def migrate(
         print(f"{len(state.pending)} step(s) to apply: {', '.join(state.pending)}.")
         raise typer.Exit(1)
     ensure_data_folder(settings.data)
-    before = run_steps(place)
+    before = patiently(lambda: run_steps(place))
     if before.is_current:
         print(f"Nothing to do: already at step {before.at}.")
     else:

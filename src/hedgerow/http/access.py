@@ -21,10 +21,9 @@ from hedgerow.errors import (
     NotAuthenticated,
     NotFound,
 )
-from hedgerow.http.body import BodyReader
+from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
-from hedgerow.http.paging import positive
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
 from hedgerow.pipelines.store import RecordStore
@@ -179,6 +178,8 @@ async def _key_in_body(request: Request, rooms: Rooms) -> str | None:
             raise
         return None  # a body that cannot be read carries no key; the endpoint will complain
     value = body.get("personal_api_key") if isinstance(body, dict) else None
+    if isinstance(body, Form) and value:
+        value = value[-1]
     return value if isinstance(value, str) else None
 
 
@@ -186,7 +187,7 @@ async def _project(id: str, key: PersonalKey, rooms: Rooms) -> Project:
     project: Project | None = None
     if id == "@current":
         project = next(iter(rooms.directory.projects_for(key)), None)
-    elif (number := positive(id)) is not None and number <= INT64_MAX:
+    elif id.isascii() and id.isdecimal() and (number := int(id[:30])) <= INT64_MAX:
         project = await known_or_new(
             ProjectId(number), rooms.directory.project, rooms.directory.find_new_project
         )

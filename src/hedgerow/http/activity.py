@@ -17,6 +17,7 @@ from hedgerow.http.describe import describes
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET, link_with, positive
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
+from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.activity import Actor, Recorded
 from hedgerow.projects.store import ActivityQuery
 
@@ -93,9 +94,10 @@ async def activity_page(
     size = min(_number("limit", limit, DEFAULT_LIMIT), MAX_LIMIT)
     number = _number("page", page, 1)
     asked = replace(query, limit=size, offset=min((number - 1) * size, MAX_OFFSET))
-    for text in (asked.scope, asked.item_id):
-        if text and "\x00" in text:
-            raise Invalid("Null characters are not allowed.", code="null_characters_not_allowed")
+    for name, text in (("scope", asked.scope), ("item_id", asked.item_id)):
+        if text and (unstorable := why_unstorable(text)):
+            code, detail = unstorable
+            raise Invalid(detail, attr=name, code=code)
     entries, total = await call.rooms.activity.activity(asked)
 
     def link(to: int) -> str:

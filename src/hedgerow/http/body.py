@@ -3,8 +3,8 @@ out.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Self
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
@@ -16,6 +16,17 @@ from hedgerow.kit import jsonio
 
 SCOPE_KEY = "hedgerow.body"
 MAX_FORM_FIELDS = 1000
+
+
+class Form(dict[str, list[str]]):
+    """The fields of a form: text only, and each may come more than once."""
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Self:
+        form = cls()
+        for name, value in pairs:
+            form.setdefault(name, []).append(value)
+        return form
 
 
 class BodyReader:
@@ -74,7 +85,7 @@ def _json(data: bytes) -> Any:
         raise Malformed(str(error)) from None
 
 
-def _form(data: bytes) -> Mapping[str, str]:
+def _form(data: bytes) -> Form:
     try:
         pairs = parse_qsl(
             data.decode(),
@@ -84,10 +95,10 @@ def _form(data: bytes) -> Mapping[str, str]:
         )
     except ValueError:
         raise Malformed("Form parse error - not a valid form body") from None
-    return dict(pairs)
+    return Form.of(pairs)
 
 
-async def _multipart(headers: Headers, data: bytes) -> Mapping[str, str]:
+async def _multipart(headers: Headers, data: bytes) -> Form:
     async def stream() -> AsyncGenerator[bytes]:
         yield data
 
@@ -95,7 +106,10 @@ async def _multipart(headers: Headers, data: bytes) -> Mapping[str, str]:
         headers, stream(), max_files=0, max_fields=MAX_FORM_FIELDS, max_part_size=len(data)
     )
     try:
+        data.decode()  # the parser would read other bytes as some other text
         form = await parser.parse()
     except (MultiPartException, ValueError, KeyError) as error:
         raise Malformed(f"Multipart form parse error - {error}") from None
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+    if not data.rstrip().endswith(b"--"):  # the parser takes a body that was cut short
+        raise Malformed("Multipart form parse error - the body has no end")
+    return Form.of([(name, value) for name, value in form.multi_items() if isinstance(value, str)])

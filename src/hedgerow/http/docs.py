@@ -2,11 +2,13 @@
 script, no CDN.
 """
 
+import re
 from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -15,9 +17,16 @@ from hedgerow.http.schema import openapi
 
 router = APIRouter(include_in_schema=False)
 
+
+def _with_code(text: str) -> Markup:
+    """Text in which `this` is set as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
 _templates = Environment(
     loader=PackageLoader("hedgerow.http"), autoescape=True, undefined=StrictUndefined
 )
+_templates.filters["with_code"] = _with_code
 
 
 @router.get("/")
@@ -48,7 +57,13 @@ def _page(api: FastAPI) -> str:
         for method, operation in operations.items():
             entry = {"path": path, "method": method.upper(), **_shown(operation, document)}
             groups.setdefault(operation.get("tags", ["Other"])[0], []).append(entry)
-    return _templates.get_template("docs.html").render(document=document, groups=groups)
+    objects = {
+        name: {"about": schema.get("description", ""), "fields": _fields(schema, document)}
+        for name, schema in sorted(document["components"]["schemas"].items())
+    }
+    return _templates.get_template("docs.html").render(
+        document=document, groups=groups, objects=objects
+    )
 
 
 def _shown(operation: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ to FastAPI. Around both: the request id, the log line, the metrics, and the last
 nobody foresaw.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -68,15 +69,11 @@ class FrontDoor:
         self._metrics = metrics
         self._log = log
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            found = self._lean.get(scope["path"])
-            if found is not None:
-                await self._serve_lean(*found, scope, receive, send)
-            else:
-                await self._serve_rest(scope, receive, send)
-        else:
-            raise RuntimeError(f"the front door serves HTTP, not {scope['type']}")
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        found = self._lean.get(scope["path"])
+        if found is not None:
+            return self._serve_lean(*found, scope, receive, send)
+        return self._serve_rest(scope, receive, send)
 
     async def _serve_lean(
         self, path: str, route: Lean, scope: Scope, receive: Receive, send: Send
@@ -97,12 +94,14 @@ class FrontDoor:
         except ClientDisconnect:
             self._finish(trace, method, path, CLIENT_GONE, probe=route.probe)
             return
+        except asyncio.CancelledError:  # the server stops and the grace time is over
+            answer = error_reply(_stopping())
         except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
             _log.exception("request failed", request_id=trace.id.decode(), route=path)
             answer = error_reply(Unexpected())
         headers: list[Header] = [*answer.headers, (b"x-request-id", trace.id)]
-        if route.public:
-            headers += cors(scope, ", ".join(route.allowed))
+        if route.public and trace.origin:
+            headers += cors(scope, trace.origin, ", ".join(route.allowed))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
         self._finish(trace, method, path, answer.status, probe=route.probe)
@@ -118,6 +117,9 @@ class FrontDoor:
                 await self._rest(inner, receive, outgoing.send)
         except ClientDisconnect:
             outgoing.status = CLIENT_GONE
+        except asyncio.CancelledError:  # the server stops and the grace time is over
+            if not outgoing.status:
+                await outgoing.whole(error_reply(_stopping()))
         except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
             _log.exception("request failed", request_id=trace.id.decode(), route=_route_of(inner))
             if not outgoing.status:
@@ -127,7 +129,8 @@ class FrontDoor:
 
     def _finish(self, trace: Trace, method: str, route: str, status: int, *, probe: bool) -> None:
         seconds = time.perf_counter() - trace.started
-        method = method if method in METHODS else "OTHER"
+        if method not in METHODS:
+            method = "OTHER"
         self._metrics.count(method, route, status, seconds)
         if not probe:
             self._log.add(trace, method, route, status, seconds)
@@ -169,6 +172,10 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
 
 def _route_of(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", UNMATCHED)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("The service is shutting down. Try again shortly.")
 
 
 def _not_ready(readiness: Readiness) -> Unavailable:

@@ -6,13 +6,15 @@ everything as text, so "5" is an integer and "true" a boolean wherever JSON's ow
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
+from hedgerow.http.body import Form
+from hedgerow.kit.text import why_unstorable
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -41,23 +43,15 @@ class Fields(BaseModel):
 
 
 def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        if "\x00" in value:
-            raise PydanticCustomError(
-                "null_characters_not_allowed", "Null characters are not allowed."
-            )
-        for character in value:
-            if "\ud800" <= character <= "\udfff":
-                raise PydanticCustomError(
-                    "surrogate_characters_not_allowed",
-                    "Surrogate characters are not allowed: U+{code}.",
-                    {"code": f"{ord(character):04X}"},
-                )
+    if isinstance(value, str) and (unstorable := why_unstorable(value)):
+        code, detail = unstorable
+        raise PydanticCustomError("unstorable", "{detail}", {"code": code, "detail": detail})
     return value
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
+def _maybe_integer(value: Any) -> Any:
+    # A lone surrogate is text that pydantic cannot even look at.
+    if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()):
         raise PydanticCustomError("int_type", "A valid integer is required.")
     return value
 
@@ -69,9 +63,9 @@ class Text(GroupedMetadata):
     max_length: int
 
     def __iter__(self) -> Iterator[Any]:
-        yield BeforeValidator(_storable)
         yield MinLen(1)
         yield MaxLen(self.max_length)
+        yield BeforeValidator(_storable)  # last here is first to run
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +76,9 @@ class Between(GroupedMetadata):
     most: int = INT32_MAX
 
     def __iter__(self) -> Iterator[Any]:
-        yield BeforeValidator(_no_boolean)
         yield Ge(self.least)
         yield Le(self.most)
+        yield BeforeValidator(_maybe_integer)  # last here is first to run
 
 
 F = TypeVar("F", bound=Fields)
@@ -95,9 +89,19 @@ def validated(model: type[F], value: Any) -> F:
     if not isinstance(value, dict):
         raise Invalid(f"Invalid data. Expected a dictionary, but got {type(value).__name__}.")
     try:
-        return model.model_validate(value)
+        return model.model_validate(_unfolded(model, value) if isinstance(value, Form) else value)
     except ValidationError as error:
         raise _first(error.errors(include_url=False)[0]) from None
+
+
+def _unfolded(model: type[Fields], form: Form) -> dict[str, Any]:
+    """A form's values one by one, except where the model wants a list."""
+    lists = {name for name, field in model.model_fields.items() if _is_list(field.annotation)}
+    return {name: values if name in lists else values[-1] for name, values in form.items()}
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
 def _first(error: ErrorDetails) -> Invalid:
@@ -117,8 +121,7 @@ def _saying(code: str, detail: str) -> Callable[[ErrorDetails], Words]:
 
 def _own_words(error: ErrorDetails) -> Words:
     """For rules of our own and the rare rest: the message as it is."""
-    code = error["type"] if error["type"].endswith("not_allowed") else "invalid_input"
-    return code, error["msg"]
+    return error.get("ctx", {}).get("code", "invalid_input"), error["msg"]
 
 
 def _choice(error: ErrorDetails) -> Words:

@@ -34,7 +34,7 @@ class Origins:
         if scheme not in ("http", "https"):
             scheme = scope["scheme"]
         if not _GOOD_HOST.fullmatch(host):
-            host = "{}:{}".format(*(scope["server"] or ("localhost", 80)))
+            host = _own_host(scope)
         return f"{scheme}://{host}"
 
     def client_address(self, scope: Scope) -> Address | None:
@@ -62,16 +62,11 @@ def header(scope: Scope, name: bytes) -> str:
     return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
 
 
-def cors(scope: Scope, methods: str) -> list[Header]:
-    """What a browser on another site needs in order to call a public endpoint; nothing without
-    Origin.
-    """
-    origin = header(scope, b"origin")
-    if not origin:
-        return []
+def cors(scope: Scope, origin: bytes, methods: str) -> list[Header]:
+    """What a browser on another site needs in order to call a public endpoint."""
     asked = header(scope, b"access-control-request-headers")
     headers = [
-        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-allow-origin", origin),
         (b"access-control-allow-credentials", b"true"),
         (b"access-control-allow-methods", methods.encode()),
         (
@@ -85,15 +80,22 @@ def cors(scope: Scope, methods: str) -> list[Header]:
     return headers
 
 
+def _own_host(scope: Scope) -> str:
+    host, port = scope["server"] or ("localhost", 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _peer(scope: Scope) -> Address | None:
     return _address(scope["client"][0]) if scope.get("client") else None
 
 
 def _address(text: str) -> Address | None:
     try:
-        return ip_address(text.strip())
+        address = ip_address(text.strip())
     except ValueError:
         return None
+    # A socket for both families shows IPv4 peers in their IPv6 form.
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _last(value: str) -> str:

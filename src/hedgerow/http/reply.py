@@ -22,6 +22,8 @@ class Reply:
 
 
 def reply(status: int, body: bytes, *headers: Header) -> Reply:
+    if status == 204:
+        return Reply(status, headers, b"")
     return Reply(status, ((b"content-length", b"%d" % len(body)), *headers), body)
 
 

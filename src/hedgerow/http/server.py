@@ -40,14 +40,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._header_bytes += len(data)
+        super().data_received(data)
         if self._in_headers:
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._refuse(HeadersTooLarge())
-                return
-            self._header_bytes += len(data)
-        super().data_received(data)
-        if self._in_headers and self._header_timer is None:
-            self._start_timer()
+            elif self._header_timer is None:
+                self._start_timer()
 
     def on_message_begin(self) -> None:
         self._in_headers = True
@@ -126,6 +125,7 @@ def server(app: ASGIApp, *, header_timeout_s: float, grace_s: float) -> Server:
     protocol = type("Protocol", (BoundedProtocol,), {"header_timeout_s": header_timeout_s})
     config = uvicorn.Config(
         app,
+        interface="asgi3",
         http=protocol,
         loop="none",
         ws="none",

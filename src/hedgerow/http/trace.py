@@ -16,11 +16,21 @@ _numbers = itertools.count(1)
 
 
 class Trace:
-    __slots__ = ("_last", "id", "key_id", "phases", "project_id", "started")
+    """`id` is the caller's X-Request-Id when that is plain, else one of ours."""
+
+    __slots__ = ("_last", "id", "key_id", "origin", "phases", "project_id", "started")
 
     def __init__(self, scope: Scope) -> None:
         self.started = self._last = time.perf_counter()
-        self.id = request_id(scope)
+        self.id = self.origin = b""
+        # One walk over the headers for all that the door wants of them.
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                self.id = value if _GOOD_ID.fullmatch(value) else b""
+            elif name == b"origin":
+                self.origin = value
+        if not self.id:
+            self.id = b"%s-%x" % (_process_part, next(_numbers))
         self.phases: dict[str, float] = {}
         self.key_id: str | None = None
         self.project_id: int | None = None
@@ -30,18 +40,6 @@ class Trace:
         now = time.perf_counter()
         self.phases[phase] = self.phases.get(phase, 0.0) + now - self._last
         self._last = now
-
-
-def request_id(scope: Scope) -> bytes:
-    """The caller's X-Request-Id when it is plain, else one of ours."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            return value if _GOOD_ID.fullmatch(value) else _own_id()
-    return _own_id()
-
-
-def _own_id() -> bytes:
-    return b"%s-%x" % (_process_part, next(_numbers))
 
 
 def trace_of(scope: Scope) -> Trace:

@@ -14,4 +14,4 @@ def utc_now() -> datetime:
 
 def iso(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and Z, the one form every answer uses."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -3,11 +3,13 @@ anywhere.
 """
 
 import json
+import math
 from typing import Any, NoReturn
 
 import msgspec
 
 MAX_DEPTH = 100
+MAX_DIGITS = 4300
 
 _encoder = msgspec.json.Encoder()
 
@@ -27,10 +29,12 @@ def parse(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise JsonError(f"JSON parse error - invalid UTF-8 at byte {error.start}") from None
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_number
+        )
     except RecursionError:
         raise JsonError(_too_deep()) from None
-    except ValueError as error:  # also an integer of more digits than Python converts
+    except ValueError as error:
         raise JsonError(f"JSON parse error - {error}") from None
     if _deeper_than(value, MAX_DEPTH):
         raise JsonError(_too_deep())
@@ -41,13 +45,26 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number that is too large")
+    return number
+
+
 def _too_deep() -> str:
     return f"JSON parse error - nested deeper than {MAX_DEPTH} levels"
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
     level = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             child
             for node in level

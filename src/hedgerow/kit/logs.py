@@ -28,21 +28,29 @@ def configure(level: str, format: str, stream: TextIO = sys.stderr) -> None:
             fmt="%H:%M:%S" if for_people else "iso", utc=not for_people
         ),
     ]
+    render: Processor
+    if for_people:
+        render = structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    else:
+        render = structlog.processors.JSONRenderer(ensure_ascii=False)
+        before.append(structlog.processors.format_exc_info)
+
+    def render_without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> str:
+        # Over the finished line, so that no secret can hide in a value of some other type.
+        return without_secrets(str(render(logger, name, event)))
+
+    after: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        render_without_secrets,
+    ]
     structlog.configure(
         processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if for_people:
-        after += [_secretless, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
-    else:
-        after += [
-            structlog.processors.format_exc_info,
-            _secretless,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
-        ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=after)
@@ -52,10 +60,3 @@ def configure(level: str, format: str, stream: TextIO = sys.stderr) -> None:
     root.setLevel(level.upper())
     for name in LOGGERS_OF_OTHERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
-
-
-def _secretless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    return {
-        name: without_secrets(value) if isinstance(value, str) else value
-        for name, value in event.items()
-    }

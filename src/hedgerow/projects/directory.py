@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from hedgerow.errors import Unavailable
 from hedgerow.kit.clock import Clock
 from hedgerow.kit.tokens import token_hash
 from hedgerow.projects.model import KeyId, PersonalKey, Project, ProjectId, User
@@ -32,6 +33,8 @@ class Directory:
         self._snapshot = EMPTY
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
+        # Why the last look failed, for those who waited for it beside the one who looked.
+        self._failure: Unavailable | None = None
         self._last_use: dict[KeyId, datetime] = {}
         self._unsaved_use: dict[KeyId, datetime] = {}
 
@@ -39,7 +42,7 @@ class Directory:
         """Bring the snapshot up to date with what is stored now."""
         asked_at = self._monotonic()
         async with self._looking:
-            if self._looked_at > asked_at:
+            if self._looked_at > asked_at and self._failure is None:
                 return  # somebody looked while we waited, and saw all that we would
             await self._look()
 
@@ -47,8 +50,10 @@ class Directory:
         """One turn of the background loop: see changes, save when keys were last used."""
         await self.refresh()
         if self._unsaved_use:
-            used, self._unsaved_use = self._unsaved_use, {}
+            used = dict(self._unsaved_use)
             await self._store.note_use(used)
+            for id in used:
+                del self._unsaved_use[id]
 
     def find_key(self, value: str) -> PersonalKey | None:
         """The personal key with this value, from memory."""
@@ -89,7 +94,7 @@ class Directory:
 
     def all_keys(self) -> list[PersonalKey]:
         """All personal keys, newest first, with the last use that memory knows of."""
-        keys = (self._with_last_use(key) for key in self._snapshot.keys_by_hash.values())
+        keys = (self.with_last_use(key) for key in self._snapshot.keys_by_hash.values())
         return sorted(keys, key=lambda key: (key.created_at, key.id), reverse=True)
 
     def key(self, id: KeyId) -> PersonalKey | None:
@@ -104,14 +109,22 @@ class Directory:
 
     async def _look(self) -> None:
         looked_at = self._monotonic()
-        if await self._store.generation() != self._snapshot.generation:
-            self._snapshot = await self._store.snapshot()
-        self._looked_at = looked_at
+        self._failure = None
+        try:
+            if await self._store.generation() != self._snapshot.generation:
+                self._snapshot = await self._store.snapshot()
+        except Unavailable as error:
+            self._failure = error
+            raise
+        finally:
+            self._looked_at = looked_at
 
     async def _look_after_miss(self) -> None:
         asked_at = self._monotonic()
         async with self._looking:
             if self._looked_at > asked_at:
+                if self._failure is not None:
+                    raise self._failure
                 return
             await asyncio.sleep(max(0.0, self._looked_at + MISS_POLL_S - self._monotonic()))
             await self._look()
@@ -122,6 +135,9 @@ class Directory:
         if last is None or now - last >= USE_NOTED_EVERY:
             self._last_use[key.id] = self._unsaved_use[key.id] = now
 
-    def _with_last_use(self, key: PersonalKey) -> PersonalKey:
+    def with_last_use(self, key: PersonalKey) -> PersonalKey:
+        """The key with its last use, which memory knows before the database does."""
         seen = self._last_use.get(key.id)
-        return replace(key, last_used_at=seen) if seen else key
+        if seen is None or (key.last_used_at is not None and seen <= key.last_used_at):
+            return key
+        return replace(key, last_used_at=seen)

@@ -18,6 +18,7 @@ from hedgerow.projects.model import (
     ProjectId,
 )
 from hedgerow.projects.store import KeyStore
+from hedgerow.projects.text import checked_text
 
 LABEL_MAX = 40
 
@@ -39,6 +40,10 @@ class IssuedKey:
     value: str
 
 
+def checked_label(label: str) -> str:
+    return checked_text("label", label, LABEL_MAX)
+
+
 def new_key_value() -> str:
     return random_token(PERSONAL_KEY_PREFIX, KEY_BITS)
 
@@ -47,7 +52,7 @@ def draft_key(wish: KeyWish, user_id: int, value: str, now: datetime) -> Persona
     return PersonalKey(
         id=KeyId(random_token("", 72)),
         user_id=user_id,
-        label=wish.label,
+        label=checked_label(wish.label),
         hash=token_hash(value),
         mask=token_mask(value),
         scopes=scope_rules.checked(wish.scopes),
@@ -88,7 +93,7 @@ class Keys:
         def edit(key: PersonalKey) -> PersonalKey:
             return replace(
                 key,
-                label=key.label if label is None else label,
+                label=key.label if label is None else checked_label(label),
                 scopes=key.scopes if granted is None else granted,
                 project_ids=key.project_ids
                 if project_ids is None
@@ -97,7 +102,7 @@ class Keys:
 
         key = await self._store.edit_key(id, edit, "updated", actor, now)
         await self._directory.refresh()
-        return key
+        return self._directory.with_last_use(key)
 
     async def roll(self, id: KeyId, actor: Actor, now: datetime) -> IssuedKey:
         """Give the key a new value; the old one stops working."""
@@ -108,7 +113,7 @@ class Keys:
 
         key = await self._store.edit_key(id, edit, "rolled", actor, now)
         await self._directory.refresh()
-        return IssuedKey(key=key, value=value)
+        return IssuedKey(key=self._directory.with_last_use(key), value=value)
 
     async def revoke(self, id: KeyId, actor: Actor, now: datetime) -> None:
         await self._store.remove_key(id, actor, now)
@@ -118,7 +123,6 @@ class Keys:
         for id in ids:
             if self._directory.project(id) is None:
                 raise Invalid(
-                    f'Invalid pk "{id}" - object does not exist.',
+                    "You must be a member of all teams that you are scoping the key to.",
                     attr="scoped_teams",
-                    code="does_not_exist",
                 )

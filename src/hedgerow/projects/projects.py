@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from zoneinfo import available_timezones
 
 from hedgerow.errors import Invalid
@@ -10,6 +11,7 @@ from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import KEY_BITS, PROJECT_KEY_PREFIX, Project, ProjectId
 from hedgerow.projects.store import NewProject, ProjectStore
+from hedgerow.projects.text import checked_text
 
 NAME_MAX = 200
 GRACE_MAX_S = 90 * 24 * 3600
@@ -28,6 +30,7 @@ class Projects:
 
     async def create(self, name: str, timezone: str, actor: Actor, now: datetime) -> Project:
         _check_timezone(timezone)
+        name = checked_text("name", name, NAME_MAX)
         new = NewProject(name=name, timezone=timezone, api_token=new_project_token())
         project = await self._store.add_project(new, actor, now)
         await self._directory.refresh()
@@ -44,6 +47,8 @@ class Projects:
     ) -> Project:
         if timezone is not None:
             _check_timezone(timezone)
+        if name is not None:
+            name = checked_text("name", name, NAME_MAX)
 
         def edit(project: Project) -> Project:
             return replace(
@@ -65,6 +70,11 @@ class Projects:
         return project
 
 
+@cache
+def _timezones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
 def _check_timezone(name: str) -> None:
-    if name not in available_timezones():
+    if name not in _timezones():
         raise Invalid(f'"{name}" is not a valid choice.', attr="timezone", code="invalid_choice")

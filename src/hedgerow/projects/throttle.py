@@ -2,6 +2,7 @@
 limit.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ class Throttle:
         calls = self._calls.setdefault(key_id, deque(maxlen=max(r.calls for r in self.rates)))
         wait_s = max(_wait_s(calls, rate, now_s) for rate in self.rates)
         if wait_s > 0:
-            raise Throttled(int(wait_s) + 1)
+            raise Throttled(math.ceil(wait_s))
         calls.append(now_s)
 
 

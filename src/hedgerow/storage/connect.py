@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from hedgerow.storage import postgres, sqlite
 from hedgerow.storage.database import Database
 from hedgerow.storage.postgres import PostgresDatabase, postgres_engine
 from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
@@ -31,6 +32,11 @@ def plain_engine(place: Place) -> Engine:
     if place.is_sqlite:
         return sqlite_engine(place.path, place.timeout_s)
     return postgres_engine(place.url, place.timeout_s)
+
+
+def translated(error: BaseException, place: Place) -> BaseException:
+    """A driver's error as one of ours, when it means that the database is away for now."""
+    return sqlite.translated(error) if place.is_sqlite else postgres.translated(error)
 
 
 def open_database(place: Place) -> Database:

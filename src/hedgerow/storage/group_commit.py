@@ -112,7 +112,7 @@ class GroupWriter:
             return
         try:
             self._run_group(group, driver)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - carried to the callers who wait for it
             if len(group) == 1:
                 self._fail(group, error)
                 return
@@ -170,13 +170,15 @@ class GroupWriter:
             self._connection = None
 
 
-def _insert_rows(driver: sqlite3.Connection, sql: str, rows: Rows) -> sqlite3.Error | None:
+def _insert_rows(driver: sqlite3.Connection, sql: str, rows: Rows) -> Exception | None:
     """Insert all of the rows, or none and say why."""
     driver.execute("SAVEPOINT append")
-    failure: sqlite3.Error | None = None
+    failure: Exception | None = None
     try:
         driver.executemany(sql, rows)
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError) as error:
+    except sqlite3.OperationalError:
+        raise  # not the rows' fault: the disk's, or a lock's
+    except Exception as error:  # noqa: BLE001 - the rows': a constraint, a number too large, no text
         driver.execute("ROLLBACK TO append")
         failure = error
     driver.execute("RELEASE append")
@@ -189,5 +191,7 @@ def _answer(group: list[Job]) -> None:
             continue
         if job.error is None:
             job.future.set_result(job.result)
+        elif isinstance(job.error, StopIteration):  # a future refuses this one as it is
+            job.future.set_exception(RuntimeError("the change raised StopIteration"))
         else:
             job.future.set_exception(job.error)

@@ -37,7 +37,17 @@ class KeyRecords:
             before = _locked(connection, id)
             after = edit(before)
             connection.execute(
-                update(personal_keys).where(personal_keys.c.id == id).values(asdict(after))
+                update(personal_keys)
+                .where(personal_keys.c.id == id)
+                # Not last_used_at: another process may note a use at this very moment.
+                .values(
+                    label=after.label,
+                    hash=after.hash,
+                    mask=after.mask,
+                    scopes=after.scopes,
+                    project_ids=after.project_ids,
+                    last_rolled_at=after.last_rolled_at,
+                )
             )
             _tell(connection, activity, before, after, actor, now)
             return after

@@ -14,20 +14,23 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, exists, insert, select, text
+from sqlalchemy.exc import DBAPIError
 
-from hedgerow.errors import Unready
+from hedgerow.errors import Unavailable, Unready
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.bootstrap import FirstKeys, installation
-from hedgerow.storage.connect import Place, plain_engine
+from hedgerow.storage.connect import Place, plain_engine, translated
 from hedgerow.storage.keys import insert_key
 from hedgerow.storage.projects import insert_project
+from hedgerow.storage.sqlite import is_damaged
 from hedgerow.storage.tables import organizations, users
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Any number will do, so long as all Hedgerow processes take the same one.
 POSTGRES_LOCK = 0x48_45_44_47_45
-# Another process may be at work on a large table: wait for it, do not give up.
-LOCK_WAIT_S = 3600.0
+# How long one try waits for another process that is migrating. Callers try again for as long as
+# they like, so that Ctrl-C is heard in between.
+LOCK_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,7 @@ def schema_state(place: Place) -> SchemaState:
     """Look without changing anything; a missing SQLite file counts as empty."""
     if place.is_sqlite and not place.path.exists():
         return _state(None)
-    engine = plain_engine(place)
-    with engine.connect() as connection:
+    with _friendly(place), plain_engine(place).connect() as connection:
         return _state(_revision(connection))
 
 
@@ -71,16 +73,30 @@ def prepare(place: Place, keys: FirstKeys, now: datetime) -> bool:
 @contextmanager
 def _alone(place: Place) -> Iterator[Connection]:
     """One transaction that no other migrating process can be in at the same time."""
-    engine = plain_engine(
-        Place(url=place.url, path=place.path, timeout_s=LOCK_WAIT_S if place.is_sqlite else 30.0)
-    )
-    with engine.connect() as connection, connection.begin():
+    with _friendly(place), plain_engine(place).connect() as connection, connection.begin():
         if place.is_sqlite:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(LOCK_WAIT_S * 1000)}")
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            connection.execute(text("SET LOCAL lock_timeout = 0"))
+            connection.execute(text(f"SET LOCAL lock_timeout = {round(LOCK_WAIT_S * 1000)}"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": POSTGRES_LOCK})
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
         yield connection
+
+
+@contextmanager
+def _friendly(place: Place) -> Iterator[None]:
+    """Turns a driver's error into one of ours, with the driver's reason for whoever starts us."""
+    try:
+        if place.is_sqlite:
+            # Only the owner may read it, whatever the folder's mode is.
+            place.path.touch(mode=0o600, exist_ok=True)
+        yield
+    except (DBAPIError, OSError) as error:
+        reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+        if isinstance(translated(error, place), Unavailable) and not is_damaged(error):
+            raise Unavailable(f"The database is not available: {reason}") from error
+        raise Unready(f"The database cannot be used: {reason}") from error
 
 
 def _upgrade(connection: Connection) -> SchemaState:

@@ -57,6 +57,7 @@ class PostgresDatabase:
         )
         self._commits = 0
         self._waiting = 0
+        self._closed = False
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         async def run(connection: AsyncConnection) -> T:
@@ -92,9 +93,12 @@ class PostgresDatabase:
         )
 
     async def close(self) -> None:
+        self._closed = True
         await self._engine.dispose()
 
     async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+        if self._closed:
+            raise Unavailable("The service is shutting down.")
         self._waiting += commit
         try:
             async with self._engine.connect() as connection:

@@ -113,12 +113,13 @@ def _insert_token(connection: Connection, id: ProjectId, token: str, now: dateti
 
 
 def _locked(connection: Connection, id: ProjectId) -> Project:
-    row = connection.execute(
-        projects_with_token.where(projects.c.id == id).with_for_update(of=projects)
+    # First the lock, then the look: what was read while waiting for the lock would be stale.
+    locked = connection.execute(
+        select(projects.c.id).where(projects.c.id == id).with_for_update()
     ).one_or_none()
-    if row is None:
+    if locked is None:
         raise NotFound("Project not found.")
-    return project_from(row)
+    return project_from(connection.execute(projects_with_token.where(projects.c.id == id)).one())
 
 
 def _told(

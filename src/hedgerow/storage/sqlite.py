@@ -20,6 +20,8 @@ from hedgerow.storage.group_commit import GroupWriter
 
 T = TypeVar("T")
 
+DAMAGED = "The database file is damaged: restore it from a backup."
+
 
 def sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = False) -> Engine:
     """An engine whose connections are durable, check foreign keys and leave transactions to us."""
@@ -106,9 +108,6 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 def translated(error: BaseException) -> BaseException:
     """A driver's error as one of ours, when it means that the database is away for now."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if not isinstance(cause, sqlite3.OperationalError):
-        return error
     reason = {
         "SQLITE_BUSY": "The database is locked by another process.",
         "SQLITE_LOCKED": "The database is locked by another process.",
@@ -116,5 +115,17 @@ def translated(error: BaseException) -> BaseException:
         "SQLITE_READONLY": "The database cannot be written: its file or folder is read-only.",
         "SQLITE_CANTOPEN": "The database file cannot be opened.",
         "SQLITE_IOERR": "The disk does not answer as it should.",
-    }.get("_".join(getattr(cause, "sqlite_errorname", "").split("_")[:2]))
+        "SQLITE_CORRUPT": DAMAGED,
+        "SQLITE_NOTADB": DAMAGED,
+    }.get(_error_name(error))
     return Unavailable(reason) if reason else error
+
+
+def is_damaged(error: BaseException) -> bool:
+    return _error_name(error) in ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+def _error_name(error: BaseException) -> str:
+    """SQLite's own name for what went wrong, without the finer distinctions."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return "_".join(getattr(cause, "sqlite_errorname", "").split("_")[:2])

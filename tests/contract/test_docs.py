@@ -1,0 +1,148 @@
+"""The docs say what the code does: every setting, verb, option and error code; no dead links."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup, TyperOption
+from typer.main import get_command
+
+from hedgerow.cli import app
+from hedgerow.settings import Origin, load
+from tests.unit.error_family import ERROR_FAMILY
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md")),
+]
+DECISIONS = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
+
+LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
+
+
+def section(page: str, title: str) -> str:
+    """The text under the first heading that holds `title`, down to the next of its rank."""
+    heading = re.search(rf"^(#+) [^\n]*{re.escape(title)}\b[^\n]*$", page, re.MULTILINE)
+    if heading is None:
+        return ""
+    rest = page[heading.end() :]
+    end = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+    return rest[: end.start()] if end else rest
+
+
+def prose(page: Path) -> str:
+    return FENCED.sub("", page.read_text())
+
+
+def local_links(page: Path) -> Iterator[tuple[Path, str]]:
+    """The files that a page links to, itself included, each with the heading that is meant."""
+    for link in LINK.findall(prose(page)):
+        if not ELSEWHERE.match(link):
+            path, _, anchor = link.partition("#")
+            yield (page.parent / path if path else page), anchor
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that a page's headings have in links."""
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+        for title in HEADING.findall(prose(page))
+    }
+
+
+def commands(group: TyperGroup, *above: str) -> Iterator[tuple[str, Any]]:
+    """Every verb and sub-verb as it is typed, with its command."""
+    for name, command in group.commands.items():
+        yield " ".join((*above, name)), command
+        if isinstance(command, TyperGroup):
+            yield from commands(command, *above, name)
+
+
+def options(command: Any) -> list[str]:
+    return [
+        spelling
+        for parameter in command.params
+        if isinstance(parameter, TyperOption)
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+    ]
+
+
+def family() -> TyperGroup:
+    command = get_command(app)
+    assert isinstance(command, TyperGroup)
+    return command
+
+
+ORIGINS = load({})[1]
+VERBS = list(commands(family()))
+CODES = sorted({kind.code for kind in ERROR_FAMILY})
+
+
+@pytest.mark.parametrize("origin", ORIGINS, ids=lambda origin: origin.variable)
+def test_every_setting_is_documented_with_its_default(origin: Origin) -> None:
+    page = (REFERENCE / "settings.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if f"| `{origin.variable}` |" in line]
+    assert [row[2].strip() for row in rows] == [f"`{origin.shown}`" if origin.shown else "empty"]
+
+
+def test_no_setting_is_documented_that_does_not_exist() -> None:
+    page = (REFERENCE / "settings.md").read_text()
+    known = {origin.variable for origin in ORIGINS}
+    assert set(re.findall(r"\bHEDGEROW_[A-Z_]*[A-Z]\b", page)) <= known
+
+
+@pytest.mark.parametrize(("verb", "command"), VERBS, ids=[verb for verb, _ in VERBS])
+def test_every_verb_is_documented_with_its_options(verb: str, command: Any) -> None:
+    text = section((REFERENCE / "cli.md").read_text(), f"hedgerow {verb}")
+    assert text, f"no section about hedgerow {verb}"
+    assert [spelling for spelling in options(command) if f"`{spelling}" not in text] == []
+
+
+def test_the_options_of_hedgerow_itself_are_documented() -> None:
+    page = (REFERENCE / "cli.md").read_text()
+    assert [spelling for spelling in options(family()) if f"`{spelling}" not in page] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_is_documented(code: str) -> None:
+    assert f"`{code}`" in (REFERENCE / "errors.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_finds_it(page: str) -> None:
+    lost = [str(target) for target, _ in local_links(ROOT / page) if not target.exists()]
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_heading_finds_it(page: str) -> None:
+    lost = [
+        f"{target.name}#{anchor}"
+        for target, anchor in local_links(ROOT / page)
+        if anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
+    ]
+    assert lost == []
+
+
+def test_decisions_are_numbered_from_one_without_a_gap() -> None:
+    numbers = [int(name[:4]) for name in DECISIONS]
+    assert len(numbers) >= 6
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize(
+    "heading", ["Context", "Decision", "Consequences", "Alternatives", "Enforced by"]
+)
+def test_every_decision_has_its_parts(decision: str, heading: str) -> None:
+    text = section((DOCS / "decisions" / decision).read_text(), heading)
+    assert text.strip(), f"nothing under {heading}"

@@ -1,0 +1,14 @@
+"""Every kind of error that Hedgerow raises, found by walking the family."""
+
+from collections.abc import Iterator
+
+from hedgerow.errors import AppError
+
+
+def descendants(of: type[AppError]) -> Iterator[type[AppError]]:
+    for kind in of.__subclasses__():
+        yield kind
+        yield from descendants(kind)
+
+
+ERROR_FAMILY = [kind for kind in descendants(AppError) if kind.__module__.startswith("hedgerow.")]

@@ -1,0 +1,115 @@
+import asyncio
+import io
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hedgerow.http.log import FLUSH_AT, FLUSH_EVERY_S, AccessLog
+from hedgerow.http.trace import Trace
+from tests.unit.http.asgi import http_scope
+
+SECRET = "phx_0123456789abcdefABCDEF"
+ROUTE = "/api/projects/{project_id}/"
+
+
+def a_trace() -> Trace:
+    trace = Trace(
+        http_scope(
+            path=f"/api/projects/{SECRET}/",
+            query=f"personal_api_key={SECRET}".encode(),
+            headers={"X-Request-Id": "abc-1", "Authorization": f"Bearer {SECRET}"},
+        )
+    )
+    trace.phases = {"access": 0.0012345, "answer": 0.02}
+    return trace
+
+
+def logged(trace: Trace, *, for_people: bool) -> str:
+    stream = io.StringIO()
+    log = AccessLog(stream, for_people=for_people)
+    log.add(trace, "GET", ROUTE, 200, 0.0215)
+    log.flush()
+    return stream.getvalue()
+
+
+async def test_a_line_for_machines_holds_id_route_status_and_phases() -> None:
+    trace = a_trace()
+    trace.key_id, trace.project_id = "key-1", 7
+    line: dict[str, Any] = json.loads(logged(trace, for_people=False))
+    written_at = datetime.fromisoformat(line.pop("timestamp"))
+    assert abs((datetime.now(UTC) - written_at).total_seconds()) < 60
+    assert line == {
+        "event": "request",
+        "level": "info",
+        "request_id": "abc-1",
+        "method": "GET",
+        "route": ROUTE,
+        "status": 200,
+        "ms": 21.5,
+        "phases_ms": {"access": 1.234, "answer": 20.0},
+        "key_id": "key-1",
+        "project_id": 7,
+    }
+
+
+async def test_a_line_without_a_key_says_nothing_of_one() -> None:
+    line = json.loads(logged(a_trace(), for_people=False))
+    assert "key_id" not in line
+    assert "project_id" not in line
+
+
+async def test_a_line_for_people_reads_at_a_glance() -> None:
+    line = logged(a_trace(), for_people=True)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d 200 GET    /api/projects/\{project_id\}/  21\.5 ms"
+        r"  access=1\.2 answer=20\.0  abc-1\n",
+        line,
+    )
+
+
+@pytest.mark.parametrize("for_people", [True, False])
+async def test_no_line_holds_path_query_or_headers(for_people: bool) -> None:
+    line = logged(a_trace(), for_people=for_people)
+    assert ROUTE in line
+    assert SECRET not in line
+    assert "personal_api_key" not in line
+
+
+async def test_lines_wait_for_each_other_and_are_written_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    due: list[tuple[float, Callable[[], None]]] = []
+    monkeypatch.setattr(
+        asyncio.get_running_loop(), "call_later", lambda after, run: due.append((after, run))
+    )
+    stream = io.StringIO()
+    log = AccessLog(stream, for_people=False)
+    log.add(a_trace(), "GET", ROUTE, 200, 0.001)
+    ((after_s, flush),) = due
+    for _ in range(2):
+        log.add(a_trace(), "GET", ROUTE, 200, 0.001)
+    assert len(due) == 1
+    assert stream.getvalue() == ""
+    assert after_s == FLUSH_EVERY_S
+    flush()
+    assert stream.getvalue().count("\n") == 3
+
+
+async def test_a_rush_of_lines_is_written_without_waiting() -> None:
+    stream = io.StringIO()
+    log = AccessLog(stream, for_people=False)
+    for _ in range(FLUSH_AT - 1):
+        log.add(a_trace(), "GET", ROUTE, 200, 0.001)
+    assert stream.getvalue() == ""
+    log.add(a_trace(), "GET", ROUTE, 200, 0.001)
+    assert stream.getvalue().count("\n") == FLUSH_AT
+
+
+async def test_flushing_nothing_writes_nothing() -> None:
+    stream = io.StringIO()
+    AccessLog(stream, for_people=False).flush()
+    assert stream.getvalue() == ""

@@ -1,0 +1,182 @@
+"""A small world for this room's tests: a project, keys of known value, a store made of lists."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from hedgerow.errors import NotFound, Unavailable
+from hedgerow.kit.tokens import token_hash, token_mask
+from hedgerow.projects.activity import Actor
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import (
+    KeyId,
+    Organization,
+    PersonalKey,
+    Project,
+    ProjectId,
+    ProjectToken,
+    User,
+)
+from hedgerow.projects.store import NewProject, Snapshot
+from tests.unit.fake_time import START, FakeTime, give_way
+
+KEY = "phx_known-personal-key-for-tests"
+TOKEN = "phc_known-project-key-for-tests"
+ONE, TWO = ProjectId(1), ProjectId(2)
+
+OWNER = User(
+    id=1,
+    uuid="00000000-0000-0000-0000-000000000001",
+    organization=Organization(id="00000000-0000-0000-0000-00000000000a", name="Hedgerow"),
+    first_name="Owner",
+    email="owner@hedgerow.invalid",
+    distinct_id="owner",
+)
+
+
+def a_project(id: ProjectId = ONE, token: str = TOKEN) -> Project:
+    return Project(
+        id=id,
+        uuid=f"00000000-0000-0000-0000-{id:012}",
+        organization_id=OWNER.organization.id,
+        name=f"Project {id}",
+        timezone="UTC",
+        api_token=token,
+        created_at=START,
+        updated_at=START,
+    )
+
+
+def a_key(
+    value: str = KEY,
+    id: str = "key-1",
+    *,
+    project_ids: tuple[ProjectId, ...] = (),
+    created_at: datetime = START,
+    last_used_at: datetime | None = None,
+) -> PersonalKey:
+    return PersonalKey(
+        id=KeyId(id),
+        user_id=OWNER.id,
+        label=id,
+        hash=token_hash(value),
+        mask=token_mask(value),
+        scopes=("*",),
+        project_ids=project_ids,
+        created_at=created_at,
+        last_used_at=last_used_at,
+        last_rolled_at=None,
+    )
+
+
+class ListStore:
+    """Answers what the room asks of storage and notes each call. `away` says how many of the next
+    calls of a name fail.
+    """
+
+    def __init__(self, *keys: PersonalKey) -> None:
+        self.keys = list(keys)
+        self.projects = [a_project()]
+        self.tokens = [ProjectToken(value=TOKEN, project_id=ONE, expires_at=None)]
+        self.number = 1
+        self.calls: list[str] = []
+        self.noted: list[Mapping[KeyId, datetime]] = []
+        self.away: Counter[str] = Counter()
+
+    async def generation(self) -> int:
+        await self._called("generation")
+        return self.number
+
+    async def snapshot(self) -> Snapshot:
+        await self._called("snapshot")
+        return Snapshot(
+            generation=self.number,
+            users={OWNER.id: OWNER},
+            projects={project.id: project for project in self.projects},
+            keys_by_hash={key.hash: key for key in self.keys},
+            tokens={token.value: token for token in self.tokens},
+        )
+
+    async def note_use(self, used: Mapping[KeyId, datetime]) -> None:
+        await self._called("note_use")
+        self.noted.append(used)
+
+    async def add_key(self, key: PersonalKey, actor: Actor, now: datetime) -> PersonalKey:
+        await self._called("add_key")
+        self.keys.append(key)
+        self.number += 1
+        return key
+
+    async def edit_key(
+        self,
+        id: KeyId,
+        edit: Callable[[PersonalKey], PersonalKey],
+        activity: str,
+        actor: Actor,
+        now: datetime,
+    ) -> PersonalKey:
+        await self._called(f"edit_key {activity}")
+        before = self._key(id)
+        after = edit(before)
+        self.keys[self.keys.index(before)] = after
+        self.number += 1
+        return after
+
+    async def remove_key(self, id: KeyId, actor: Actor, now: datetime) -> None:
+        await self._called("remove_key")
+        self.keys.remove(self._key(id))
+        self.number += 1
+
+    async def add_project(self, new: NewProject, actor: Actor, now: datetime) -> Project:
+        await self._called("add_project")
+        blank = a_project(ProjectId(len(self.projects) + 1), new.api_token)
+        project = replace(blank, name=new.name, timezone=new.timezone)
+        self.projects.append(project)
+        self._open(project)
+        return project
+
+    async def edit_project(
+        self, id: ProjectId, edit: Callable[[Project], Project], actor: Actor, now: datetime
+    ) -> Project:
+        await self._called("edit_project")
+        self.projects[id - 1] = edit(self.projects[id - 1])
+        self.number += 1
+        return self.projects[id - 1]
+
+    async def rotate_token(
+        self, id: ProjectId, token: str, old_until: datetime, actor: Actor, now: datetime
+    ) -> Project:
+        await self._called("rotate_token")
+        self.tokens = [replace(old, expires_at=old_until) for old in self.tokens]
+        self.projects[id - 1] = replace(self.projects[id - 1], api_token=token)
+        self._open(self.projects[id - 1])
+        return self.projects[id - 1]
+
+    def _open(self, project: Project) -> None:
+        self.tokens.append(
+            ProjectToken(value=project.api_token, project_id=project.id, expires_at=None)
+        )
+        self.number += 1
+
+    def _key(self, id: KeyId) -> PersonalKey:
+        found = next((key for key in self.keys if key.id == id), None)
+        if found is None:
+            raise NotFound
+        return found
+
+    async def _called(self, name: str) -> None:
+        self.calls.append(name)
+        await give_way(0)
+        if self.away[name] > 0:
+            self.away[name] -= 1
+            raise Unavailable
+
+
+async def a_directory(store: ListStore, time: FakeTime) -> Directory:
+    """A directory that has seen what is stored; its look is not among the store's calls."""
+    directory = Directory(store, time.now, time.monotonic)
+    await directory.refresh()
+    store.calls.clear()
+    time.advance(timedelta(hours=1).total_seconds())
+    return directory
