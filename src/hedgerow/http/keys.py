@@ -8,7 +8,7 @@ from annotated_types import MaxLen
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from hedgerow.errors import Forbidden, NotFound
+from hedgerow.errors import Forbidden, Invalid, NotFound
 from hedgerow.http.access import NO_KEY_ACCESS, Call, anywhere
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Fields, Text
@@ -24,6 +24,7 @@ CURRENT = "@current"
 
 Label = Annotated[str, Text(LABEL_MAX)]
 Scopes = Annotated[list[Annotated[str, Text(200)]], MaxLen(200)]
+Organizations = Annotated[list[Annotated[str, Text(100)]], MaxLen(100)]
 ProjectIds = Annotated[list[Annotated[ProjectId, Between(1, INT64_MAX)]], MaxLen(1000)]
 
 
@@ -47,12 +48,14 @@ class NewKey(Fields):
     label: Label
     scopes: Scopes
     scoped_teams: ProjectIds | None = None
+    scoped_organizations: Organizations | None = None
 
 
 class KeyChange(Fields):
     label: Label = LEFT_OUT
     scopes: Scopes = LEFT_OUT
     scoped_teams: ProjectIds | None = None
+    scoped_organizations: Organizations | None = None
 
 
 def detail(key: PersonalKey, value: str | None = None) -> KeyDetail:
@@ -87,6 +90,7 @@ async def list_keys(call: Annotated[Call, anywhere(ALL)]) -> Response:
 async def create_key(call: Annotated[Call, anywhere(ALL)]) -> Response:
     """Make a key. Its value is in this answer and can never be read again."""
     fields = await call.body(NewKey)
+    _check_organizations(call, fields.scoped_organizations)
     wish = KeyWish(
         label=fields.label,
         scopes=tuple(fields.scopes),
@@ -110,6 +114,7 @@ async def change_key(key_id: str, call: Annotated[Call, anywhere(ALL)]) -> Respo
     """Change a key's label, scopes or projects."""
     key = _found(call, key_id)
     fields = await call.body(KeyChange)
+    _check_organizations(call, fields.scoped_organizations)
     given = fields.model_fields_set
     changed = await call.rooms.keys.change(
         key.id,
@@ -137,6 +142,18 @@ async def revoke_key(key_id: str, call: Annotated[Call, anywhere(ALL)]) -> Respo
     key = _found(call, key_id)
     await call.rooms.keys.revoke(key.id, call.actor, call.now)
     return no_content()
+
+
+def _check_organizations(call: Call, ids: list[str] | None) -> None:
+    """There is one organization, so a limit to it is no limit; one to another must not pass as
+    none.
+    """
+    own = call.rooms.directory.user(call.key.user_id).organization.id
+    if any(id != own for id in ids or ()):
+        raise Invalid(
+            "You must be a member of all organizations that you are scoping the key to.",
+            attr="scoped_organizations",
+        )
 
 
 def _found(call: Call, key_id: str) -> PersonalKey:

@@ -72,7 +72,8 @@ class Projects:
 
 @cache
 def _timezones() -> frozenset[str]:
-    return frozenset(available_timezones())
+    # "localtime" is this machine's own, and means something else on the next.
+    return frozenset(available_timezones() - {"localtime"})
 
 
 def _check_timezone(name: str) -> None:

@@ -36,6 +36,8 @@ class KeyRecords:
         def change(connection: Connection) -> PersonalKey:
             before = _locked(connection, id)
             after = edit(before)
+            if after == before:
+                return before
             connection.execute(
                 update(personal_keys)
                 .where(personal_keys.c.id == id)

@@ -2,6 +2,7 @@
 commit.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -58,6 +59,8 @@ class PostgresDatabase:
         self._commits = 0
         self._waiting = 0
         self._closed = False
+        self._under_way = 0
+        self._idle = asyncio.Condition()
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         async def run(connection: AsyncConnection) -> T:
@@ -93,13 +96,17 @@ class PostgresDatabase:
         )
 
     async def close(self) -> None:
+        """Take nothing new, finish what is under way, then let the connections go."""
         self._closed = True
+        async with self._idle:
+            await self._idle.wait_for(lambda: self._under_way == 0)
         await self._engine.dispose()
 
     async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
         if self._closed:
             raise Unavailable("The service is shutting down.")
         self._waiting += commit
+        self._under_way += 1
         try:
             async with self._engine.connect() as connection:
                 result = await run(connection)
@@ -111,6 +118,10 @@ class PostgresDatabase:
             raise translated(error) from error
         finally:
             self._waiting -= commit
+            self._under_way -= 1
+            if self._closed:
+                async with self._idle:
+                    self._idle.notify_all()
 
 
 def translated(error: BaseException) -> BaseException:

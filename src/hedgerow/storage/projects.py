@@ -39,6 +39,8 @@ class ProjectRecords:
         def change(connection: Connection) -> Project:
             before = _locked(connection, id)
             after = edit(before)
+            if after == before:
+                return before
             connection.execute(
                 update(projects)
                 .where(projects.c.id == id)

@@ -76,7 +76,9 @@ async def test_the_snapshot_has_the_owner_and_the_organization(stores: Stores) -
 async def test_a_moment_of_any_time_zone_reads_back_as_the_same_moment_in_utc(
     stores: Stores, moment: datetime
 ) -> None:
-    project = await stores.projects.edit_project(DEFAULT_PROJECT, lambda p: p, SOMEBODY, moment)
+    project = await stores.projects.edit_project(
+        DEFAULT_PROJECT, lambda p: replace(p, name="Moved"), SOMEBODY, moment
+    )
     assert project.updated_at == moment
     assert project.updated_at.utcoffset() == timedelta(0)
     [entry, *_] = await stores.entries(scope="Project")

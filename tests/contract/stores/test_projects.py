@@ -159,3 +159,11 @@ async def test_an_edit_beside_a_rotation_tells_only_of_what_it_changed(stores: S
         ("updated", "name"),
         ("token_rotated", "api_token"),
     }
+
+
+async def test_an_edit_that_changes_nothing_leaves_no_trace(stores: Stores) -> None:
+    before = await stores.directory.snapshot()
+    entries = await stores.entries()
+    await stores.projects.edit_project(DEFAULT_PROJECT, lambda p: p, SOMEBODY, LATER)
+    assert await stores.directory.snapshot() == before
+    assert await stores.entries() == entries

@@ -1,0 +1,45 @@
+"""The one shape of every error, as a check that any answer can be put to."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+FIELDS = ["type", "code", "detail", "attr"]
+
+# Which types a status may carry, as in PostHog.
+TYPES = {
+    400: {"validation_error", "invalid_request"},
+    401: {"authentication_error"},
+    403: {"authentication_error"},
+    404: {"invalid_request"},
+    405: {"invalid_request"},
+    406: {"invalid_request"},
+    408: {"invalid_request"},
+    409: {"invalid_request"},
+    413: {"invalid_request"},
+    415: {"invalid_request"},
+    429: {"throttled_error"},
+    431: {"invalid_request"},
+    503: {"server_error"},
+}
+
+
+def faults(status: int, content_type: str | None, body: bytes) -> Iterator[str]:
+    """What is wrong with an error answer; nothing when it has the one shape."""
+    if status not in TYPES:
+        yield f"{status} is no error that we give"
+        return
+    if content_type != "application/json":
+        yield f"the content type is {content_type}"
+        return
+    error: Any = json.loads(body)
+    if not isinstance(error, dict) or list(error) != FIELDS:
+        yield f"the fields are not {FIELDS}: {error}"
+        return
+    if error["type"] not in TYPES[status]:
+        yield f"{status} carries the type {error['type']!r}"
+    for name in ("code", "detail"):
+        if not isinstance(error[name], str) or not error[name]:
+            yield f"{name} is {error[name]!r}"
+    if not (error["attr"] is None or (isinstance(error["attr"], str) and error["attr"])):
+        yield f"attr is {error['attr']!r}"

@@ -1,0 +1,108 @@
+"""The language of the vectors can tell a wrong answer from a right one."""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.api.shape import faults
+from tests.contract.api.wire import differences, filled, picked
+
+BASE = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ({"a": [1, None, True]}, {"a": [1, None, True]}),
+        ("<uuid>", "01234567-89ab-cdef-0123-456789abcdef"),
+        ("<time>", "2026-01-02T03:04:05.678901Z"),
+        ("<token phc>", "phc_" + "a" * 35),
+        ("in <number> seconds (<text>)", "in 35 seconds (or so)"),
+        ("<base>/api/?a=1", "http://127.0.0.1:1/api/?a=1"),
+        ("<2 items>", [1, 2]),
+        (["a", "<more>"], ["a", "b", "c"]),
+        ("<int>", 5),
+        ({"a": "<any>"}, {"a": {"b": 1}}),
+    ],
+)
+def test_what_is_as_expected_differs_nowhere(expected: Any, actual: Any) -> None:
+    assert list(differences(expected, actual, BASE)) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "where"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, "body.b is not expected"),
+        ({"a": 1, "b": 2}, {"a": 1}, "body.b is missing"),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, "body.a.0.b is 2"),
+        ([1], [1, 2], "body holds 2 and not 1 items"),
+        (["a", "<more>"], ["b", "a"], "body.0 is 'b'"),
+        (["a", "<more>"], [], "body holds 0"),
+        (1, True, "body is True"),
+        (0, None, "body is None"),
+        (None, "", "body is ''"),
+        ("<int>", "5", "body is '5'"),
+        ("<int>", True, "body is True"),
+        ("<time>", "2026-01-02T03:04:05Z", "body is"),
+        ("<token phx>", "phc_" + "a" * 35, "body is"),
+        ("<text>", "", "body is ''"),
+        ("<2 items>", [1], "body is"),
+        ("a.c", "abc", "body is"),
+        ("<base>/", "http://elsewhere/", "body is"),
+    ],
+)
+def test_what_is_not_as_expected_is_told_by_its_place(
+    expected: Any, actual: Any, where: str
+) -> None:
+    assert any(line.startswith(where) for line in differences(expected, actual, BASE))
+
+
+def test_names_are_filled_in_with_their_own_type() -> None:
+    known = {"id": 5, "a.token": "phc_x"}
+    sent = {"n": "{id}", "path": "/api/{id}/?t={a.token}", "raw": '{"id": 1}', "empty": "{}"}
+    assert filled(sent, known) == {
+        "n": 5,
+        "path": "/api/5/?t=phc_x",
+        "raw": '{"id": 1}',
+        "empty": "{}",
+    }
+    with pytest.raises(KeyError):
+        filled("{unknown}", known)
+
+
+def test_parts_of_an_answer_are_found_by_their_path() -> None:
+    answer = {"body": {"results": [{"id": 5}]}}
+    assert picked(answer, "body.results.0.id") == 5
+    assert picked(answer, "body.results.7.id") is None
+    assert picked(answer, "body.nothing.0") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "body"),
+    [
+        (500, "application/json", b'{"type":"server_error","code":"e","detail":"d","attr":null}'),
+        (404, "text/plain", b'{"type":"invalid_request","code":"c","detail":"d","attr":null}'),
+        (404, "application/json", b'{"detail":"Not Found"}'),
+        (
+            404,
+            "application/json",
+            b'{"type":"validation_error","code":"c","detail":"d","attr":null}',
+        ),
+        (400, "application/json", b'{"type":"invalid_request","code":"","detail":"d","attr":null}'),
+        (400, "application/json", b'{"type":"invalid_request","code":"c","detail":1,"attr":null}'),
+        (400, "application/json", b'{"type":"invalid_request","code":"c","detail":"d","attr":[]}'),
+        (
+            400,
+            "application/json",
+            b'{"code":"c","type":"invalid_request","detail":"d","attr":null}',
+        ),
+        (400, "application/json", b"[]"),
+    ],
+)
+def test_an_error_of_another_shape_is_at_fault(status: int, content_type: str, body: bytes) -> None:
+    assert list(faults(status, content_type, body))
+
+
+def test_an_error_of_the_one_shape_is_not() -> None:
+    body = b'{"type":"validation_error","code":"required","detail":"d","attr":"name"}'
+    assert not list(faults(400, "application/json", body))

@@ -1,0 +1,212 @@
+"""The OpenAPI document: valid, whole, true of the live service, and a guide for hostile callers."""
+
+import copy
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
+
+from hedgerow.http.routes import FAMILIES
+from hedgerow.projects.scopes import is_scope
+from tests.contract.api.fuzz import Fuzz
+from tests.contract.api.operations import ANY_KEY, OPERATIONS, Operation, operations_of
+from tests.live import LiveServer
+
+HOSTILE_REQUESTS = 10_000
+# Of each kind, sound and unsound, for each operation.
+EXAMPLES = 64
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def document(live: LiveServer) -> dict[str, Any]:
+    """As anybody gets it: no key is needed."""
+    with live.client(key=None) as client:
+        answer = client.get("/api/schema/")
+        assert answer.headers["content-type"] == "application/json"
+        served: dict[str, Any] = answer.json()
+        return served
+
+
+def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1.")
+    validate(document, cls=OpenAPIV31SpecValidator)
+
+
+def test_every_route_is_documented_and_nothing_else(document: dict[str, Any]) -> None:
+    assert operations_of(document) == OPERATIONS
+    assert {(operation.method, operation.path) for operation in OPERATIONS} == {
+        (method, route.path)
+        for family in FAMILIES
+        for route in family.routes
+        if isinstance(route, APIRoute) and route.include_in_schema
+        for method in route.methods or ()
+    }
+
+
+@each_operation
+def test_an_operation_says_what_it_does_takes_and_needs(
+    operation: Operation, document: dict[str, Any]
+) -> None:
+    described = document["paths"][operation.path][operation.method.lower()]
+    assert is_scope(operation.scope) or operation.scope == ANY_KEY
+    assert described["description"].endswith((".", "?"))
+    assert described["tags"]
+    assert described["security"] == [{"personalKey": []}]
+    assert all(parameter["description"] for parameter in described.get("parameters", ()))
+    named = {p["name"] for p in described.get("parameters", ()) if p["in"] == "path"}
+    assert named == set(re.findall(r"\{(\w+)\}", operation.path))
+    refused = described["responses"]["4XX"]["content"]["application/json"]["schema"]
+    assert refused == {"$ref": "#/components/schemas/Error"}
+
+
+def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
+    ids = [o["operationId"] for path in document["paths"].values() for o in path.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def without_extras(document: dict[str, Any]) -> dict[str, Any]:
+    """The document in which an object holds nothing but what it says."""
+    strict = copy.deepcopy(document)
+    for schema in strict["components"]["schemas"].values():
+        if "properties" in schema:
+            schema["additionalProperties"] = False
+    return strict
+
+
+GOOD_BODIES: dict[str, dict[str, Any]] = {
+    "NewProject": {"name": "Documented", "timezone": "Europe/Paris"},
+    "ProjectChange": {"name": "Documented"},
+    "TokenRotation": {"grace_s": 60},
+    "NewKey": {"label": "Documented", "scopes": ["plugin:read"], "scoped_teams": []},
+    "KeyChange": {"label": "Documented", "scoped_teams": None},
+}
+
+
+@each_operation
+def test_a_live_answer_is_what_the_document_says(
+    operation: Operation, document: dict[str, Any], live: LiveServer
+) -> None:
+    described = document["paths"][operation.path][operation.method.lower()]
+    body: Any = None
+    if operation.body:
+        schema = operation.body["content"]["application/json"]["schema"]
+        body = GOOD_BODIES[schema["$ref"].rpartition("/")[2]]
+        assert valid(schema, body, document)
+    with live.client() as admin:
+        project = admin.post("/api/projects/", json={}).json()["id"]
+        key = admin.post("/api/personal_api_keys/", json=GOOD_BODIES["NewKey"]).json()["id"]
+        answer = admin.request(operation.method, operation.url(project, key), json=body)
+        refused = admin.request(operation.method, operation.url("@nobody", "@nobody"), json=[])
+    [status] = (status for status in described["responses"] if status.startswith("2"))
+    assert answer.status_code == int(status), answer.text
+    content = described["responses"][status].get("content")
+    if content is None:
+        assert not answer.content
+    else:
+        assert answer.headers["content-type"] in content
+        said = content[answer.headers["content-type"]]["schema"]
+        assert valid(said, answer.json(), without_extras(document))
+    if refused.is_error:
+        said = described["responses"]["4XX"]["content"]["application/json"]["schema"]
+        assert valid(said, refused.json(), without_extras(document))
+
+
+def valid(schema: dict[str, Any], value: Any, document: dict[str, Any]) -> bool:
+    validator = OAS31Validator({**schema, "components": document["components"]})
+    wrong = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)]
+    assert not wrong, wrong
+    return True
+
+
+class Page(HTMLParser):
+    """The addresses that a page would fetch or lead to, its tags and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        holders = ("href", "src", "srcset", "action", "data", "poster")
+        self.addresses += [value or "" for name, value in attrs if name in holders]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def docs(live: LiveServer) -> httpx.Response:
+    with live.client(key=None) as client:
+        return client.get("/api/docs/", headers={"Accept": "text/html"})
+
+
+def test_the_docs_need_nothing_from_another_host(docs: httpx.Response) -> None:
+    assert docs.status_code == 200
+    assert docs.headers["content-type"].startswith("text/html")
+    page = Page(docs.text)
+    assert page.addresses
+    assert all(address.startswith(("/", "#")) for address in page.addresses)
+    assert not any(address.startswith("//") for address in page.addresses)
+    assert page.tags.isdisjoint({"script", "iframe", "object", "embed", "link", "img"})
+    assert not re.search(r"https?://|@import|url\(", docs.text)
+
+
+def test_the_docs_list_every_operation_with_its_scope(docs: httpx.Response) -> None:
+    text = " ".join(Page(docs.text).text.split())
+    for operation in OPERATIONS:
+        assert f"{operation.method} {operation.path} scope {operation.scope}" in text
+
+
+def test_the_front_page_leads_to_the_docs(live: LiveServer) -> None:
+    with live.client(key=None) as client:
+        answer = client.get("/")
+        assert (answer.status_code, answer.headers["location"]) == (302, "/api/docs/")
+
+
+@pytest.mark.timeout(600)
+def test_ten_thousand_hostile_requests_get_no_5xx_and_one_error_shape(
+    document: dict[str, Any],
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LiveServer(tmp_path) as server, server.client() as admin:
+
+        def new_key(label: str, **more: Any) -> dict[str, Any]:
+            body = {"label": label, "scopes": ["*"], **more}
+            made: dict[str, Any] = admin.post("/api/personal_api_keys/", json=body).json()
+            return made
+
+        project, other = (admin.post("/api/projects/", json={}).json()["id"] for _ in range(2))
+        fuzz = Fuzz(
+            base_url=server.address,
+            known_ids={"project_id": str(project), "key_id": new_key("Victim")["id"]},
+            # A key of its own: it may revoke what it finds, and we must be able to look after.
+            key=new_key("Fuzz")["value"],
+            limited_key=new_key("Limited", scoped_teams=[other])["value"],
+            examples=EXAMPLES,
+        )
+        fuzz.run(document)
+        with server.client(key=fuzz.key) as fuzzer:
+            assert fuzzer.get("/api/personal_api_keys/@current/").status_code == 200
+        assert admin.get("/_readiness").json() == {"status": "ready", "missing": []}
+        assert admin.get(f"/api/projects/{other}/").status_code == 200
+    sent = fuzz.answers.total()
+    told = ", ".join(f"{status}: {count}" for status, count in sorted(fuzz.answers.items()))
+    with capsys.disabled():
+        pytestconfig.get_terminal_writer().line(f"\n{sent} hostile requests, answered {told}")
+    assert not fuzz.wrong, fuzz.wrong[:10]
+    assert sent >= HOSTILE_REQUESTS
+    # It got everywhere: to success, to every check, and past the paths that there are.
+    assert fuzz.answers.keys() >= {200, 201, 204, 400, 403, 404, 405}
