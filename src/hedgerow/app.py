@@ -26,6 +26,7 @@ from hedgerow.http.origin import Origins
 from hedgerow.http.routes import api, lean_routes
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.bootstrap import FirstKeys, first_keys
 from hedgerow.projects.directory import POLL_S, Directory
 from hedgerow.projects.keys import Keys
@@ -110,6 +111,8 @@ async def opened_state(settings: Settings) -> AsyncIterator[State]:
     try:
         state = join_state(database)
         await state.directory.refresh()
+        if not state.directory.all_projects():
+            raise Unready("The database is empty: run `hedgerow init` first.")
         yield state
     finally:
         await database.close()
@@ -141,7 +144,11 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     readiness = Readiness(lambda: _ping(database))
     metrics = Metrics(lambda: _database_gauges(database))
-    log = AccessLog(sys.stderr, for_people=wants_people(settings.log_format, sys.stderr))
+    log = AccessLog(
+        sys.stderr,
+        for_people=wants_people(settings.log_format, sys.stderr),
+        enabled=settings.log_level in ("debug", "info"),
+    )
     door = FrontDoor(
         lean_routes(readiness, metrics),
         api(rooms),
@@ -193,7 +200,7 @@ async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -
     while True:
         try:
             readiness.waiting_for = "applying migrations"
-            return await asyncio.to_thread(prepare, place, keys, utc_now())
+            return await in_daemon_thread(lambda: prepare(place, keys, utc_now()))
         except Unavailable as error:
             readiness.waiting_for = "database"
             if error.detail != told:

@@ -38,6 +38,7 @@ CATCH_ALLS = {
     "app.py _live": "whoever started the service is told why it cannot go on",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
+    "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",
     "storage/group_commit.py GroupWriter._run_group": "one caller's error is not another's",
     "storage/group_commit.py _insert_rows": "bad rows fail their own caller alone",

@@ -62,5 +62,6 @@ def main() -> None:
     try:
         app()
     except (AppError, SettingError, Unready) as error:
-        print(f"hedgerow: {without_secrets(str(error))}", file=sys.stderr)
+        place = f"{error.attr}: " if isinstance(error, AppError) and error.attr else ""
+        print(f"hedgerow: {place}{without_secrets(str(error))}", file=sys.stderr)
         sys.exit(1)

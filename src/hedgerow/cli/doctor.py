@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Literal
 
 import typer
@@ -24,6 +23,7 @@ from hedgerow.app import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
+from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.migrate import schema_state
 
@@ -51,8 +51,8 @@ def doctor(data: DataOption = None) -> None:
     place = place_of(settings)
     findings = [
         Finding("ok", "versions", f"Hedgerow {__version__}, Python {platform.python_version()}"),
-        *_folder(settings.data),
-        *_database(place),
+        *_folder(settings),
+        *_database(settings, place),
         *_clock(),
     ]
     console = Console(soft_wrap=True)
@@ -63,9 +63,12 @@ def doctor(data: DataOption = None) -> None:
         raise typer.Exit(1)
 
 
-def _folder(folder: Path) -> Iterator[Finding]:
+def _folder(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data
     if not folder.exists():
-        yield Finding("problem", "data folder", f"{folder} is missing. Run `{command('init')}`.")
+        yield Finding(
+            "problem", "data folder", f"{folder} is missing. Run `{command('init', settings)}`."
+        )
         return
     try:
         ensure_data_folder(folder)
@@ -92,9 +95,11 @@ def _folder(folder: Path) -> Iterator[Finding]:
     yield Finding(verdict, "disk", f"{free / 1024**3:.1f} GiB free")
 
 
-def _database(place: Place) -> Iterator[Finding]:
+def _database(settings: Settings, place: Place) -> Iterator[Finding]:
     if place.is_sqlite and not place.path.exists():
-        yield Finding("problem", "database", f"{place.path} is missing. Run `{command('init')}`.")
+        yield Finding(
+            "problem", "database", f"{place.path} is missing. Run `{command('init', settings)}`."
+        )
         return
     try:
         yield from _engine(place)
@@ -107,7 +112,9 @@ def _database(place: Place) -> Iterator[Finding]:
         yield Finding("ok", "migrations", f"at step {state.at}, the newest")
     else:
         yield Finding(
-            "problem", "migrations", f"{len(state.pending)} missing. Run `{command('migrate')}`."
+            "problem",
+            "migrations",
+            f"{len(state.pending)} missing. Run `{command('migrate', settings)}`.",
         )
 
 

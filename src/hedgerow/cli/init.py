@@ -5,7 +5,7 @@ import json
 import uvloop
 
 from hedgerow.app import ensure_data_folder, opened_state, place_of, wished_keys
-from hedgerow.cli.options import DataOption, JsonOption, command, settings_with
+from hedgerow.cli.options import DataOption, JsonOption, command, kept_in, settings_with
 from hedgerow.cli.patience import patiently
 from hedgerow.kit.clock import utc_now
 from hedgerow.projects.model import Project
@@ -36,14 +36,14 @@ def init(data: DataOption = None, as_json: JsonOption = False) -> None:
             )
         )
     elif is_new:
-        print(f"Made project {project.id}, {project.name!r}, in {settings.data.absolute()}\n")
+        print(f"Made project {project.id}, {project.name!r}, in {kept_in(settings)}\n")
         print(f"  Project key   {project.api_token}   public: for your apps")
         print(f"  Personal key  {personal_key}   secret: shown only now, keep it\n")
-        print(f"Next:  {command('serve')}")
+        print(f"Next:  {command('serve', settings)}")
     else:
         print(f"Nothing to do: project {project.id}, {project.name!r}, is there already.\n")
         print(f"  Project key   {project.api_token}   public: for your apps\n")
-        print(f"New personal keys:  {command('keys create --label my-laptop')}")
+        print(f"New personal keys:  {command('keys create --label my-laptop', settings)}")
 
 
 async def _first_project(settings: Settings) -> Project:

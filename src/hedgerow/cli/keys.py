@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 import uvloop
-from rich.console import Console
-from rich.table import Table
 
 from hedgerow.app import State, opened_state
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.tables import show, table
 from hedgerow.errors import NotFound
 from hedgerow.kit.clock import iso, utc_now
 from hedgerow.projects.activity import TERMINAL
@@ -69,9 +68,9 @@ def list_(data: DataOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps([_facts(key) for key in found]))
         return
-    table = Table("id", "label", "key", "scopes", "projects", "last used", box=None)
+    rows = table("id", "label", "key", "scopes", "projects", "last used")
     for key in found:
-        table.add_row(
+        rows.add_row(
             key.id,
             key.label,
             key.mask,
@@ -79,7 +78,7 @@ def list_(data: DataOption = None, as_json: JsonOption = False) -> None:
             " ".join(map(str, key.project_ids)) or "all",
             f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never",
         )
-    Console().print(table)
+    show(rows)
 
 
 @keys.command()

@@ -12,7 +12,13 @@ import typer
 from hedgerow.app import ensure_data_folder, place_of
 from hedgerow.errors import Unready
 from hedgerow.kit import logs
-from hedgerow.settings import Settings, load, unknown_variables
+from hedgerow.settings import (
+    DEFAULT_DATA,
+    Settings,
+    load,
+    unknown_variables,
+    without_password,
+)
 from hedgerow.storage.migrate import schema_state
 
 DataOption = Annotated[
@@ -39,7 +45,7 @@ def prepared_settings(data: Path | None) -> Settings:
     if place.is_sqlite and not place.path.exists():
         raise Unready(
             f"There is no Hedgerow in {settings.data} yet. "
-            f"Make one with `{command('init')}`, or name another folder with --data."
+            f"Make one with `{command('init', settings)}`, or name another folder with --data."
         )
     if place.is_sqlite:
         ensure_data_folder(settings.data)
@@ -47,15 +53,25 @@ def prepared_settings(data: Path | None) -> Settings:
     if not state.is_current:
         raise Unready(
             f"The database lacks {len(state.pending)} migration step(s). "
-            f"Run `{command('migrate')}` first."
+            f"Run `{command('migrate', settings)}` first."
         )
     return settings
 
 
-def command(verb: str) -> str:
-    """How this very program is called, so that what we print can be pasted."""
+def command(verb: str, settings: Settings | None = None) -> str:
+    """How this very program is called for this very installation, so that it can be pasted."""
     program = sys.argv[0]
     name = program if os.path.basename(program) == "hedgerow" else "hedgerow"
     here = os.path.relpath(name) if os.path.isabs(name) else name
     on_path = os.path.dirname(os.path.abspath(name)) in os.environ.get("PATH", "").split(":")
-    return f"{'hedgerow' if on_path else shlex.quote(min(name, here, key=len))} {verb}"
+    line = f"{'hedgerow' if on_path else shlex.quote(min(name, here, key=len))} {verb}"
+    if settings is not None and settings.database_url:
+        return f"HEDGEROW_DATABASE_URL=… {line}"
+    if settings is not None and settings.data != DEFAULT_DATA:
+        return f"{line} --data {shlex.quote(str(settings.data))}"
+    return line
+
+
+def kept_in(settings: Settings) -> str:
+    """Where the state is, for people: the database without its password, or the folder."""
+    return without_password(settings.database_url) or str(settings.data.absolute())

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 import uvloop
-from rich.console import Console
-from rich.table import Table
 
 from hedgerow.app import opened_state
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.tables import show, table
 from hedgerow.kit.clock import utc_now
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
@@ -50,10 +49,10 @@ def list_(data: DataOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps([_facts(project) for project in found]))
         return
-    table = Table("id", "name", "project key", "time zone", box=None)
+    rows = table("id", "name", "project key", "time zone")
     for project in found:
-        table.add_row(str(project.id), project.name, project.api_token, project.timezone)
-    Console().print(table)
+        rows.add_row(str(project.id), project.name, project.api_token, project.timezone)
+    show(rows)
 
 
 def _facts(project: Project) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`hedgerow serve`: the service, and on its very first start a screen that says what to do next."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ import uvloop
 
 from hedgerow import __version__
 from hedgerow.app import Events, ensure_data_folder, service
-from hedgerow.cli.options import DataOption, command, settings_with
+from hedgerow.cli.options import DataOption, command, kept_in, settings_with
 from hedgerow.http.server import address_of, listen, server
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.settings import Settings
@@ -46,7 +45,7 @@ async def _serve(settings: Settings, *, worker: bool) -> None:
     failure: list[Exception] = []
 
     def ready(first: FirstKeys | None) -> None:
-        print(first_screen(address, settings.data, first), flush=True)
+        print(first_screen(address, settings, first), flush=True)
 
     def failed(error: Exception) -> None:
         failure.append(error)
@@ -61,13 +60,13 @@ async def _serve(settings: Settings, *, worker: bool) -> None:
         raise failure[0]
 
 
-def first_screen(address: str, data: Path, first: FirstKeys | None) -> str:
+def first_screen(address: str, settings: Settings, first: FirstKeys | None) -> str:
     """What a start prints: on the first one the keys, this once, and lines to paste."""
     heading = f"Hedgerow {__version__} is ready at {address}"
     docs = f"API docs:  {address}/api/docs/"
+    new_keys = f"New keys:  {command('keys create --label my-laptop', settings)}"
     if first is None:
-        new_key = command("keys create --label my-laptop")
-        return f"{heading}\n{docs}\nNew keys:  {new_key}\n"
+        return f"{heading}\n{docs}\n{new_keys}\n"
     return f"""{heading}
 
   Project key   {first.project_key}   public: for your apps
@@ -78,6 +77,6 @@ Try it:
   curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
 
 {docs}
-New keys:  {command("keys create --label my-laptop")}
-Data:      {data.absolute()}
+{new_keys}
+Data:      {kept_in(settings)}
 """

@@ -4,10 +4,8 @@ import json
 import os
 from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
-
 from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.tables import show, table
 from hedgerow.settings import load
 
 
@@ -20,7 +18,7 @@ def settings(data: DataOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps([asdict(origin) for origin in origins]))
         return
-    table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
+    rows = table("setting", "value", "from", "meaning")
     for origin in origins:
-        table.add_row(origin.variable, origin.shown or "-", origin.source, origin.help)
-    Console().print(table)
+        rows.add_row(origin.variable, origin.shown or "-", origin.source, origin.help)
+    show(rows)

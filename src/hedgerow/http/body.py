@@ -48,7 +48,7 @@ class BodyReader:
         if essence == "application/json" or essence.endswith("+json") or not essence:
             return _json(data)
         if essence == "application/x-www-form-urlencoded":
-            return _form(data)
+            return _form_or_json(data)
         if essence == "multipart/form-data":
             return await _multipart(request.headers, data)
         raise UnsupportedMediaType(f'Unsupported media type "{media_type[:200]}" in request.')
@@ -83,6 +83,16 @@ def _json(data: bytes) -> Any:
         return jsonio.parse(data)
     except jsonio.JsonError as error:
         raise Malformed(str(error)) from None
+
+
+def _form_or_json(data: bytes) -> Any:
+    """curl calls everything a form unless told otherwise; an object in JSON is surely none."""
+    if data.lstrip()[:1] == b"{":
+        try:
+            return jsonio.parse(data)
+        except jsonio.JsonError:
+            pass
+    return _form(data)
 
 
 def _form(data: bytes) -> Form:

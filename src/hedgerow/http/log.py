@@ -16,12 +16,15 @@ FLUSH_AT = 1000
 
 
 class AccessLog:
-    def __init__(self, stream: TextIO, *, for_people: bool) -> None:
+    def __init__(self, stream: TextIO, *, for_people: bool, enabled: bool = True) -> None:
         self._stream = stream
         self._for_people = for_people
+        self._enabled = enabled
         self._lines: list[str] = []
 
     def add(self, trace: Trace, method: str, route: str, status: int, seconds: float) -> None:
+        if not self._enabled:
+            return
         line = _for_people if self._for_people else _for_machines
         self._lines.append(line(trace, method, route, status, seconds))
         if len(self._lines) == 1:

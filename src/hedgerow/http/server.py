@@ -27,7 +27,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._header_bytes = 0
+        # Of the request that is being read: complete header lines, and bytes without their end.
+        self._header_bytes = self._unread = 0
         self._in_headers = True
         self._header_timer: TimerHandle | None = None
 
@@ -40,28 +41,42 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._header_bytes += len(data)
         super().data_received(data)
         if self._in_headers:
-            if self._header_bytes > MAX_HEADER_BYTES:
+            self._unread += len(data)
+            if self._unread > MAX_HEADER_BYTES:
                 self._refuse(HeadersTooLarge())
             elif self._header_timer is None:
                 self._start_timer()
 
     def on_message_begin(self) -> None:
         self._in_headers = True
-        self._header_bytes = 0
+        self._header_bytes = self._unread = 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._header_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
         self._stop_timer()
+        if self._header_bytes > MAX_HEADER_BYTES:
+            self._refuse(HeadersTooLarge())
+            # Leaves the parser, so that it does not go on to a body that nobody will read.
+            raise ConnectionAbortedError
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Malformed(msg))
 
     def _refuse(self, error: AppError) -> None:
+        if self.transport.is_closing():
+            return
         answer = error_reply(error)
         lines = [b"HTTP/1.1 %d Refused" % answer.status, b"connection: close"]
         lines += [name + b": " + value for name, value in answer.headers]

@@ -9,6 +9,8 @@ from starlette.types import Scope
 
 SCOPE_KEY = "hedgerow.trace"
 
+# An id is logged and sent back, so a key that was put there by mistake is no id.
+_KEY = re.compile(rb"ph[xsar]_")
 _GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 # Unique without asking the system for randomness each time: a random process part and a counter.
 _process_part = os.urandom(6).hex().encode()
@@ -26,7 +28,7 @@ class Trace:
         # One walk over the headers for all that the door wants of them.
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                self.id = value if _GOOD_ID.fullmatch(value) else b""
+                self.id = value if _GOOD_ID.fullmatch(value) and not _KEY.search(value) else b""
             elif name == b"origin":
                 self.origin = value
         if not self.id:

@@ -7,6 +7,7 @@ fails takes nothing else with it, and nobody is answered before the commit is on
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from hedgerow.storage.database import Append, Rows, append_sql
 # More than this many changes waiting means that the disk cannot keep up: say so, do not pile up.
 MAX_WAITING = 20_000
 MAX_GROUP = 2_000
+CLOSE_WAIT_S = 0.5
 
 
 @dataclass(slots=True, eq=False)
@@ -77,10 +79,13 @@ class GroupWriter:
         return future
 
     async def close(self) -> None:
-        """Finish what is waiting, then let the thread go."""
+        """Finish what is waiting, then let the thread go. One that is stuck behind a lock or a
+        disk is left behind after a moment: nobody was told that its changes are stored."""
         self._closing = True
         self._waiting.put(None)
-        await asyncio.to_thread(self._thread.join)
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
 
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None:

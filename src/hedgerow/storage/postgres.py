@@ -3,6 +3,7 @@ commit.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,8 @@ from hedgerow.errors import Unavailable
 from hedgerow.storage.database import Append, DatabaseStats, Rows, append_sql
 
 T = TypeVar("T")
+
+CLOSE_WAIT_S = 0.5
 
 # The dialect with plain %s placeholders, for rows that go to the driver as they are.
 POSITIONAL = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -98,9 +101,10 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Take nothing new, finish what is under way, then let the connections go."""
         self._closed = True
-        async with self._idle:
-            await self._idle.wait_for(lambda: self._under_way == 0)
-        await self._engine.dispose()
+        with contextlib.suppress(TimeoutError):  # a server that hangs is not waited for
+            async with asyncio.timeout(CLOSE_WAIT_S), self._idle:
+                await self._idle.wait_for(lambda: self._under_way == 0)
+        await self._engine.dispose(close=self._under_way == 0)
 
     async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
         if self._closed:
