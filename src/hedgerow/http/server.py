@@ -59,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
+        self._header_bytes += len(name) + len(value) + 4  # ": " and the end of the line
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

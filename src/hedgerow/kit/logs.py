@@ -9,7 +9,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hedgerow.kit.tokens import without_secrets
 
-LOGGERS_OF_OTHERS = ("uvicorn", "uvicorn.error", "alembic", "sqlalchemy")
+# What they have to say we say ourselves, or it is about what some client did.
+SILENT = ("uvicorn", "uvicorn.error")
+QUIET = ("alembic", "sqlalchemy", "psycopg")
 
 
 def wants_people(format: str, stream: TextIO) -> bool:
@@ -58,5 +60,7 @@ def configure(level: str, format: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in LOGGERS_OF_OTHERS:
+    for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

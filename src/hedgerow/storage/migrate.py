@@ -96,7 +96,8 @@ def _friendly(place: Place) -> Iterator[None]:
         reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
         if isinstance(translated(error, place), Unavailable) and not is_damaged(error):
             raise Unavailable(f"The database is not available: {reason}") from error
-        raise Unready(f"The database cannot be used: {reason}") from error
+        where = f" {place.path}" if place.is_sqlite else ""
+        raise Unready(f"The database{where} cannot be used: {reason}") from error
 
 
 def _upgrade(connection: Connection) -> SchemaState:

@@ -3,7 +3,6 @@ commit.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -62,8 +61,10 @@ class PostgresDatabase:
         self._commits = 0
         self._waiting = 0
         self._closed = False
-        self._under_way = 0
-        self._idle = asyncio.Condition()
+        # Connecting, a lock and the answer may each take the time that is allowed for one of them.
+        self._patience_s = 1.5 * timeout_s
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._wires: set[Any] = set()
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         async def run(connection: AsyncConnection) -> T:
@@ -101,31 +102,56 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Take nothing new, finish what is under way, then let the connections go."""
         self._closed = True
-        with contextlib.suppress(TimeoutError):  # a server that hangs is not waited for
-            async with asyncio.timeout(CLOSE_WAIT_S), self._idle:
-                await self._idle.wait_for(lambda: self._under_way == 0)
-        await self._engine.dispose(close=self._under_way == 0)
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)
+        for wire in self._wires:  # a server that hangs is not waited for
+            wire.pgconn.finish()
+        for work in self._under_way:
+            work.cancel()
+        await self._engine.dispose(close=not self._wires)
 
     async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+        """Run with a connection. A server that hangs is given up on in time: what was asked of it
+        goes on alone, holding its connection, until it answers or we close."""
         if self._closed:
             raise Unavailable("The service is shutting down.")
+        work = asyncio.create_task(self._run(run, commit=commit))
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
+        try:
+            done, _ = await asyncio.wait({work}, timeout=self._patience_s)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        if not done:
+            work.add_done_callback(_forget)
+            raise Unavailable("The database does not answer.")
+        return work.result()
+
+    async def _run(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
         self._waiting += commit
-        self._under_way += 1
         try:
             async with self._engine.connect() as connection:
-                result = await run(connection)
-                if commit:
-                    await connection.commit()
-                    self._commits += 1
-                return result
+                wire = (await connection.get_raw_connection()).driver_connection
+                self._wires.add(wire)
+                try:
+                    result = await run(connection)
+                    if commit:
+                        await connection.commit()
+                        self._commits += 1
+                    return result
+                finally:
+                    self._wires.discard(wire)
         except (DBAPIError, PoolTimeout, psycopg.Error, OSError) as error:
             raise translated(error) from error
         finally:
             self._waiting -= commit
-            self._under_way -= 1
-            if self._closed:
-                async with self._idle:
-                    self._idle.notify_all()
+
+
+def _forget(work: asyncio.Task[Any]) -> None:
+    """Look at the outcome that nobody waits for any more, so that asyncio does not complain."""
+    if not work.cancelled():
+        work.exception()
 
 
 def translated(error: BaseException) -> BaseException:
