@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
-    others = [logging.getLogger(name) for name in logs.LOGGERS_OF_OTHERS]
+    others = [logging.getLogger(name) for name in (*logs.SILENT, *logs.QUIET)]
     before = list(root.handlers), root.level, [logger.level for logger in others]
     yield
     root.handlers[:], level, levels = before
@@ -133,10 +133,12 @@ def test_lines_below_the_level_are_not_written() -> None:
 def test_libraries_are_heard_from_warnings_up_only() -> None:
     stream = io.StringIO()
     logs.configure("debug", "json", stream)
-    logging.getLogger("uvicorn").info("chatter")
-    logging.getLogger("uvicorn").warning("trouble")
+    logging.getLogger("alembic").info("chatter")
+    logging.getLogger("alembic").warning("trouble")
+    logging.getLogger("uvicorn.error").error("what some client did")
     assert "chatter" not in stream.getvalue()
     assert "trouble" in stream.getvalue()
+    assert "client" not in stream.getvalue()
 
 
 @pytest.mark.parametrize(
