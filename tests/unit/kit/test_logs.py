@@ -57,7 +57,7 @@ def their_exception() -> None:
     try:
         failing(SECRET)
     except ValueError:
-        logging.getLogger("uvicorn.error").exception("it failed")
+        logging.getLogger("alembic").exception("it failed")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -71,7 +71,7 @@ def their_exception() -> None:
         lambda: ours("bad key", error=ValueError(SECRET)),
         lambda: ours("bad key", raw=SECRET.encode()),
         lambda: structlog.get_logger("hedgerow.test").warning("bad key %s", SECRET),
-        lambda: logging.getLogger("uvicorn.error").warning("bad key %s", SECRET),
+        lambda: logging.getLogger("alembic").warning("bad key %s", SECRET),
         our_exception,
         their_exception,
     ],
