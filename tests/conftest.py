@@ -1,4 +1,6 @@
-"""What every kind of test may ask for: a place for the state on either engine, and a live server."""
+"""What every kind of test may ask for: a place for the state on either engine, and a live
+server.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

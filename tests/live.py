@@ -25,13 +25,19 @@ T = TypeVar("T")
 PROJECT_KEY = "phc_known-project-key-for-tests"
 PERSONAL_KEY = "phx_known-personal-key-for-tests"
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
+# Variables that change how output looks, and with it what tests read.
+LOOKS = ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE")
 # For a start whose keys nobody chose.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
 
 def environment(**settings: str) -> dict[str, str]:
     """This process's environment without its own HEDGEROW_* settings, and with these."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HEDGEROW_")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HEDGEROW_") and name not in LOOKS
+    }
     return own | {
         "HEDGEROW_BOOTSTRAP_PROJECT_KEY": PROJECT_KEY,
         "HEDGEROW_BOOTSTRAP_PERSONAL_KEY": PERSONAL_KEY,

@@ -4,6 +4,8 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import LiteralString
 
@@ -46,21 +48,40 @@ class OwnPostgres:
 
     def kill(self) -> None:
         """End it without a chance to tidy up, as a power cut does."""
-        backends = self.numbers("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-        postmaster = self._server.get_pid()
-        assert postmaster is not None
-        for pid in (postmaster, *backends):
-            os.kill(pid, signal.SIGKILL)
-        while any(_is_alive(pid) for pid in (postmaster, *backends)):
+        processes = self._processes()
+        _signal_all(processes, signal.SIGKILL)
+        while any(_is_alive(pid) for pid in processes):
             time.sleep(0.01)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Connections stay open and nobody answers, as behind a network that drops everything."""
+        processes = self._processes()
+        _signal_all(processes, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_all(processes, signal.SIGCONT)
 
     def start(self) -> None:
         """Start again after `stop` or `kill`."""
         self._server.start()
 
+    def _processes(self) -> list[int]:
+        postmaster = self._server.get_pid()
+        assert postmaster is not None
+        backends = self.numbers("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        return [postmaster, *backends]
+
     def close(self) -> None:
         self._server.cleanup()
         self._folder.cleanup()
+
+
+def _signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _is_alive(pid: int) -> bool:

@@ -1,0 +1,16 @@
+"""An installation of each engine for a whole file of tests: starting processes is what costs."""
+
+import pytest
+
+from tests.live import Installation
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def installation(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Nothing is in it yet. Everything that asks for it runs on both engines."""
+    settings = {}
+    if request.param == "postgresql":
+        settings["database_url"] = request.getfixturevalue("postgres").new_database()
+    return Installation(data=tmp_path_factory.mktemp("installation") / "data", settings=settings)

@@ -1,0 +1,169 @@
+"""The verbs beside a running server, on both engines: what they change, it knows at once."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live import (
+    PERSONAL_KEY,
+    PROJECT_KEY,
+    Installation,
+    LiveServer,
+    seconds_until,
+    side_by_side,
+)
+
+# A revoked key stops working within a second; a noisy machine gets twice that.
+SOON_S = 2.0
+NARROW = ("--scope", "project:read", "--scope", "plugin:write", "--project", "1")
+
+
+@pytest.fixture(scope="module")
+def made(installation: Installation) -> Any:
+    """What the very first `init --json` says."""
+    return installation.json("init")
+
+
+@pytest.fixture(scope="module")
+def server(installation: Installation, made: Any) -> Iterator[LiveServer]:
+    with installation.server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def repeated(
+    installation: Installation, server: LiveServer
+) -> Mapping[str, subprocess.CompletedProcess[str]]:
+    """Verbs that find all done, side by side."""
+    verbs = ("init --json", "migrate --check", "doctor")
+    calls = [partial(installation.run, *verb.split()) for verb in verbs]
+    return dict(zip(verbs, side_by_side(calls), strict=True))
+
+
+@pytest.fixture(scope="module")
+def keys(installation: Installation, server: LiveServer) -> Mapping[str, Any]:
+    """Keys by their label, made side by side."""
+    grants: Mapping[str, tuple[str, ...]] = {"wide": (), "narrow": NARROW}
+    calls = [
+        partial(installation.json, "keys", "create", "--label", label, *grant)
+        for label, grant in grants.items()
+    ]
+    return dict(zip(grants, side_by_side(calls), strict=True))
+
+
+@pytest.fixture(scope="module")
+def project(installation: Installation, server: LiveServer) -> Any:
+    return installation.json("projects", "create", "Garden", "--timezone", "Europe/Oslo")
+
+
+def test_init_makes_everything_and_prints_the_keys(made: Any) -> None:
+    assert made == {
+        "created": True,
+        "project_id": 1,
+        "project_key": PROJECT_KEY,
+        "personal_key": PERSONAL_KEY,
+    }
+
+
+def test_a_server_after_init_prints_no_secret(server: LiveServer) -> None:
+    assert "phx_" not in server.output + server.errors
+
+
+def test_init_again_changes_nothing_and_shows_no_secret(
+    made: Any, repeated: Mapping[str, subprocess.CompletedProcess[str]]
+) -> None:
+    again = repeated["init --json"]
+    assert (again.returncode, again.stderr) == (0, "")
+    assert json.loads(again.stdout) == {**made, "created": False, "personal_key": None}
+
+
+def test_a_check_of_the_migrations_finds_nothing_to_do(
+    repeated: Mapping[str, subprocess.CompletedProcess[str]],
+) -> None:
+    assert repeated["migrate --check"].returncode == 0
+    assert repeated["migrate --check"].stdout.startswith("Up to date")
+
+
+def test_doctor_finds_it_healthy(
+    installation: Installation, repeated: Mapping[str, subprocess.CompletedProcess[str]]
+) -> None:
+    engine = "PostgreSQL 18" if installation.settings else "SQLite 3"
+    assert repeated["doctor"].returncode == 0, repeated["doctor"].stdout
+    assert f"engine: {engine}" in repeated["doctor"].stdout
+
+
+def test_a_key_of_the_command_line_works_in_the_running_server_at_its_first_request(
+    server: LiveServer, keys: Mapping[str, Any]
+) -> None:
+    assert _status(server, keys["wide"]["value"], "/api/projects/1/") == 200
+    assert (keys["wide"]["scopes"], keys["wide"]["scoped_teams"]) == (["*"], [])
+
+
+def test_a_project_of_the_command_line_is_in_the_running_server_at_its_first_request(
+    server: LiveServer, project: Any
+) -> None:
+    with server.client() as client:
+        shown = client.get(f"/api/projects/{project['id']}/").json()
+    assert {name: shown[name] for name in project} == project
+    assert (project["name"], project["timezone"]) == ("Garden", "Europe/Oslo")
+
+
+def test_a_key_is_held_to_its_scopes_and_projects(
+    server: LiveServer, keys: Mapping[str, Any], project: Any
+) -> None:
+    value = keys["narrow"]["value"]
+    assert keys["narrow"]["scopes"] == ["project:read", "plugin:write"]
+    assert keys["narrow"]["scoped_teams"] == [1]
+    assert _status(server, value, "/api/projects/1/") == 200
+    assert _status(server, value, "/api/environments/1/pipeline_destination_configs/") == 200
+    assert _status(server, value, f"/api/projects/{project['id']}/") == 403
+    assert _status(server, value, "/api/projects/1/activity_log/") == 403
+
+
+@pytest.fixture(scope="module")
+def rolled(installation: Installation, server: LiveServer, keys: Mapping[str, Any]) -> Any:
+    assert _status(server, keys["wide"]["value"]) == 200
+    return installation.json("keys", "roll", "wide")
+
+
+def test_a_rolled_key_has_a_new_value_and_the_old_one_ends(
+    server: LiveServer, keys: Mapping[str, Any], rolled: Any
+) -> None:
+    old = keys["wide"]
+    assert seconds_until(lambda: _status(server, old["value"]) == 401, at_most_s=10) < SOON_S
+    assert _status(server, rolled["value"]) == 200
+    assert rolled["id"] == old["id"]
+
+
+def test_a_revoked_key_ends_and_the_list_no_longer_has_it(
+    installation: Installation, server: LiveServer, rolled: Any
+) -> None:
+    assert _status(server, rolled["value"]) == 200
+    done = installation.run("keys", "revoke", rolled["id"])
+    assert (done.returncode, done.stdout) == (0, "Revoked 'wide'.\n")
+    assert seconds_until(lambda: _status(server, rolled["value"]) == 401, at_most_s=10) < SOON_S
+    listed = installation.json("keys", "list")
+    assert [(key["label"], key["mask_value"][:7]) for key in listed] == [
+        ("narrow", "phx_..."),
+        ("First key", "phx_..."),
+    ]
+    assert [key for key in listed if "value" in key] == []
+
+
+def test_projects_list_shows_all_with_their_public_keys(
+    installation: Installation, project: Any
+) -> None:
+    listed = installation.json("projects", "list")
+    assert [(item["id"], item["api_token"]) for item in listed] == [
+        (1, PROJECT_KEY),
+        (project["id"], project["api_token"]),
+    ]
+
+
+def _status(server: LiveServer, key: str, path: str = "/api/users/@me/") -> int:
+    return httpx.get(server.address + path, headers={"Authorization": f"Bearer {key}"}).status_code

@@ -1,0 +1,58 @@
+"""Help is worth reading: every verb says what it does and what each of its options means."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from hedgerow.cli import app
+from tests.live import run_hedgerow
+
+WORDS = {
+    "": ("--version", "hedgerow serve", "hedgerow settings", "hedgerow doctor"),
+    "serve": ("--host", "--port", "--data", "--no-worker", "Ctrl-C", "HEDGEROW_PORT"),
+    "init": ("--data", "--json", "Safe to repeat"),
+    "keys": ("create", "list", "revoke", "roll"),
+    "keys create": ("--label", "--scope", "--project", "--json", "Example: hedgerow keys create"),
+    "keys list": ("--json", "without their values"),
+    "keys revoke": ("id or label", "within a second"),
+    "keys roll": ("id or label", "--json", "this once"),
+    "projects": ("create", "list"),
+    "projects create": ("--timezone", "--json"),
+    "projects list": ("--json",),
+    "settings": ("--json", "HEDGEROW_PORT=9000 hedgerow serve"),
+    "migrate": ("--check", "exit status 1"),
+    "doctor": ("Exit status 0",),
+}
+
+
+def _page(verb: str) -> str:
+    """The help of a verb, without a process of its own: fourteen of them would take long."""
+    shown = CliRunner().invoke(app, [*verb.split(), "--help"], prog_name="hedgerow")
+    assert shown.exit_code == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.output)
+
+
+def test_the_program_shows_the_same_page_and_exits_0() -> None:
+    done = run_hedgerow("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == _page("").split()
+
+
+@pytest.mark.parametrize("verb", WORDS)
+def test_help_of_a_verb_names_its_options(verb: str) -> None:
+    text = re.sub(r"[\s│]+", " ", _page(verb))
+    assert text.startswith(f" Usage: {f'hedgerow {verb}'.strip()} ")
+    assert [word for word in WORDS[verb] if word not in text] == []
+
+
+@pytest.mark.parametrize("verb", WORDS)
+def test_no_option_is_left_without_a_word_about_it(verb: str) -> None:
+    rows = re.findall(r"^│[* ]+--.*│$", _page(verb), re.MULTILINE)
+    assert rows
+    assert [row for row in rows if not re.search(r"  [A-Z]", row)] == []
+
+
+def test_the_first_page_lists_every_verb_with_what_it_does() -> None:
+    listed = dict(re.findall(r"^│ ([a-z]+) +([A-Z].+?) *│$", _page(""), re.MULTILINE))
+    assert set(listed) == {verb.split()[0] for verb in WORDS if verb}

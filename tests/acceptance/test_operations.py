@@ -1,0 +1,91 @@
+"""What an operator's tools ask: is it alive, is it ready, how is it doing."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.live import LiveServer, error_of, free_port, seconds_until
+
+
+def test_a_healthy_service_is_alive_and_ready_without_a_key(live: LiveServer) -> None:
+    with live.client(None) as client:
+        alive, ready = client.get("/_liveness"), client.get("/_readiness")
+    assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "missing": []})
+
+
+def test_while_another_process_migrates_it_is_alive_and_says_what_it_waits_for(
+    tmp_path: Path,
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "hedgerow.db", isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("BEGIN IMMEDIATE")
+        server = LiveServer(tmp_path, port=free_port())
+        try:
+            seconds_until(lambda: server.answers("/_liveness") == 200, at_most_s=30)
+            waiting = httpx.get(f"{server.address}/_readiness")
+            refused = httpx.get(f"{server.address}/api/projects/")
+            other.execute("ROLLBACK")
+            seconds_until(lambda: server.answers("/_readiness") == 200, at_most_s=30)
+            assert "is ready at" in server.wait_ready().output
+        finally:
+            server.stop()
+    assert waiting.status_code == refused.status_code == 503
+    assert waiting.json()["status"] == "not ready"
+    assert waiting.json()["missing"][0].partition(":")[0] in ("applying migrations", "database")
+    assert re.search("applying migrations|database", error_of(refused)["detail"])
+    assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_metrics_count_requests_by_route_and_status_and_show_the_databases_load(
+    live: LiveServer,
+) -> None:
+    with live.client() as client:
+        before = _samples(client.get("/metrics").text)
+        for _ in range(3):
+            client.get("/api/projects/1/")
+        client.get("/api/projects/999/")
+        client.post("/api/projects/", json={"name": "Counted"})
+        after = _samples(client.get("/metrics").text)
+    one = "/api/projects/{project_id}/"
+
+    def grown(name: str, **labels: str) -> float:
+        sample = (name, frozenset(labels.items()))
+        return after[sample] - before.get(sample, 0)
+
+    requests = "hedgerow_http_requests_total"
+    assert grown(requests, method="GET", route=one, status="200") == 3
+    assert grown(requests, method="GET", route=one, status="404") == 1
+    assert grown(requests, method="POST", route="/api/projects/", status="201") == 1
+    assert grown("hedgerow_http_request_seconds_count", route=one) == 4
+    assert grown("hedgerow_http_request_seconds_bucket", route=one, le="+Inf") == 4
+    assert grown("hedgerow_database_commits_total") >= 1
+    gauges = {name for name, labels in after if not labels}
+    assert {
+        "hedgerow_database_connections_open",
+        "hedgerow_database_connections_in_use",
+        "hedgerow_database_writes_waiting",
+    } <= gauges
+
+
+def test_made_up_paths_and_odd_methods_do_not_grow_the_metrics(live: LiveServer) -> None:
+    with live.client() as client:
+        client.request("MKCOL", "/coffee")
+        before = _samples(client.get("/metrics").text)
+        for method in ("COPY", "LOCK", "MOVE", "PROPFIND", "SEARCH"):
+            for number in range(5):
+                client.request(method, f"/coffee/{method}/{number}")
+        after = _samples(client.get("/metrics").text)
+    assert after.keys() == before.keys()
+
+
+def _samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }

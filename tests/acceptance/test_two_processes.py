@@ -1,0 +1,82 @@
+"""Two processes on one PostgreSQL database are one service."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live import LiveServer, error_of, seconds_until
+from tests.postgres import OwnPostgres
+
+# Within a second, says the promise; a noisy machine gets twice that.
+SOON_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres
+) -> Iterator[tuple[LiveServer, LiveServer]]:
+    folder, url = tmp_path_factory.mktemp("pair"), postgres.new_database()
+    with (
+        LiveServer(folder / "one", database_url=url) as one,
+        LiveServer(folder / "two", "--no-worker", database_url=url) as two,
+    ):
+        yield one, two
+
+
+def test_only_the_first_of_them_prints_keys(pair: tuple[LiveServer, LiveServer]) -> None:
+    one, two = pair
+    assert "phx_" in one.output
+    assert "phx_" not in two.output
+
+
+def test_a_project_made_in_one_is_in_the_other_at_once(
+    pair: tuple[LiveServer, LiveServer],
+) -> None:
+    one, two = pair
+    with one.client() as here, two.client() as there:
+        made = here.post("/api/projects/", json={"name": "Shared"})
+        assert made.status_code == 201
+        assert there.get(f"/api/projects/{made.json()['id']}/").json() == made.json()
+
+
+def test_a_key_made_in_one_opens_the_other_at_once_and_revoked_there_ends_here(
+    pair: tuple[LiveServer, LiveServer],
+) -> None:
+    one, two = pair
+    with one.client() as here, two.client() as there:
+        made = here.post("/api/personal_api_keys/", json={"label": "both", "scopes": ["*"]}).json()
+        with one.client(made["value"]) as new_here, two.client(made["value"]) as new_there:
+            assert new_there.get("/api/users/@me/").status_code == 200
+            assert new_here.get("/api/users/@me/").status_code == 200
+            assert there.delete(f"/api/personal_api_keys/{made['id']}/").status_code == 204
+            refused = new_there.get("/api/users/@me/")
+            assert (refused.status_code, error_of(refused)["code"]) == (
+                401,
+                "authentication_failed",
+            )
+            took_s = seconds_until(
+                lambda: new_here.get("/api/users/@me/").status_code == 401, at_most_s=10
+            )
+            assert took_s < SOON_S
+
+
+def test_narrowing_a_key_in_one_narrows_it_in_the_other(
+    pair: tuple[LiveServer, LiveServer],
+) -> None:
+    one, two = pair
+    with one.client() as here:
+        made = here.post("/api/personal_api_keys/", json={"label": "less", "scopes": ["*"]}).json()
+        with two.client(made["value"]) as there:
+            assert there.get("/api/projects/1/activity_log/").status_code == 200
+            change = here.patch(
+                f"/api/personal_api_keys/{made['id']}/", json={"scopes": ["project:read"]}
+            )
+            assert change.status_code == 200
+            took_s = seconds_until(
+                lambda: there.get("/api/projects/1/activity_log/").status_code == 403, at_most_s=10
+            )
+            assert took_s < SOON_S
+
+
+def test_nothing_is_kept_in_their_data_folders(pair: tuple[LiveServer, LiveServer]) -> None:
+    assert [path for server in pair for path in server.data.iterdir()] == []

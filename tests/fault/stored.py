@@ -1,0 +1,18 @@
+"""What is really in a database, looked at without Hedgerow."""
+
+import sqlite3
+from contextlib import closing
+from typing import Any, LiteralString
+
+import psycopg
+
+from tests.live import Installation
+
+
+def rows(installation: Installation, sql: LiteralString) -> list[tuple[Any, ...]]:
+    url = installation.settings.get("database_url")
+    if url is None:
+        with closing(sqlite3.connect(installation.data / "hedgerow.db")) as connection:
+            return connection.execute(sql).fetchall()
+    with psycopg.connect(url) as postgres:
+        return postgres.execute(sql).fetchall()

@@ -1,0 +1,127 @@
+"""A disk that is full or read-only: a clear word, no loss, and no restart once there is room."""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.live import LiveServer, error_of, run_hedgerow, seconds_until, side_by_side
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    mounted = _mount("-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", disk)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=20)
+
+
+def _mount(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["mount", *map(str, arguments)], capture_output=True, text=True, timeout=20, check=False
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess([], 127, "", "there is no mount command")
+
+
+def test_a_full_disk_stops_writes_with_503_and_nothing_else(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            for _ in range(2000):
+                file.write(b"\0" * 4096)
+
+    _assert_outlives(small_disk / "data", lambda _: fill(), lambda _: filler.unlink())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process: Linux only")
+def test_a_file_that_may_not_grow_stops_writes_with_503_and_nothing_else(tmp_path: Path) -> None:
+    """The same without a mount: the system refuses every byte past the end of the journal."""
+
+    def limit(server: LiveServer, size: int) -> None:
+        hard = resource.RLIM_INFINITY
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    _assert_outlives(
+        tmp_path / "data",
+        lambda server: limit(server, (server.data / "hedgerow.db-wal").stat().st_size),
+        lambda server: limit(server, resource.RLIM_INFINITY),
+    )
+
+
+def _assert_outlives(
+    data: Path, take_room: Callable[[LiveServer], None], give_room: Callable[[LiveServer], None]
+) -> None:
+    stored = {"Default project"}
+
+    def create(name: str) -> httpx.Response:
+        answer = client.post("/api/projects/", json={"name": name})
+        if answer.status_code == 201:
+            stored.add(name)
+        return answer
+
+    with LiveServer(data) as server:
+        with server.client() as client:
+            assert create("before").status_code == 201
+            take_room(server)
+            # What is left of the journal's last pages may hold a few more changes.
+            answers = [create(f"full {number}") for number in range(100)]
+            refused = [answer for answer in answers if answer.status_code != 201]
+            assert len(refused) >= 50
+            for answer in refused:
+                assert answer.status_code == 503, answer.text
+                assert error_of(answer)["code"] == "service_unavailable"
+                assert int(answer.headers["retry-after"]) >= 1
+            crowd = side_by_side([partial(create, f"crowd {number}") for number in range(10)])
+            assert {answer.status_code for answer in crowd} <= {201, 503}
+            for path in ("/api/projects/", "/api/projects/1/activity_log/", "/_liveness"):
+                assert client.get(path).status_code == 200, path
+            assert client.get("/_readiness").status_code == 200
+            give_room(server)
+            seconds_until(lambda: create("after").status_code == 201, at_most_s=10)
+            assert _names(client) >= stored
+        assert server.stop() == 0
+    assert "Traceback" not in server.errors
+    with LiveServer(data) as server, server.client() as client:
+        assert _names(client) == stored
+
+
+def _names(client: httpx.Client) -> set[str]:
+    return {one["name"] for one in client.get("/api/projects/?limit=1000").json()["results"]}
+
+
+def test_a_read_only_data_folder_is_one_line(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if os.geteuid() == 0:  # nobody can forbid root anything by permissions
+        data: Path = request.getfixturevalue("small_disk")
+        assert run_hedgerow("init", data=data).returncode == 0
+        assert _mount("-o", "remount,ro", data).returncode == 0
+    else:
+        data = tmp_path / "data"
+        assert run_hedgerow("init", data=data).returncode == 0
+        data.chmod(0o500)
+    serve, doctor = side_by_side(
+        [
+            partial(run_hedgerow, "serve", "--port", "0", data=data),
+            partial(run_hedgerow, "doctor", data=data),
+        ]
+    )
+    assert (serve.returncode, serve.stdout) == (1, "")
+    assert serve.stderr.count("\n") == 1
+    assert serve.stderr.startswith(f"hedgerow: The data folder {data} cannot be written: ")
+    assert doctor.returncode == 1
+    assert f"problem data folder: The data folder {data} cannot be written: " in doctor.stdout

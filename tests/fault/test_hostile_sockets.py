@@ -1,0 +1,260 @@
+"""Clients that break the rules of HTTP, stall, lie or vanish: refused or dropped, each in time."""
+
+import contextlib
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live import PERSONAL_KEY, LiveServer, answer_on, error_of, seconds_until
+
+LIMIT_S = 1
+MAX_BODY = 100_000
+# The limits are a second; a noisy machine gets this much.
+SOON_S = 8
+
+POST = (
+    b"POST /api/projects/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Authorization: Bearer %s\r\n" % PERSONAL_KEY.encode()
+)
+GET = b"GET /api/users/@me/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n" % (
+    PERSONAL_KEY.encode()
+)
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    settings = {"body_timeout_s": str(LIMIT_S), "max_body_bytes": str(MAX_BODY)}
+    with LiveServer(tmp_path_factory.mktemp("hostile"), **settings) as server:
+        yield server
+        with server.client() as client:
+            assert client.get("/api/users/@me/").status_code == 200
+    assert "Traceback" not in server.errors
+    assert '"level": "error"' not in server.errors
+
+
+def _rest(connection: socket.socket) -> bytes:
+    """Everything that still comes until the server closes."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Half: yes", POST],
+    ids=["nothing", "half a line", "half a header", "no end of headers"],
+)
+def test_headers_that_do_not_arrive_in_time_end_the_connection(
+    server: LiveServer, sent: bytes
+) -> None:
+    started = time.monotonic()
+    with server.connect() as connection:
+        connection.sendall(sent)
+        assert _rest(connection) == b""
+    assert LIMIT_S - 0.2 < time.monotonic() - started < SOON_S
+
+
+def test_a_trickle_of_headers_does_not_buy_more_time(server: LiveServer) -> None:
+    started = time.monotonic()
+    with server.connect() as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        while time.monotonic() - started < 3 * SOON_S:
+            connection.sendall(b"X-Drop: 1\r\n")
+            time.sleep(0.1)
+    assert time.monotonic() - started < SOON_S
+
+
+@pytest.mark.parametrize("sent", [b"GET /api/use", b"\r\n"], ids=["half a line", "an empty line"])
+def test_a_half_sent_second_request_ends_the_connection_too(
+    server: LiveServer, sent: bytes
+) -> None:
+    with server.connect() as connection:
+        connection.sendall(GET + b"\r\n")
+        assert answer_on(connection).status_code == 200
+        started = time.monotonic()
+        connection.sendall(sent)
+        assert _rest(connection) == b""
+    assert time.monotonic() - started < SOON_S
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X-Many: 1234567890\r\n" * 4000 + b"\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX-Endless: " + b"a" * 300_000,
+    ],
+    ids=["one long header", "many headers", "a long path", "an endless header"],
+)
+@pytest.mark.parametrize("piece", [1_000_000, 8192], ids=["at once", "in pieces"])
+def test_headers_over_64_kib_are_refused_431(server: LiveServer, sent: bytes, piece: int) -> None:
+    with server.connect() as connection:
+        with contextlib.suppress(ConnectionError):  # it may hang up before it has heard all
+            for start in range(0, len(sent), piece):
+                connection.sendall(sent[start : start + piece])
+        answer = answer_on(connection)
+    assert answer.status_code == 431
+    assert error_of(answer)["code"] == "headers_too_large"
+
+
+def test_headers_of_60_kib_are_taken(server: LiveServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(GET + b"X-Long: " + b"a" * 60_000 + b"\r\n\r\n")
+        assert answer_on(connection).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        bytes(100),
+        b"hello there\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon here\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nBad\x00Name: 1\r\n\r\n",
+        POST + b"Content-Length: -5\r\n\r\n",
+        POST + b"Content-Length: 99999999999999999999999\r\n\r\n",
+        POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + CHUNKED + b"zz\r\n",
+    ],
+    ids=[
+        "TLS",
+        "zeros",
+        "words",
+        "version 9.9",
+        "no colon",
+        "NUL",
+        "negative length",
+        "absurd length",
+        "two lengths",
+        "length and chunks",
+        "bad chunk",
+    ],
+)
+def test_what_is_not_http_is_answered_400_in_the_one_shape(server: LiveServer, sent: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(sent)
+        answer = answer_on(connection)
+    assert answer.status_code == 400
+    assert error_of(answer)["type"] == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [POST + b'Content-Length: 20\r\n\r\n{"name"', POST + CHUNKED + b'7\r\n{"name"\r\n'],
+    ids=["with a length", "in chunks"],
+)
+def test_a_body_that_does_not_arrive_in_time_is_answered_408(
+    server: LiveServer, start: bytes
+) -> None:
+    started = time.monotonic()
+    with server.connect() as connection:
+        connection.sendall(start)
+        answer = answer_on(connection)
+    assert answer.status_code == 408
+    assert error_of(answer)["code"] == "request_timeout"
+    assert LIMIT_S - 0.2 < time.monotonic() - started < SOON_S
+
+
+@pytest.mark.parametrize("expect", [b"", b"Expect: 100-continue\r\n"], ids=["plain", "asking"])
+def test_an_announced_body_that_is_too_large_is_answered_413_before_it_is_sent(
+    server: LiveServer, expect: bytes
+) -> None:
+    with server.connect() as connection:
+        connection.sendall(POST + expect + b"Content-Length: %d\r\n\r\n" % (MAX_BODY + 1))
+        answer = answer_on(connection)
+    assert answer.status_code == 413
+    assert error_of(answer)["code"] == "request_too_large"
+
+
+@pytest.mark.parametrize("key", [b"", PERSONAL_KEY.encode()], ids=["without a key", "with a key"])
+def test_chunks_that_become_too_large_are_answered_413(server: LiveServer, key: bytes) -> None:
+    head = POST if key else POST.partition(b"Authorization")[0]
+    with server.connect() as connection:
+        connection.sendall(head + CHUNKED)
+        for _ in range(MAX_BODY // 10_000 + 1):
+            connection.sendall(b"2710\r\n" + b"a" * 10_000 + b"\r\n")
+        answer = answer_on(connection)
+    assert answer.status_code == 413
+    assert error_of(answer)["code"] == "request_too_large"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET /api/us", GET, GET + b"\r\n", POST + b"Content-Length: 1000\r\n\r\n{", POST + CHUNKED],
+    ids=["in a line", "in headers", "before the answer", "in a body", "before a chunk"],
+)
+def test_clients_that_vanish_leave_nothing_behind(server: LiveServer, sent: bytes) -> None:
+    with server.client() as client:
+        open_before = _open_files(server)
+        for abruptly in (True, False) * 10:
+            with server.connect() as connection:
+                connection.sendall(sent)
+                if abruptly:  # a reset instead of an orderly end
+                    linger = struct.pack("ii", 1, 0)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        assert client.get("/api/users/@me/").status_code == 200
+        seconds_until(lambda: _open_files(server) <= open_before + 2, at_most_s=SOON_S)
+
+
+def test_500_idle_connections_leave_room_for_work(server: LiveServer) -> None:
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(server.connect()) for _ in range(500)]
+        for connection in idle:
+            connection.sendall(b"GET /_liveness HTTP/1.1\r\nHost: x\r\n\r\n")
+        for connection in idle:
+            assert answer_on(connection).status_code == 200
+        with server.client() as client:
+            assert client.get("/api/users/@me/").status_code == 200
+            assert client.post("/api/projects/", json={"name": "Busy"}).status_code == 201
+
+
+def test_pipelined_requests_are_answered_in_order(server: LiveServer) -> None:
+    ids = [f"pipe-{number}" for number in range(50)]
+    sent = b"".join(GET + b"X-Request-Id: %s\r\n\r\n" % id.encode() for id in ids)
+    last = b"GET /_liveness HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(sent + last)
+        received = _rest(connection)
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 51
+    places = [received.index(b"x-request-id: %s\r\n" % id.encode()) for id in ids]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("path", [b"/api/projects/", b"/_liveness", b"/nowhere"])
+def test_200_mb_of_body_do_not_stay_in_memory(server: LiveServer, path: bytes) -> None:
+    chunk = b"100000\r\n" + b"a" * 0x100000 + b"\r\n"
+    before = peak = _resident_bytes(server)
+    with server.connect() as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(POST.replace(b"/api/projects/", path) + CHUNKED)
+        for number in range(200):
+            connection.sendall(chunk)
+            if number % 10 == 0:
+                peak = max(peak, _resident_bytes(server))
+    assert max(peak, _resident_bytes(server)) - before < 50_000_000
+
+
+def _open_files(server: LiveServer) -> int:
+    return len(list(_proc(server, "fd").iterdir()))
+
+
+def _resident_bytes(server: LiveServer) -> int:
+    pages = int(_proc(server, "statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _proc(server: LiveServer, name: str) -> Path:
+    path = Path(f"/proc/{server.process.pid}/{name}")
+    if not path.exists():
+        pytest.skip("there is no /proc here to see what the server holds")
+    return path
