@@ -46,8 +46,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread += len(data)
             if self._unread > MAX_HEADER_BYTES:
                 self._refuse(HeadersTooLarge())
-            elif self._header_timer is None:
-                self._start_timer()
+        if self._header_timer is None and (self._in_headers or self._is_between_requests()):
+            self._start_timer()
 
     def on_message_begin(self) -> None:
         self._in_headers = True
@@ -82,6 +82,10 @@ class BoundedProtocol(HttpToolsProtocol):
         lines += [name + b": " + value for name, value in answer.headers]
         self.transport.write(b"\r\n".join([*lines, b"", answer.body]))
         self.transport.close()
+
+    def _is_between_requests(self) -> bool:
+        """Bytes that come now and begin no request, such as empty lines, may not keep us waiting."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _start_timer(self) -> None:
         self._header_timer = self.loop.call_later(self.header_timeout_s, self._give_up)
@@ -120,12 +124,12 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)
     except OSError as error:
         raise Unready(
             f"Cannot listen on {host}:{port}: {error.strerror or error}. "
             "Choose another port with --port or HEDGEROW_PORT."
         ) from None
-    listening.listen(BACKLOG)
     return listening
 
 
