@@ -84,8 +84,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _is_between_requests(self) -> bool:
-        """Bytes that come now and begin no request, such as empty lines, may not keep us waiting."""
-        return self.cycle is None or self.cycle.response_complete
+        """Bytes that come now and begin no request, such as empty lines, may not make us wait."""
+        return bool(getattr(self.cycle, "response_complete", True))  # no cycle before the first
 
     def _start_timer(self) -> None:
         self._header_timer = self.loop.call_later(self.header_timeout_s, self._give_up)
