@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchmarks.load import Load, Measured, cores, get, run
 
@@ -35,11 +35,12 @@ async def bare(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": BODY})
 
 
-def serve_bare() -> None:
+def serve(app: ASGIApp) -> None:
+    """Run an application on the same server as Hedgerow, with nothing around it."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(f"is ready at http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
-        bare,
+        app,
         loop="uvloop",
         http="httptools",
         lifespan="off",
@@ -116,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    serve_bare() if sys.argv[1:] == ["bare"] else main()
+    serve(bare) if sys.argv[1:] == ["bare"] else main()

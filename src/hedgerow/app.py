@@ -23,10 +23,15 @@ from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
 from hedgerow.http.metrics import Metrics
 from hedgerow.http.origin import Origins
+from hedgerow.http.page_cache import PageCache
 from hedgerow.http.routes import api, lean_routes
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
+from hedgerow.kit.sealing import SealingKeys
 from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
+from hedgerow.pipelines.jobs import Jobs
+from hedgerow.pipelines.records import Records
 from hedgerow.projects.bootstrap import FirstKeys, first_keys
 from hedgerow.projects.directory import POLL_S, Directory
 from hedgerow.projects.keys import Keys
@@ -34,17 +39,25 @@ from hedgerow.projects.projects import Projects
 from hedgerow.projects.throttle import API_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
+from hedgerow.storage.sealing_check import keys_fit
+from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
 RETRY_S = 1.0
 FORGET_TOKENS_EVERY_S = 3600.0
+WRONG_SEALING_KEY = (
+    "the sealing key is not the one that sealed the stored secrets: bring sealing.key or "
+    "HEDGEROW_SEALING_KEYS back. Nothing was changed; those secrets cannot be used until then"
+)
 
 _log = structlog.get_logger("hedgerow")
 
@@ -119,6 +132,45 @@ async def opened_state(settings: Settings) -> AsyncIterator[State]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pipelines:
+    """The room of pipeline records, on an open database."""
+
+    sealer: SealingKeys
+    catalogue: Catalogue
+    components: ComponentRecords
+    records: Records
+
+
+def join_pipelines(settings: Settings, database: Database) -> Pipelines:
+    catalogue = Catalogue()
+    sealer = sealing_keys(settings.sealing_keys, settings.data)
+    return Pipelines(
+        sealer=sealer,
+        catalogue=catalogue,
+        components=ComponentRecords(database),
+        records=Records(PipelineRecords(database), catalogue, sealer),
+    )
+
+
+@asynccontextmanager
+async def opened_pipelines(settings: Settings) -> AsyncIterator[tuple[State, Pipelines]]:
+    """For verbs that work on pipeline records of a prepared database."""
+    async with opened_state(settings) as state:
+        pipelines = join_pipelines(settings, state.database)
+        await register_components(pipelines)
+        yield state, pipelines
+
+
+async def register_components(pipelines: Pipelines) -> None:
+    """Load what packages offer and give each component its number."""
+    components, broken = load_components(installed())
+    for entry in broken:
+        _log.warning("a component cannot be loaded", name=entry.name, reason=entry.reason)
+    ids = await pipelines.components.component_ids(components, utc_now())
+    pipelines.catalogue.add(ids, components, broken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """What the service tells whoever started it."""
 
@@ -131,12 +183,17 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     """The running service. It answers at once; until its database is ready it answers 503."""
     database = open_database(place_of(settings))
     state = join_state(database)
+    pipelines = join_pipelines(settings, database)
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
         projects=state.projects,
         activity=ActivityRecords(database),
-        pipelines=PipelineRecords(database),
+        catalogue=pipelines.catalogue,
+        records=pipelines.records,
+        served_records=PipelineRecords(database),
+        jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
@@ -156,7 +213,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         metrics=metrics,
         log=log,
     )
-    background = asyncio.create_task(_live(settings, state, readiness, events, worker=worker))
+    background = asyncio.create_task(
+        _live(settings, state, pipelines, readiness, events, worker=worker)
+    )
     try:
         yield door
     finally:
@@ -169,13 +228,22 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
 
 
 async def _live(
-    settings: Settings, state: State, readiness: Readiness, events: Events, *, worker: bool
+    settings: Settings,
+    state: State,
+    pipelines: Pipelines,
+    readiness: Readiness,
+    events: Events,
+    *,
+    worker: bool,
 ) -> None:
     """Get ready, say so, then keep up with the chores until cancelled."""
     keys = wished_keys(settings)
     try:
         is_new = await _prepared(settings, readiness, keys)
         await state.directory.refresh()
+        await register_components(pipelines)
+        if not await keys_fit(state.database, pipelines.sealer):
+            _log.error(WRONG_SEALING_KEY)
     except Exception as error:  # noqa: BLE001 - handed on to whoever started us
         events.failed(error)
         return

@@ -169,6 +169,12 @@ class Settings:
     body_timeout_s: float = setting(
         30.0, seconds(0.1, 3600), "How long a client may take to send its headers or its body."
     )
+    sealing_keys: str = setting(
+        "",
+        text,
+        "Keys that seal stored secrets, newest first. Empty: kept in the data folder.",
+        secret=True,
+    )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
     )

@@ -22,6 +22,7 @@ WORDS = {
     "projects list": ("--json",),
     "settings": ("--json", "HEDGEROW_PORT=9000 hedgerow serve"),
     "migrate": ("--check", "exit status 1"),
+    "components": ("--json", "plugin"),
     "doctor": ("Exit status 0",),
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hedgerow.kit.sealing import new_sealing_key
 from tests.live import LiveServer, error_of, seconds_until
 from tests.postgres import OwnPostgres
 
@@ -16,9 +17,10 @@ def pair(
     tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres
 ) -> Iterator[tuple[LiveServer, LiveServer]]:
     folder, url = tmp_path_factory.mktemp("pair"), postgres.new_database()
+    key = new_sealing_key()
     with (
-        LiveServer(folder / "one", database_url=url) as one,
-        LiveServer(folder / "two", "--no-worker", database_url=url) as two,
+        LiveServer(folder / "one", database_url=url, sealing_keys=key) as one,
+        LiveServer(folder / "two", "--no-worker", database_url=url, sealing_keys=key) as two,
     ):
         yield one, two
 

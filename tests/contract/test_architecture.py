@@ -39,6 +39,8 @@ CATCH_ALLS = {
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
+    "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
+    "pipelines/catalogue.py load_components": "somebody else's package may raise anything",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",
     "storage/group_commit.py GroupWriter._run_group": "one caller's error is not another's",
     "storage/group_commit.py _insert_rows": "bad rows fail their own caller alone",

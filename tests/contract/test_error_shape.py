@@ -7,20 +7,30 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.api.operations import ANY_KEY, OPERATIONS, Operation, methods_of
+from tests.contract.api.operations import (
+    ANY_KEY,
+    NO_IDS,
+    OF_ONE_FAMILY,
+    OF_ONE_ROOT,
+    OPERATIONS,
+    Ids,
+    Operation,
+    ids_with_records,
+    methods_of,
+)
 from tests.contract.api.shape import faults
 from tests.live import LiveServer, side_by_side
 
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 PROJECTS_ONLY = "API keys with scoped projects are only supported on project-based endpoints."
 
-each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-each_path = pytest.mark.parametrize("path", sorted({operation.path for operation in OPERATIONS}))
+each_operation = pytest.mark.parametrize("operation", OF_ONE_ROOT, ids=str)
+each_path = pytest.mark.parametrize("path", sorted({operation.path for operation in OF_ONE_ROOT}))
 in_projects = pytest.mark.parametrize(
     "operation", [operation for operation in OPERATIONS if operation.in_project], ids=str
 )
 with_body = pytest.mark.parametrize(
-    "operation", [operation for operation in OPERATIONS if operation.body], ids=str
+    "operation", [operation for operation in OF_ONE_FAMILY if operation.body], ids=str
 )
 
 
@@ -28,11 +38,12 @@ with_body = pytest.mark.parametrize(
 class World:
     """Two projects and keys of too little power, on a server whose first key has all of it."""
 
+    admin: httpx.Client
     client: httpx.Client
-    mine: int
-    theirs: int
+    mine: Ids
+    theirs: Ids
     their_token: str
-    their_key_id: str
+    their_trail: list[dict[str, Any]]
     scopeless: str
     limited: str
 
@@ -45,22 +56,32 @@ class World:
 def world(live: LiveServer) -> Iterator[World]:
     with live.client() as admin, live.client(key=None) as client:
         projects = [admin.post("/api/projects/", json={"name": "Secret"}).json() for _ in range(2)]
-        mine, theirs = (project["id"] for project in projects)
+        ids = [project["id"] for project in projects]
 
         def key(label: str, *scopes: str, teams: tuple[int, ...] = ()) -> dict[str, Any]:
             body = {"label": label, "scopes": scopes, "scoped_teams": teams}
             made: dict[str, Any] = admin.post("/api/personal_api_keys/", json=body).json()
             return made
 
+        their_key_id = key("Theirs", "*", teams=(ids[1],))["id"]
+        mine, theirs = (ids_with_records(admin, project, their_key_id) for project in ids)
         yield World(
+            admin=admin,
             client=client,
             mine=mine,
             theirs=theirs,
             their_token=projects[1]["api_token"],
-            their_key_id=key("Theirs", "*", teams=(theirs,))["id"],
+            their_trail=trail(admin, theirs),
             scopeless=key("Scopeless", "webhook:read")["value"],
-            limited=key("Limited", "*", teams=(mine,))["value"],
+            limited=key("Limited", "*", teams=(ids[0],))["value"],
         )
+
+
+def trail(admin: httpx.Client, ids: Ids) -> list[dict[str, Any]]:
+    """What was ever done in a project."""
+    path = f"/api/projects/{ids.project_id}/activity_log/"
+    entries: list[dict[str, Any]] = admin.get(path, params={"limit": 1000}).json()["results"]
+    return entries
 
 
 def refusal(answer: httpx.Response) -> dict[str, Any]:
@@ -87,7 +108,7 @@ def test_with_a_wrong_key_every_operation_answers_401(operation: Operation, worl
 
 @each_operation
 def test_without_its_scope_every_operation_answers_403(operation: Operation, world: World) -> None:
-    url = operation.url(world.mine, world.their_key_id)
+    url = operation.url(world.mine)
     answer = world.ask(operation.method, url, world.scopeless)
     assert answer.status_code == 403
     lacks = f"API key missing required scope '{operation.scope}'"
@@ -99,14 +120,14 @@ def test_without_its_scope_every_operation_answers_403(operation: Operation, wor
 def test_a_key_of_another_project_learns_and_changes_nothing(
     operation: Operation, world: World
 ) -> None:
-    url = operation.url(world.theirs, world.their_key_id)
+    url = operation.url(world.theirs)
     answer = world.ask(operation.method, url, world.limited)
     assert world.their_token not in answer.text
-    assert world.their_key_id not in answer.text
+    assert str(world.theirs.key_id) not in answer.text
     if operation.in_project:
         assert answer.status_code == 403
         assert refusal(answer)["detail"] == (
-            f"API key does not have access to the requested project: ID {world.theirs}."
+            f"API key does not have access to the requested project: ID {world.theirs.project_id}."
         )
     elif not answer.is_success:
         assert answer.status_code == 403
@@ -115,13 +136,12 @@ def test_a_key_of_another_project_learns_and_changes_nothing(
         assert operation.method == "GET"
 
 
-def test_what_a_key_of_another_project_tried_left_no_trace(world: World, live: LiveServer) -> None:
+def test_what_a_key_of_another_project_tried_left_no_trace(world: World) -> None:
     for operation in OPERATIONS:
-        world.ask(operation.method, operation.url(world.theirs, world.their_key_id), world.limited)
-    with live.client() as admin:
-        trail = admin.get(f"/api/projects/{world.theirs}/activity_log/").json()
-        assert [entry["activity"] for entry in trail["results"]] == ["created"]
-        assert admin.get(f"/api/personal_api_keys/{world.their_key_id}/").is_success
+        world.ask(operation.method, operation.url(world.theirs), world.limited)
+    assert world.their_trail
+    assert trail(world.admin, world.theirs) == world.their_trail
+    assert world.admin.get(f"/api/personal_api_keys/{world.theirs.key_id}/").is_success
 
 
 @in_projects
@@ -129,7 +149,7 @@ def test_an_unknown_project_answers_404_before_any_scope(
     operation: Operation, world: World
 ) -> None:
     for key in (world.scopeless, world.limited):
-        answer = world.ask(operation.method, operation.url(999_999), key)
+        answer = world.ask(operation.method, operation.url(Ids(project_id=999_999)), key)
         assert answer.status_code == 404
         assert refusal(answer)["detail"] == "Project not found."
 
@@ -144,24 +164,24 @@ def test_an_answer_that_the_caller_cannot_read_is_406(operation: Operation, worl
 
 @each_path
 def test_a_method_that_a_path_does_not_take_is_405_with_those_it_does(
-    path: str, world: World, live: LiveServer
+    path: str, world: World
 ) -> None:
     allowed = methods_of(path)
-    url = path.format(project_id=world.mine, key_id="no-such-key")
-    with live.client() as admin:
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"):
-            if method in allowed:
-                continue
-            answer = admin.request(method, url)
-            assert answer.status_code == 405
-            assert refusal(answer)["detail"] == f'Method "{method}" not allowed.'
-            assert answer.headers["allow"] == ", ".join(allowed)
-        assert admin.options(url).headers["allow"] == ", ".join(allowed)
+    url = path.format(**NO_IDS.of_family("") | {"project_id": world.mine.project_id})
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"):
+        if method in allowed:
+            continue
+        answer = world.admin.request(method, url)
+        assert answer.status_code == 405
+        assert refusal(answer)["detail"] == f'Method "{method}" not allowed.'
+        assert answer.headers["allow"] == ", ".join(allowed)
+    assert world.admin.options(url).headers["allow"] == ", ".join(allowed)
 
 
 @each_path
 def test_a_path_below_a_known_one_is_404(path: str, world: World) -> None:
-    url = path.format(project_id=world.mine, key_id="@current")
+    own = {"project_id": world.mine.project_id, "key_id": "@current"}
+    url = path.format(**NO_IDS.of_family("") | own)
     answer = world.ask("GET", url + "no_such_thing/at_all/", world.scopeless)
     assert answer.status_code == 404
     assert refusal(answer)["code"] == "not_found"
@@ -169,6 +189,14 @@ def test_a_path_below_a_known_one_is_404(path: str, world: World) -> None:
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data; boundary=cut"
+FIELDS = (b"name", b"label", b"grace_s", b"scopes", b"plugin", b"job", b"orders")
+
+
+def every_field(value: bytes) -> bytes:
+    """An object that gives this value to a field of each operation."""
+    return b"{" + b", ".join(b'"%s": %s' % (name, value) for name in FIELDS) + b"}"
+
+
 GARBAGE: dict[str, tuple[str, bytes]] = {
     "no JSON": (JSON, b"\x00\x01\x02"),
     "half an object": (JSON, b'{"name": '),
@@ -178,10 +206,10 @@ GARBAGE: dict[str, tuple[str, bytes]] = {
     "bytes that are no text": (JSON, b'{"name": "\xff\xfe"}'),
     "brackets without end": (JSON, b"[" * 100_000),
     "a number without end": (JSON, b"9" * 100_000),
-    "wrong types": (JSON, b'{"name": {}, "label": [], "grace_s": "x", "scopes": 1}'),
-    "nulls": (JSON, b'{"name": null, "label": null, "grace_s": null, "scopes": null}'),
-    "NUL characters": (JSON, b'{"name":"\\u0000","label":"\\u0000","grace_s":"\\u0000"}'),
-    "half characters": (JSON, b'{"name":"\\ud800","label":"\\udfff","grace_s":"\\udbff"}'),
+    "wrong types": (JSON, every_field(b"[{}]")),
+    "nulls": (JSON, every_field(b"null")),
+    "NUL characters": (JSON, every_field(b'"\\u0000"')),
+    "half characters": (JSON, every_field(b'"\\ud800"')),
     "a broken form": (FORM, b"name=%ff&label=%ff"),
     "a form without end": (FORM, b"a=1&" * 2000),
     "broken parts": (PARTS, b"--cut\r\n\r\n"),
@@ -189,21 +217,25 @@ GARBAGE: dict[str, tuple[str, bytes]] = {
     "plain text": ("text/plain", b"name=x"),
     "no known kind": ("nonsense", b"{}"),
 }
+# Without a wish, the default job runs, and no order changes.
+HARMLESS = {("JobBody", "nulls"), ("RearrangeBody", "nulls")}
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 @with_body
 def test_garbage_instead_of_a_body_is_the_callers_fault(
-    operation: Operation, garbage: str, world: World, live: LiveServer
+    operation: Operation, garbage: str, world: World
 ) -> None:
     content_type, body = GARBAGE[garbage]
-    with live.client() as admin:
-        answer = admin.request(
-            operation.method,
-            operation.url(world.mine, world.their_key_id),
-            content=body,
-            headers={"Content-Type": content_type},
-        )
+    answer = world.admin.request(
+        operation.method,
+        operation.url(world.mine),
+        content=body,
+        headers={"Content-Type": content_type},
+    )
+    if (operation.body_name, garbage) in HARMLESS:
+        assert (answer.status_code, answer.content) == (200, b"")
+        return
     assert answer.status_code in (400, 415), answer.text
     refusal(answer)
 
@@ -262,4 +294,4 @@ def test_many_wrong_requests_at_once_leave_the_service_as_it_was(
             return {client.get(f"/api/projects/{n}/").status_code for n in range(25)}
 
     assert set().union(*side_by_side([ask_wrongly] * 8)) == {401}
-    assert world.ask("GET", f"/api/projects/{world.mine}/", world.limited).is_success
+    assert world.ask("GET", f"/api/projects/{world.mine.project_id}/", world.limited).is_success

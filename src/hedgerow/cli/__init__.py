@@ -7,6 +7,7 @@ import sys
 import typer
 
 from hedgerow import __version__
+from hedgerow.cli.components import components
 from hedgerow.cli.doctor import doctor
 from hedgerow.cli.init import init
 from hedgerow.cli.keys import keys
@@ -37,6 +38,7 @@ app.command()(serve)
 app.command()(init)
 app.add_typer(keys)
 app.add_typer(projects)
+app.command()(components)
 app.command()(settings)
 app.command()(migrate)
 app.command()(doctor)

@@ -19,13 +19,15 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow import __version__
-from hedgerow.app import ensure_data_folder, place_of
+from hedgerow.app import WRONG_SEALING_KEY, ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.migrate import schema_state
+from hedgerow.storage.sealing_check import check
+from hedgerow.storage.sealing_file import sealing_keys
 
 LOW_DISK_BYTES = 1024**3
 OLDEST_POSTGRES = 14
@@ -110,12 +112,25 @@ def _database(settings: Settings, place: Place) -> Iterator[Finding]:
         return
     if state.is_current:
         yield Finding("ok", "migrations", f"at step {state.at}, the newest")
+        yield _sealing(settings, place)
     else:
         yield Finding(
             "problem",
             "migrations",
             f"{len(state.pending)} missing. Run `{command('migrate', settings)}`.",
         )
+
+
+def _sealing(settings: Settings, place: Place) -> Finding:
+    try:
+        keys = sealing_keys(settings.sealing_keys, settings.data, make=False)
+    except Unready as error:
+        return Finding("problem", "sealing key", str(error))
+    with plain_engine(place).connect() as connection:
+        fits = check(connection, keys)
+    if fits:
+        return Finding("ok", "sealing key", "opens the stored secrets")
+    return Finding("problem", "sealing key", WRONG_SEALING_KEY)
 
 
 def _engine(place: Place) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from hedgerow.kit.clock import utc_now
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 from hedgerow.storage.migrate import prepare
+from hedgerow.storage.sealing_file import sealing_keys
 
 
 def init(data: DataOption = None, as_json: JsonOption = False) -> None:
@@ -22,6 +23,7 @@ def init(data: DataOption = None, as_json: JsonOption = False) -> None:
     ensure_data_folder(settings.data)
     keys = wished_keys(settings)
     is_new = patiently(lambda: prepare(place_of(settings), keys, utc_now()))
+    sealing_keys(settings.sealing_keys, settings.data)
     project = uvloop.run(_first_project(settings))
     personal_key = keys.personal_key if is_new else None
     if as_json:

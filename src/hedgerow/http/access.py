@@ -24,9 +24,13 @@ from hedgerow.errors import (
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
+from hedgerow.http.page_cache import PageCache
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
-from hedgerow.pipelines.store import RecordStore
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.jobs import Jobs
+from hedgerow.pipelines.records import Records
+from hedgerow.pipelines.store import ServedRecords
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import Keys
@@ -49,7 +53,11 @@ class Rooms:
     keys: Keys
     projects: Projects
     activity: ActivityStore
-    pipelines: RecordStore
+    catalogue: Catalogue
+    records: Records
+    served_records: ServedRecords
+    jobs: Jobs
+    pages: PageCache
     throttle: Throttle
     bodies: BodyReader
     origins: Origins
@@ -130,6 +138,8 @@ def anywhere(scope: str, *, restricted_keys: bool = False) -> Any:
 
 def _check_accept(request: Request) -> None:
     accept = request.headers.get("accept", "*/*")
+    if request.query_params.get("format") == "js" and "javascript" in accept:
+        return
     for choice in accept.split(","):
         essence = choice.partition(";")[0].strip().lower()
         if essence in ("", "*/*", "application/*", "application/json"):

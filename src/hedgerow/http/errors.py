@@ -7,7 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
 from hedgerow.errors import AppError, Malformed, MethodNotAllowed, NotFound, Unexpected
 from hedgerow.http.reply import Header, JsonResponse, Reply, json_reply
@@ -19,8 +19,9 @@ def error_body(error: AppError) -> dict[str, Any]:
     return {
         "type": error.type,
         "code": error.code,
-        "detail": error.detail,
-        "attr": error.attr,
+        # A text that we quote may hold half a character, which nothing can send.
+        "detail": error.detail.encode("utf-8", "replace").decode(),
+        "attr": error.attr and error.attr.encode("utf-8", "replace").decode(),
     }
 
 
@@ -34,11 +35,18 @@ def error_response(error: AppError) -> Response:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Every method that some route of this path takes."""
+    """Every method that some route of this path takes. Of routes that match, those with the fewest
+    parameters count: …/rearrange/ is not also the record called "rearrange"."""
+    matching = [
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    fewest = min((len(route.param_convertors) for route in matching), default=0)
     methods: set[str] = set()
-    for route in request.app.routes:
-        if route.matches({**request.scope, "method": "GET"})[0] is not Match.NONE:
-            methods |= getattr(route, "methods", None) or set()
+    for route in matching:
+        if len(route.param_convertors) == fewest:
+            methods |= route.methods or set()
     if "GET" in methods:
         methods.add("HEAD")
     return [name for name in METHOD_ORDER if name in methods or name == "OPTIONS"]

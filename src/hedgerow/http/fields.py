@@ -6,7 +6,7 @@ everything as text, so "5" is an integer and "true" a boolean wherever JSON's ow
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -49,6 +49,16 @@ def _storable(value: Any) -> Any:
     return value
 
 
+def _maybe_boolean(value: Any) -> Any:
+    if isinstance(value, str) and not value.isascii():
+        raise PydanticCustomError("bool_type", "Must be a valid boolean.")
+    return value
+
+
+# A lone surrogate is text that pydantic cannot even look at.
+Boolean = Annotated[bool, BeforeValidator(_maybe_boolean)]
+
+
 def _maybe_integer(value: Any) -> Any:
     # A lone surrogate is text that pydantic cannot even look at.
     if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()):
@@ -58,12 +68,14 @@ def _maybe_integer(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Text(GroupedMetadata):
-    """For Annotated[str, Text(n)]: not blank, at most so long, and storable anywhere."""
+    """For Annotated[str, Text(n)]: at most so long, storable, and not blank unless said."""
 
     max_length: int
+    blank: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        yield MinLen(1)
+        if not self.blank:
+            yield MinLen(1)
         yield MaxLen(self.max_length)
         yield BeforeValidator(_storable)  # last here is first to run
 

@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from fastapi import FastAPI
 
 from hedgerow import __version__
-from hedgerow.http import activity, docs, errors, keys, pipelines, projects, users
+from hedgerow.http import (
+    activity,
+    components,
+    docs,
+    errors,
+    keys,
+    projects,
+    record_actions,
+    records,
+    site_app,
+    users,
+)
 from hedgerow.http.access import Rooms
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
@@ -17,7 +28,10 @@ FAMILIES = (
     keys.router,
     users.router,
     activity.router,
-    pipelines.router,
+    components.router,
+    record_actions.router,
+    records.router,
+    site_app.router,
 )
 
 

@@ -23,6 +23,9 @@ Every error is `{type, code, detail, attr}`."""
 PATH_PARAMETERS = {
     "project_id": "The project's id, or @current.",
     "key_id": "The key's id, or @current for the key that asks.",
+    "organization_id": "@current, or the organization's id.",
+    "record_id": "The record's id.",
+    "job_id": "The job's id.",
 }
 
 
@@ -73,7 +76,8 @@ def _complete(
     description: Description,
     schema_of: dict[int, dict[str, Any]],
 ) -> None:
-    operation["operationId"] = f"{route.name}_{route.path_format.split('/')[2]}"
+    fixed = [part for part in route.path_format.split("/")[2:] if part.isidentifier()]
+    operation["operationId"] = "_".join([route.name, *fixed])
     _add_path_parameters(operation, route)
     if description.body is not None:
         schema = {"$ref": REF.format(name=description.body.__name__)}

@@ -1,8 +1,9 @@
-"""Text that some database would refuse: the one rule of what can be stored anywhere."""
+"""What text can be stored anywhere, and what text is a whole number."""
 
 import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
 
 
 def why_unstorable(text: str) -> tuple[str, str] | None:
@@ -15,3 +16,8 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
             f"Surrogate characters are not allowed: U+{ord(found[0]):04X}.",
         )
     return None
+
+
+def whole_number(text: str) -> int | None:
+    """The number that the text is, None for any other text. Never fails, however long it is."""
+    return int(text) if _WHOLE.fullmatch(text) else None

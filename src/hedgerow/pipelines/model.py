@@ -1,14 +1,19 @@
-"""A pipeline record and the family it belongs to, as values."""
+"""A pipeline record, its family and its jobs, as values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType
 
 from hedgerow.projects.model import ProjectId
 
 RecordId = NewType("RecordId", int)
 ComponentId = NewType("ComponentId", int)
+JobId = NewType("JobId", str)
+
+NAME_MAX = 400
+DESCRIPTION_MAX = 1000
 
 
 class Family(StrEnum):
@@ -21,14 +26,65 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """A component as one project uses it. An empty name or description means the component's own.
+
+    `config` is as it is stored: the values of secret settings are sealed.
+    """
+
     id: RecordId
     project_id: ProjectId
     family: Family
     component_id: ComponentId
+    component_version: str
     enabled: bool
     order: int
     name: str
     description: str
     deleted: bool
+    config: Mapping[str, Any]
+    web_token: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDraft:
+    """A record that is about to be made. No order means after the last."""
+
+    project_id: ProjectId
+    family: Family
+    component_id: ComponentId
+    component_version: str
+    enabled: bool
+    order: int | None
+    name: str
+    description: str
+    deleted: bool
+    web_token: str
+
+
+class JobStatus(StrEnum):
+    WAITING = "waiting"  # stored, nobody has taken it yet
+    RUNNING = "running"  # a worker holds it
+    DONE = "done"  # ended well
+    FAILED = "failed"  # ended badly; `error` says why
+    CANCELLED = "cancelled"  # ended because somebody said so
+
+    @property
+    def is_over(self) -> bool:
+        return self not in (JobStatus.WAITING, JobStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run that was asked for: durable, visible, cancellable."""
+
+    id: JobId
+    record_id: RecordId
+    type: str
+    payload: Mapping[str, Any]
+    status: JobStatus
+    error: str
+    requested_by: str
     created_at: datetime
     updated_at: datetime

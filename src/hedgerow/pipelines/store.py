@@ -1,14 +1,124 @@
-"""What this room needs of storage. storage/pipelines.py answers."""
+"""What this room needs of storage. storage/pipelines.py, jobs.py and components.py answer."""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from hedgerow.pipelines.model import Family, Record
+from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.model import (
+    ComponentId,
+    Family,
+    Job,
+    JobId,
+    Record,
+    RecordDraft,
+    RecordId,
+)
+from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuery:
+    """Which records to list; None means any. Deleted ones are never listed."""
+
+    project_id: ProjectId
+    family: Family
+    enabled: bool | None = None
+    component_id: ComponentId | None = None
+    search: str = ""
+    # Components whose own words match, for records without a name or description of their own.
+    named_alike: Sequence[ComponentId] = ()
+    described_alike: Sequence[ComponentId] = ()
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One record's address: ids of other projects and families lead nowhere."""
+
+    project_id: ProjectId
+    family: Family
+    id: RecordId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """A record after a change, with what the audit trail shall say; None says nothing."""
+
+    record: Record
+    entry: Entry | None
+
+
+# The entry for a record that was made (no record before) or moved.
+Tell = Callable[[Record | None, Record], Entry]
+
+
 class RecordStore(Protocol):
-    async def records(
-        self, project_id: ProjectId, family: Family, *, limit: int, offset: int
-    ) -> tuple[list[Record], int]:
-        """One page of the records that are not deleted, by order and id, and how many there are."""
+    async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
+        """One page by order and id, and how many there are in all."""
+        ...
+
+    async def generation(self, project_id: ProjectId) -> int:
+        """A number that moves with every change of the project's records."""
+        ...
+
+    async def record(self, place: Place) -> Record | None:
+        """Also a deleted one."""
+        ...
+
+    async def add(
+        self,
+        draft: RecordDraft,
+        tell: Tell,
+        idempotency_key: str | None,
+        now: datetime,
+    ) -> Record:
+        """The new record; or, for an idempotency key that was used before, the one made then."""
+        ...
+
+    async def edit(
+        self, place: Place, edit: Callable[[Record], Edited], tell: Tell, now: datetime
+    ) -> Record:
+        """Change one record, alone with its family; `tell` is for others that must make room."""
+        ...
+
+    async def rearrange(
+        self,
+        project_id: ProjectId,
+        family: Family,
+        plan: Callable[[Mapping[RecordId, int]], Mapping[RecordId, int]],
+        tell: Tell,
+        now: datetime,
+    ) -> list[Record]:
+        """Move records to the places that `plan` makes of the present ones. All, in order."""
+        ...
+
+
+class ServedRecords(Protocol):
+    async def served(self, id: RecordId, web_token: str) -> Record | None:
+        """An enabled record by the token of its public script."""
+        ...
+
+
+class JobStore(Protocol):
+    async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None: ...
+    async def jobs(
+        self, record_id: RecordId, *, limit: int, offset: int
+    ) -> tuple[list[Job], int]: ...
+    async def job(self, record_id: RecordId, id: JobId) -> Job | None: ...
+    async def cancel_job(
+        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    ) -> Job | None:
+        """Cancelled, or as it is when it was over already; None when there is none."""
+        ...
+
+
+class ComponentStore(Protocol):
+    async def component_ids(
+        self, components: Iterable[Component], now: datetime
+    ) -> Mapping[str, ComponentId]:
+        """The number of each component, given the first time it is seen and kept for ever."""
         ...

@@ -1,4 +1,6 @@
-"""The rule for names that people give things, wherever they come from."""
+"""Rules for text and other values that people send, wherever they come from."""
+
+from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.kit.text import why_unstorable
@@ -17,3 +19,17 @@ def checked_text(field: str, value: str, most: int) -> str:
             f"Ensure this field has no more than {most} characters.", attr=field, code="max_length"
         )
     return text
+
+
+def check_storable(value: Any, attr: str) -> None:
+    """Raise Invalid for the first text inside, keys included, that cannot be stored."""
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str) and (unstorable := why_unstorable(node)):
+            code, detail = unstorable
+            raise Invalid(detail, attr=attr, code=code)
+        if isinstance(node, dict):
+            waiting += [*node, *node.values()]
+        elif isinstance(node, list):
+            waiting += node

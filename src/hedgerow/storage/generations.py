@@ -1,18 +1,17 @@
 """Numbers that go up with every change of a topic, so that processes know when to read it again."""
 
-from typing import Literal
-
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, select, text
 
 from hedgerow.storage.tables import generations
 
-Topic = Literal["directory"]
+# "directory", "components", or "records:" and a project's id.
+Topic = str
 
 _current = select(generations.c.number).where(generations.c.topic == bindparam("of"))
-_advance = (
-    update(generations)
-    .where(generations.c.topic == bindparam("of"))
-    .values(number=generations.c.number + 1)
+# One statement, so that two who come first at the same moment do not both insert.
+_advance = text(
+    "INSERT INTO generations (topic, number) VALUES (:of, 1) "
+    "ON CONFLICT (topic) DO UPDATE SET number = generations.number + 1"
 )
 
 
@@ -22,5 +21,4 @@ def current(connection: Connection, topic: Topic) -> int:
 
 def advance(connection: Connection, topic: Topic) -> None:
     """Call in the transaction of the change itself."""
-    if connection.execute(_advance, {"of": topic}).rowcount == 0:
-        connection.execute(insert(generations), {"topic": topic, "number": 1})
+    connection.execute(_advance, {"of": topic})

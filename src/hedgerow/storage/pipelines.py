@@ -1,28 +1,30 @@
-"""Pipeline records' SQL."""
+"""Pipeline records' SQL. Changes of one family of one project run one after another."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select, update
 
-from hedgerow.pipelines.model import Family, Record
+from hedgerow.errors import NotFound
+from hedgerow.pipelines.arrange import with_room_at
+from hedgerow.pipelines.model import Family, Record, RecordDraft, RecordId
+from hedgerow.pipelines.numbers import INT32_MAX, too_large
+from hedgerow.pipelines.store import Edited, Place, RecordQuery, Tell
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
-from hedgerow.storage.tables import pipeline_records
+from hedgerow.storage.tables import idempotency_keys, projects
+from hedgerow.storage.tables import pipeline_records as table
 
 
 class PipelineRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def records(
-        self, project_id: ProjectId, family: Family, *, limit: int, offset: int
-    ) -> tuple[list[Record], int]:
-        table = pipeline_records
-        wanted = (
-            (table.c.project_id == project_id)
-            & (table.c.family == family.value)
-            & (table.c.deleted.is_(False))
-        )
+    async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
+        wanted = _wanted(query)
 
         def run(connection: Connection) -> tuple[list[Record], int]:
             count = connection.execute(
@@ -32,25 +34,233 @@ class PipelineRecords:
                 select(table)
                 .where(wanted)
                 .order_by(table.c.order, table.c.id)
-                .limit(limit)
-                .offset(offset)
+                .limit(query.limit)
+                .offset(query.offset)
             )
-            return [_record(row) for row in connection.execute(page)], count
+            return [record_from(row) for row in connection.execute(page)], count
 
         return await self._database.read(run)
 
+    async def generation(self, project_id: ProjectId) -> int:
+        return await self._database.read(
+            lambda connection: generations.current(connection, _topic(project_id))
+        )
 
-def _record(row: Row[Any]) -> Record:
-    return Record(
-        id=row.id,
-        project_id=row.project_id,
-        family=Family(row.family),
-        component_id=row.component_id,
-        enabled=row.enabled,
-        order=row.order,
-        name=row.name,
-        description=row.description,
-        deleted=row.deleted,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
+    async def record(self, place: Place) -> Record | None:
+        return await self._database.read(lambda connection: _find(connection, place))
+
+    async def served(self, id: RecordId, web_token: str) -> Record | None:
+        """An enabled record by the token of its public script."""
+        statement = select(table).where(
+            (table.c.id == id)
+            & (table.c.web_token == web_token)
+            & table.c.enabled.is_(True)
+            & table.c.deleted.is_(False)
+        )
+
+        def run(connection: Connection) -> Record | None:
+            row = connection.execute(statement).one_or_none()
+            return None if row is None else record_from(row)
+
+        return await self._database.read(run)
+
+    async def add(
+        self,
+        draft: RecordDraft,
+        tell: Tell,
+        idempotency_key: str | None,
+        now: datetime,
+    ) -> Record:
+        def change(connection: Connection) -> Record:
+            _lock(connection, draft.project_id)
+            if idempotency_key is not None:
+                before = _made_with(connection, draft, idempotency_key)
+                if before is not None:
+                    return before
+            record = _insert(connection, draft, tell, now)
+            if idempotency_key is not None:
+                connection.execute(
+                    insert(idempotency_keys),
+                    {
+                        "project_id": draft.project_id,
+                        "family": draft.family.value,
+                        "key": idempotency_key,
+                        "record_id": record.id,
+                        "created_at": now,
+                    },
+                )
+            activity.record(connection, tell(None, record), now)
+            generations.advance(connection, _topic(draft.project_id))
+            return record
+
+        return await self._database.write(change)
+
+    async def edit(
+        self, place: Place, edit: Callable[[Record], Edited], tell: Tell, now: datetime
+    ) -> Record:
+        def change(connection: Connection) -> Record:
+            _lock(connection, place.project_id)
+            before = _find(connection, place)
+            if before is None:
+                raise NotFound
+            edited = edit(before)
+            if edited.record == before:
+                return before
+            after = replace(edited.record, updated_at=now)
+            if not after.deleted and (after.order != before.order or before.deleted):
+                _make_room(connection, after, tell, now)
+            _update(connection, after)
+            if edited.entry is not None:
+                activity.record(connection, edited.entry, now)
+            generations.advance(connection, _topic(place.project_id))
+            return after
+
+        return await self._database.write(change)
+
+    async def rearrange(
+        self,
+        project_id: ProjectId,
+        family: Family,
+        plan: Callable[[Mapping[RecordId, int]], Mapping[RecordId, int]],
+        tell: Tell,
+        now: datetime,
+    ) -> list[Record]:
+        def change(connection: Connection) -> list[Record]:
+            _lock(connection, project_id)
+            rows = connection.execute(
+                select(table).where(_live(project_id, family)).order_by(table.c.order, table.c.id)
+            )
+            before = {record.id: record for record in map(record_from, rows)}
+            places = plan({id: record.order for id, record in before.items()})
+            for id, record in before.items():
+                if places[id] != record.order:
+                    moved = replace(record, order=places[id], updated_at=now)
+                    _update(connection, moved)
+                    activity.record(connection, tell(record, moved), now)
+                    before[id] = moved
+            generations.advance(connection, _topic(project_id))
+            return sorted(before.values(), key=lambda record: (record.order, record.id))
+
+        return await self._database.write(change)
+
+
+def _topic(project_id: ProjectId) -> str:
+    return f"records:{project_id}"
+
+
+def record_from(row: Row[Any]) -> Record:
+    return Record(**{**row._mapping, "family": Family(row.family)})
+
+
+def _lock(connection: Connection, project_id: ProjectId) -> None:
+    """Holds the project until the end of the transaction; SQLite has one writer anyway."""
+    connection.execute(select(projects.c.id).where(projects.c.id == project_id).with_for_update())
+
+
+def _live(project_id: ProjectId, family: Family) -> ColumnElement[bool]:
+    return (
+        (table.c.project_id == project_id)
+        & (table.c.family == family.value)
+        & (table.c.deleted.is_(False))
+    )
+
+
+def _wanted(query: RecordQuery) -> ColumnElement[bool]:
+    wanted = _live(query.project_id, query.family)
+    if query.enabled is not None:
+        wanted &= table.c.enabled.is_(query.enabled)
+    if query.component_id is not None:
+        wanted &= table.c.component_id == query.component_id
+    if query.search:
+        wanted &= or_(
+            table.c.name.icontains(query.search, autoescape=True),
+            table.c.description.icontains(query.search, autoescape=True),
+            (table.c.name == "") & table.c.component_id.in_(query.named_alike),
+            (table.c.description == "") & table.c.component_id.in_(query.described_alike),
+        )
+    return wanted
+
+
+def _find(connection: Connection, place: Place) -> Record | None:
+    row = connection.execute(
+        select(table).where(
+            (table.c.id == place.id)
+            & (table.c.project_id == place.project_id)
+            & (table.c.family == place.family.value)
+        )
+    ).one_or_none()
+    return None if row is None else record_from(row)
+
+
+def _made_with(connection: Connection, draft: RecordDraft, key: str) -> Record | None:
+    used = idempotency_keys
+    id = connection.execute(
+        select(used.c.record_id).where(
+            (used.c.project_id == draft.project_id)
+            & (used.c.family == draft.family.value)
+            & (used.c.key == key)
+        )
+    ).scalar()
+    if id is None:
+        return None
+    return _find(
+        connection, Place(project_id=draft.project_id, family=draft.family, id=RecordId(id))
+    )
+
+
+def _insert(connection: Connection, draft: RecordDraft, tell: Tell, now: datetime) -> Record:
+    order = draft.order
+    if order is None:
+        last = select(func.max(table.c.order)).where(_live(draft.project_id, draft.family))
+        order = (connection.execute(last).scalar() or 0) + 1
+        if order > INT32_MAX:
+            raise too_large("order")
+    values = asdict(draft) | {
+        "family": draft.family.value,
+        "order": order,
+        "config": {},
+        "created_at": now,
+        "updated_at": now,
+    }
+    record = record_from(connection.execute(insert(table).returning(table), values).one())
+    if draft.order is not None and not draft.deleted:
+        _make_room(connection, record, tell, now)
+    return record
+
+
+def _make_room(connection: Connection, newcomer: Record, tell: Tell, now: datetime) -> None:
+    """Move up whoever stands where the newcomer goes, and those right behind, so that no two share
+    a place."""
+    rows = connection.execute(
+        select(table).where(
+            _live(newcomer.project_id, newcomer.family)
+            & (table.c.order >= newcomer.order)
+            & (table.c.id != newcomer.id)
+        )
+    )
+    others = {record.id: record for record in map(record_from, rows)}
+    places = {id: record.order for id, record in others.items()}
+    for id, place in with_room_at(places, newcomer.order).items():
+        if place > INT32_MAX:
+            raise too_large("order")
+        moved = replace(others[id], order=place, updated_at=now)
+        _update(connection, moved)
+        activity.record(connection, tell(others[id], moved), now)
+
+
+def _update(connection: Connection, record: Record) -> None:
+    connection.execute(
+        update(table)
+        .where(table.c.id == record.id)
+        .values(
+            component_id=record.component_id,
+            component_version=record.component_version,
+            enabled=record.enabled,
+            order=record.order,
+            name=record.name,
+            description=record.description,
+            deleted=record.deleted,
+            config=dict(record.config),
+            updated_at=record.updated_at,
+        )
     )

@@ -37,10 +37,16 @@ def sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = False) -> 
         driver.execute("PRAGMA journal_mode = WAL")
         driver.execute("PRAGMA synchronous = FULL")
         driver.execute("PRAGMA foreign_keys = ON")
+        # SQLite's own knows ASCII only; searches must find "über" by "ÜBER" as on PostgreSQL.
+        driver.create_function("lower", 1, _lower, deterministic=True)
         if reads_only:
             driver.execute("PRAGMA query_only = ON")
 
     return engine
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 class SqliteDatabase:

@@ -118,11 +118,55 @@ pipeline_records = Table(
     Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("family", Text, nullable=False),
     Column("component_id", Integer, nullable=False),
+    Column("component_version", Text, nullable=False),
     Column("enabled", Boolean, nullable=False),
     Column("order", Integer, nullable=False),
     Column("name", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("deleted", Boolean, nullable=False),
+    Column("config", Json, nullable=False),
+    Column("web_token", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+components = Table(
+    "components",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("id", Integer, nullable=False),
+    Column("first_seen_at", Moment, nullable=False),
+)
+
+# One value sealed with the key in force when the installation was made: opens only with that key.
+sealing_check = Table(
+    "sealing_check",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sealed", Text, nullable=False),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("family", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+pipeline_jobs = Table(
+    "pipeline_jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("type", Text, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
 )

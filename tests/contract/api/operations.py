@@ -1,8 +1,10 @@
 """Every operation of the API, read off the routes as the OpenAPI document is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 
 from hedgerow.http.routes import FAMILIES
@@ -10,6 +12,55 @@ from hedgerow.http.schema import openapi
 
 DOCUMENT = openapi(FastAPI(routes=[route for family in FAMILIES for route in family.routes]))
 ANY_KEY = "any key"
+
+# A component of each family of records, and settings that it takes.
+COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
+    "pipeline_destination_configs": (3, {"folder": "documented"}),
+    "pipeline_frontend_apps_configs": (22, {"code": "documented()"}),
+    "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
+}
+FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ids:
+    """What to fill into paths. Records and jobs have one id for each family."""
+
+    project_id: object = "1"
+    key_id: object = "no-such-key"
+    organization_id: object = "@current"
+    record_ids: Mapping[str, object] = field(default_factory=dict)
+    job_ids: Mapping[str, object] = field(default_factory=dict)
+
+    def of_family(self, family: str) -> dict[str, str]:
+        known = {
+            "project_id": self.project_id,
+            "key_id": self.key_id,
+            "organization_id": self.organization_id,
+            "record_id": self.record_ids.get(family, "999999"),
+            "job_id": self.job_ids.get(family, "no-such-job"),
+        }
+        return {name: str(value) for name, value in known.items()}
+
+
+NO_IDS = Ids()
+
+
+def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
+    """A record of each family in a project, with settings and, where it has any, a job."""
+    record_ids: dict[str, object] = {}
+    job_ids: dict[str, object] = {}
+    for family, (component, config) in COMPONENTS.items():
+        base = f"/api/environments/{project_id}/{family}/"
+        made = admin.post(base, json={"plugin": component})
+        assert made.status_code == 201, made.text
+        record_ids[family] = made.json()["id"]
+        at = f"{base}{record_ids[family]}/"
+        assert admin.put(f"{at}config/", json=config).status_code == 200
+        job = admin.post(f"{at}job/", params={"format": "json"}).json()
+        if job is not None:
+            job_ids[family] = job["id"]
+    return Ids(project_id=project_id, key_id=key_id, record_ids=record_ids, job_ids=job_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +77,23 @@ class Operation:
     def in_project(self) -> bool:
         return "{project_id}" in self.path
 
-    def url(self, project_id: object = "1", key_id: object = "no-such-key") -> str:
-        return self.path.format(project_id=project_id, key_id=key_id)
+    @property
+    def family(self) -> str:
+        """The family of records that it is about, if any."""
+        return next((family for family in COMPONENTS if f"/{family}/" in self.path), "")
+
+    @property
+    def is_alias(self) -> bool:
+        """Is it about records, and under the root that the specification does not name?"""
+        return bool(self.family) and self.path.startswith("/api/projects/")
+
+    @property
+    def body_name(self) -> str:
+        schema = self.body["content"]["application/json"]["schema"] if self.body else {}
+        return str(schema.get("$ref", "")).rpartition("/")[2]
+
+    def url(self, ids: Ids) -> str:
+        return self.path.format(**ids.of_family(self.family))
 
 
 def operations_of(document: dict[str, Any]) -> list[Operation]:
@@ -44,6 +110,10 @@ def operations_of(document: dict[str, Any]) -> list[Operation]:
 
 
 OPERATIONS = operations_of(DOCUMENT)
+# The families' records answer alike under both roots: to walk one root is enough for most claims,
+OF_ONE_ROOT = [operation for operation in OPERATIONS if not operation.is_alias]
+# and one family where a claim is dear.
+OF_ONE_FAMILY = [o for o in OF_ONE_ROOT if o.family not in OTHER_FAMILIES]
 
 
 def methods_of(path: str) -> list[str]:

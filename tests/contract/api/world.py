@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import insert
 
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.tables import pipeline_records
+from tests.contract.api.wire import filled
 from tests.live import PERSONAL_KEY, LiveServer, free_port
 
 # The settings of the servers that a vector may name; each is started when first asked for.
@@ -26,46 +28,67 @@ SERVERS: dict[str, dict[str, str]] = {
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A live server with clients that keep their connections: one with every right, one with none.
+
+    A client takes long to make, so all vectors share them.
+    """
+
+    server: LiveServer
+    admin: httpx.Client
+    client: httpx.Client
+
+
 class Servers:
-    """Live servers by name, each with one client that keeps its connection."""
+    """Live servers by name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open = ExitStack()
-        self._clients: dict[str, tuple[LiveServer, httpx.Client]] = {}
+        self._opened: dict[str, Opened] = {}
 
-    def named(self, name: str) -> tuple[LiveServer, httpx.Client]:
-        if name not in self._clients:
+    def named(self, name: str) -> Opened:
+        if name not in self._opened:
             folder = self._folder / name
             # On a port that we know, since a server with a public address prints only that.
             server = LiveServer(folder, port=free_port(), **SERVERS[name])
             self._open.enter_context(server)
-            self._clients[name] = server, self._open.enter_context(server.client(key=None))
-        return self._clients[name]
+            self._opened[name] = Opened(
+                server=server,
+                admin=self._open.enter_context(server.client()),
+                client=self._open.enter_context(server.client(key=None)),
+            )
+        return self._opened[name]
 
     def close(self) -> None:
         self._open.close()
 
 
-def make(world: dict[str, Any], server: LiveServer) -> dict[str, Any]:
+def make(world: dict[str, Any], opened: Opened) -> dict[str, Any]:
     """Everything that `world` names, as the `{name}`s that the vector's steps may use.
 
     A project gives `{a}`, its id, `{a.text}`, the id as text, and `{a.token}`; a key gives
-    `{reader}`, its value, and `{reader.id}`. `{admin}` may do everything.
+    `{reader}`, its value, and `{reader.id}`; a record that is made gives its id. `{admin}` may do
+    everything. What is `given` is as it says, and may use names before it.
     """
     known: dict[str, Any] = {"admin": PERSONAL_KEY}
-    with server.client() as client:
-        for name in world.get("projects", ()):
-            project = _made(client.post("/api/projects/", json={"name": f"Project {name}"}))
-            known |= {name: project["id"], f"{name}.text": str(project["id"])}
-            known[f"{name}.token"] = project["api_token"]
-        for name, wish in world.get("keys", {}).items():
-            teams = [known[project] for project in wish.get("projects", ())]
-            body = {"label": f"Key {name}", "scopes": wish["scopes"], "scoped_teams": teams}
-            key = _made(client.post("/api/personal_api_keys/", json=body))
-            known |= {name: key["value"], f"{name}.id": key["id"]}
+    client = opened.admin
+    for name in world.get("projects", ()):
+        project = _made(client.post("/api/projects/", json={"name": f"Project {name}"}))
+        known |= {name: project["id"], f"{name}.text": str(project["id"])}
+        known[f"{name}.token"] = project["api_token"]
+    for name, value in world.get("given", {}).items():
+        known[name] = filled(value, known)
+    for name, wish in world.get("keys", {}).items():
+        teams = [known[project] for project in wish.get("projects", ())]
+        body = {"label": f"Key {name}", "scopes": wish["scopes"], "scoped_teams": teams}
+        key = _made(client.post("/api/personal_api_keys/", json=body))
+        known |= {name: key["value"], f"{name}.id": key["id"]}
+    for name, wish in world.get("made", {}).items():
+        known[name] = _made_record(client, filled(wish, known))
     if rows := list(_record_rows(world, known)):
-        place = Place(url="", path=server.data / "hedgerow.db", timeout_s=5)
+        place = Place(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
         with plain_engine(place).begin() as connection:
             connection.execute(insert(pipeline_records), rows)
     return known
@@ -77,6 +100,19 @@ def _made(answer: httpx.Response) -> dict[str, Any]:
     return made
 
 
+def _made_record(client: httpx.Client, wish: dict[str, Any]) -> int:
+    """A record by way of the API: `base`, the fields that Create takes, `config` and `deleted`."""
+    base = wish.pop("base")
+    config, deleted = wish.pop("config", None), wish.pop("deleted", False)
+    id: int = _made(client.post(f"{base}/", json=wish))["id"]
+    if config is not None:
+        answer = client.put(f"{base}/{id}/config/", json=config)
+        assert answer.status_code == 200, answer.text
+    if deleted:
+        assert client.delete(f"{base}/{id}/").status_code == 204
+    return id
+
+
 def _record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Records straight into the table; `times` makes many, each one further in the order."""
     for wish in world.get("records", ()):
@@ -86,6 +122,9 @@ def _record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[
                 "project_id": known[wish["project"]],
                 "family": "destination",
                 "component_id": 7,
+                "component_version": "1.0.0",
+                "config": {},
+                "web_token": "",
                 "enabled": True,
                 "order": n,
                 "name": f"Record {n}",

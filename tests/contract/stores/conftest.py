@@ -1,34 +1,83 @@
 """The stores on a prepared database, on either engine, and what a test may ask beside them."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Select, func, select, text
+from sqlalchemy import Engine, Select, event, func, insert, select, text
 
-from hedgerow.projects.activity import Actor, Recorded
+from hedgerow.pipelines import store as room
+from hedgerow.pipelines.arrange import dense
+from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
+from hedgerow.pipelines.store import Edited, RecordQuery
+from hedgerow.projects.activity import Actor, Entry, Recorded
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.keys import KeyWish, draft_key
 from hedgerow.projects.model import PersonalKey, Project, ProjectId
 from hedgerow.projects.store import ActivityQuery, NewProject
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database, plain_engine
 from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
-from hedgerow.storage.tables import activity
+from hedgerow.storage.tables import activity, pipeline_records
 
 NOW = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
 FIRST = FirstKeys(
     project_key="phc_the-first-project-key", personal_key="phx_the-first-personal-key"
 )
 SOMEBODY = Actor(kind="key", id="k1", name="a key's label", email="owner@example.com")
 DEFAULT_PROJECT = ProjectId(1)
+PLAIN = Record(
+    id=RecordId(1),
+    project_id=DEFAULT_PROJECT,
+    family=Family.DESTINATION,
+    component_id=ComponentId(5),
+    component_version="1.0.0",
+    enabled=True,
+    order=0,
+    name="Wébhook 🪝",
+    description="",
+    deleted=False,
+    config={"url": {"$sealed": "ü"}, "batch_size": 5},
+    web_token="token",
+    created_at=NOW,
+    updated_at=NOW + timedelta(microseconds=1),
+)
+ALL = RecordQuery(project_id=DEFAULT_PROJECT, family=Family.DESTINATION)
+DRAFT = RecordDraft(
+    project_id=DEFAULT_PROJECT,
+    family=Family.DESTINATION,
+    component_id=ComponentId(5),
+    component_version="1.0.0",
+    enabled=False,
+    order=None,
+    name="",
+    description="",
+    deleted=False,
+    web_token="token",
+)
+
+
+def tell(before: Record | None, after: Record) -> Entry:
+    """Says how a record moved, in the entry's name."""
+    return Entry(
+        scope="PluginConfig",
+        item_id=str(after.id),
+        item_name=f"{before.order if before else None} -> {after.order}",
+        activity="created" if before is None else "order_changed",
+        actor=SOMEBODY,
+        project_id=after.project_id,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +89,8 @@ class Stores:
     directory: DirectoryRecords
     activity: ActivityRecords
     pipelines: PipelineRecords
+    jobs: JobRecords
+    components: ComponentRecords
 
     async def new_project(self, name: str = "A project", token: str = "") -> Project:
         token = token or f"phc_of-{name}"
@@ -52,6 +103,10 @@ class Stores:
         wish = KeyWish(label=label, scopes=tuple(scopes))
         drafted = draft_key(wish, 1, value or f"phx_of-{label}", NOW)
         return await self.keys.add_key(drafted, SOMEBODY, NOW)
+
+    async def new_record(self, idempotency_key: str | None = None, **fields: Any) -> Record:
+        draft = replace(DRAFT, **fields)
+        return await self.pipelines.add(draft, tell, idempotency_key, NOW)
 
     async def entries(self, **wanted: Any) -> list[Recorded]:
         found, _ = await self.activity.activity(ActivityQuery(limit=1000, **wanted))
@@ -76,6 +131,8 @@ async def stores(place: Place) -> AsyncIterator[Stores]:
         directory=DirectoryRecords(database),
         activity=ActivityRecords(database),
         pipelines=PipelineRecords(database),
+        jobs=JobRecords(database),
+        components=ComponentRecords(database),
     )
     await database.close()
 
@@ -85,3 +142,67 @@ def run_sql(place: Place, statement: str, **values: Any) -> list[Any]:
     with plain_engine(place).begin() as connection:
         result = connection.execute(text(statement), values)
         return list(result) if result.returns_rows else []
+
+
+async def add(stores: Stores, *records: Record) -> None:
+    rows = [
+        {name: getattr(record, name) for name in pipeline_records.columns.keys()}  # noqa: SIM118
+        | {"family": record.family.value}
+        for record in records
+    ]
+    await stores.database.write(lambda c: c.execute(insert(pipeline_records), rows).close())
+
+
+async def listed(stores: Stores, **asked: Any) -> tuple[list[int], int]:
+    records, count = await stores.pipelines.records(replace(ALL, **asked))
+    return [record.id for record in records], count
+
+
+def numbered(id: int, order: int = 0, **fields: Any) -> Record:
+    return replace(PLAIN, id=RecordId(id), order=order, **fields)
+
+
+async def edited(stores: Stores, record: Record, **fields: Any) -> Record:
+    """`fields` laid over the record as it is then."""
+
+    def edit(before: Record) -> Edited:
+        given = {name: new(before) if callable(new) else new for name, new in fields.items()}
+        return Edited(record=replace(before, **given), entry=None)
+
+    return await stores.pipelines.edit(place_of(record), edit, tell, LATER)
+
+
+async def rearranged(stores: Stores, wanted: dict[RecordId, int]) -> list[Record]:
+    return await stores.pipelines.rearrange(
+        DEFAULT_PROJECT, Family.DESTINATION, lambda now: dense(now, wanted), tell, LATER
+    )
+
+
+def place_of(record: Record) -> room.Place:
+    return room.Place(project_id=record.project_id, family=record.family, id=record.id)
+
+
+async def orders(stores: Stores, **asked: Any) -> dict[int, int]:
+    records, _ = await stores.pipelines.records(replace(ALL, limit=1000, **asked))
+    return {record.id: record.order for record in records}
+
+
+async def told(stores: Stores) -> list[tuple[str, str, str]]:
+    """Everything the audit trail says of records, oldest first."""
+    entries = [recorded.entry for recorded in await stores.entries(scope="PluginConfig")]
+    return [(entry.activity, entry.item_id, entry.item_name) for entry in reversed(entries)]
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """The SQL that anybody runs meanwhile."""
+    seen: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        seen.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

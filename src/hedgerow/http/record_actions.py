@@ -1,0 +1,323 @@
+"""What else can be asked of a record: activity, frontend, job, migrate, rearrange, settings.
+
+The bare call is the specification's: 200 and an empty body. `?format=json` (for the script:
+`?format=js`) gives the result.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query
+from pydantic import ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hedgerow.errors import Invalid, NotFound
+from hedgerow.http.access import ProjectCall, in_project
+from hedgerow.http.activity import ActivityPage, LimitParameter, PageParameter, activity_page
+from hedgerow.http.describe import describes
+from hedgerow.http.fields import Fields
+from hedgerow.http.paging import Page, Window, page, window
+from hedgerow.http.records import (
+    RecordBody,
+    RecordItem,
+    family_of,
+    item,
+    items,
+    place_of,
+    under_every_base,
+)
+from hedgerow.http.reply import JsonResponse
+from hedgerow.http.site_app import frontend_module
+from hedgerow.kit.clock import iso
+from hedgerow.kit.text import why_unstorable
+from hedgerow.pipelines import config as settings
+from hedgerow.pipelines.jobs import JobWish
+from hedgerow.pipelines.model import ComponentId, Job, JobId, Record, RecordId
+from hedgerow.pipelines.numbers import checked_int32
+from hedgerow.pipelines.records import SCOPE
+from hedgerow.projects.store import ActivityQuery
+
+router = APIRouter(tags=["Pipelines"])
+
+FormatParameter = Annotated[
+    str | None, Query(description="json for the result; without it the body is empty.")
+]
+
+
+class JobItem(msgspec.Struct, kw_only=True):
+    id: str
+    type: str
+    payload: Mapping[str, Any]
+    status: str
+    error: str
+    requested_by: str
+    created_at: str
+    updated_at: str
+
+
+class MigrateBody(RecordBody):
+    """Only `plugin` counts: the component to move to."""
+
+
+class JobBody(Fields):
+    """`{"job": {"type": …, "payload": {…}}}`; without it the component's default job runs."""
+
+    job: Any = None
+
+
+class RearrangeBody(Fields):
+    """`orders` maps record ids to places; or `plugin` and `order` move one record."""
+
+    orders: Any = None
+    plugin: Any = None
+    order: Any = None
+
+
+class ConfigBody(Fields):
+    """The component's settings by key."""
+
+    model_config = ConfigDict(extra="allow", str_strip_whitespace=False)
+
+
+@describes(answer=ActivityPage)
+async def record_activity(
+    record_id: str,
+    call: Annotated[ProjectCall, in_project("plugin:read")],
+    format: FormatParameter = None,
+    limit: LimitParameter = None,
+    page: PageParameter = None,
+) -> Response:
+    """Who changed what, newest first."""
+    record = await call.rooms.records.find(place_of(call, record_id), deleted_too=True)
+    if not _wants(call.request, "json"):
+        return _empty()
+    query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(record.id))
+    return await activity_page(call, query, limit, page)
+
+
+@describes(answer=str, media_type="application/javascript")
+async def record_frontend(
+    record_id: str,
+    call: Annotated[ProjectCall, in_project("plugin:read")],
+    format: FormatParameter = None,
+) -> Response:
+    """The script of a frontend app, with `?format=js`."""
+    record = await call.rooms.records.find(place_of(call, record_id))
+    if not _wants(call.request, "js"):
+        return _empty()
+    component = call.rooms.records.component(record)
+    return Response(frontend_module(component), media_type="application/javascript; charset=UTF-8")
+
+
+@describes(answer=JobItem | None, body=JobBody)
+async def start_job(
+    record_id: str,
+    call: Annotated[ProjectCall, in_project("plugin:write")],
+    format: FormatParameter = None,
+) -> Response:
+    """Run one of the component's jobs, or its default one. X-Job-Id names it."""
+    record = await call.rooms.records.find(place_of(call, record_id))
+    wish = _job_wish((await call.body(JobBody)).job)
+    component = call.rooms.records.component(record)
+    job = await call.rooms.jobs.start(record, component, wish, call.actor, call.now)
+    headers = {"X-Job-Id": job.id} if job else {}
+    if not _wants(call.request, "json"):
+        return _empty(headers)
+    return JsonResponse(job_item(job) if job else None, headers=headers)
+
+
+@describes(answer=Page[JobItem])
+async def list_jobs(
+    record_id: str,
+    call: Annotated[ProjectCall, in_project("plugin:read")],
+    asked: Annotated[Window, Depends(window)],
+) -> Response:
+    """The record's jobs, newest first."""
+    record = await _found(call, record_id)
+    jobs, count = await call.rooms.jobs.listing(record.id, limit=asked.limit, offset=asked.offset)
+    listed = [job_item(job) for job in jobs]
+    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+
+
+@describes(answer=JobItem)
+async def retrieve_job(
+    record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
+) -> Response:
+    """One job."""
+    record = await _found(call, record_id)
+    return JsonResponse(job_item(await call.rooms.jobs.find(record.id, _job_id(job_id))))
+
+
+@describes(answer=JobItem)
+async def cancel_job(
+    record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
+) -> Response:
+    """Cancel a job. One that is over stays as it is."""
+    record = await _found(call, record_id)
+    component = call.rooms.records.component(record)
+    job = await call.rooms.jobs.cancel(record, component, _job_id(job_id), call.actor, call.now)
+    return JsonResponse(job_item(job))
+
+
+@describes(answer=RecordItem, body=MigrateBody)
+async def migrate_record(
+    record_id: str,
+    call: Annotated[ProjectCall, in_project("plugin:write")],
+    format: FormatParameter = None,
+) -> Response:
+    """Move the record to its component's newest version, or to the component in `plugin`."""
+    place = place_of(call, record_id)
+    await call.rooms.records.find(place)
+    to = (await call.body(MigrateBody)).plugin
+    record = await call.rooms.records.migrate(place, to, call.actor, call.now)
+    return JsonResponse(item(call, record)) if _wants(call.request, "json") else _empty()
+
+
+@describes(answer=list[RecordItem], body=RearrangeBody)
+async def rearrange_records(
+    call: Annotated[ProjectCall, in_project("plugin:write")], format: FormatParameter = None
+) -> Response:
+    """Put records into another order: all as asked, or nothing."""
+    body = await call.body(RearrangeBody)
+    family, records = family_of(call.request), call.rooms.records
+    if body.orders is None and body.plugin is not None and body.order is not None:
+        moved = await records.move_component(
+            call.project.id,
+            family,
+            ComponentId(checked_int32(body.plugin, "plugin")),
+            checked_int32(body.order, "order"),
+            call.actor,
+            call.now,
+        )
+    else:
+        moved = await records.rearrange(
+            call.project.id, family, _orders(body.orders), call.actor, call.now
+        )
+    return JsonResponse(items(call, moved)) if _wants(call.request, "json") else _empty()
+
+
+@describes(answer=dict[str, Any])
+async def retrieve_config(
+    record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
+) -> Response:
+    """The record's settings; secrets are masked."""
+    return _config(call, await _found(call, record_id))
+
+
+@describes(answer=dict[str, Any], body=ConfigBody)
+async def replace_config(
+    record_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
+) -> Response:
+    """Give all settings anew. What is left out goes back to its default, except secrets."""
+    return await _set_config(call, record_id, whole=True)
+
+
+@describes(answer=dict[str, Any], body=ConfigBody)
+async def change_config(
+    record_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
+) -> Response:
+    """Change some settings. The mask leaves a secret as it is, an empty text clears a setting."""
+    return await _set_config(call, record_id, whole=False)
+
+
+def job_item(job: Job) -> JobItem:
+    return JobItem(
+        id=job.id,
+        type=job.type,
+        payload=job.payload,
+        status=job.status.value,
+        error=job.error,
+        requested_by=job.requested_by,
+        created_at=iso(job.created_at),
+        updated_at=iso(job.updated_at),
+    )
+
+
+async def _found(call: ProjectCall, record_id: str) -> Record:
+    return await call.rooms.records.find(place_of(call, record_id))
+
+
+async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:
+    place = place_of(call, record_id)
+    await call.rooms.records.find(place)
+    given = (await call.body(ConfigBody)).model_extra or {}
+    record = await call.rooms.records.set_config(
+        place, given, whole=whole, actor=call.actor, now=call.now
+    )
+    return _config(call, record)
+
+
+def _config(call: ProjectCall, record: Record) -> Response:
+    component = call.rooms.records.component(record)
+    return JsonResponse(settings.masked(component, record.config) if component else {})
+
+
+def _wants(request: Request, format: str) -> bool:
+    return request.query_params.get("format") == format
+
+
+def _empty(headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status_code=200, headers=dict(headers or {}))
+
+
+def _job_id(text: str) -> JobId:
+    if why_unstorable(text):
+        raise NotFound
+    return JobId(text)
+
+
+def _job_wish(job: Any) -> JobWish | None:
+    if job is None:
+        return None
+    if not isinstance(job, dict) or not isinstance(job.get("type"), str) or not job["type"]:
+        raise Invalid("The job type must be specified!")
+    payload = {} if job.get("payload") is None else job["payload"]
+    if not isinstance(payload, dict):
+        kind = type(payload).__name__
+        raise Invalid(
+            f'Expected a dictionary of items but got type "{kind}".',
+            attr="job__payload",
+            code="not_a_dict",
+        )
+    return JobWish(type=job["type"], payload=payload)
+
+
+def _orders(orders: Any) -> dict[RecordId, int]:
+    if orders is None:
+        return {}
+    if not isinstance(orders, dict):
+        kind = type(orders).__name__
+        raise Invalid(
+            f'Expected a dictionary of items but got type "{kind}".',
+            attr="orders",
+            code="not_a_dict",
+        )
+    return {
+        RecordId(_id(key)): checked_int32(value, f"orders__{key}") for key, value in orders.items()
+    }
+
+
+def _id(key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and len(key) < 19):
+        raise Invalid(
+            f'Invalid pk "{key[:100]}" - object does not exist.',
+            attr="orders",
+            code="does_not_exist",
+        )
+    return int(key)
+
+
+# Before the records' own routes: "rearrange" must not be taken for an id.
+under_every_base(router.patch, "rearrange/", rearrange_records)
+under_every_base(router.get, "{record_id}/activity/", record_activity)
+under_every_base(router.get, "{record_id}/frontend/", record_frontend)
+under_every_base(router.post, "{record_id}/job/", start_job)
+under_every_base(router.get, "{record_id}/jobs/", list_jobs)
+under_every_base(router.get, "{record_id}/jobs/{job_id}/", retrieve_job)
+under_every_base(router.post, "{record_id}/jobs/{job_id}/cancel/", cancel_job)
+under_every_base(router.post, "{record_id}/migrate/", migrate_record)
+under_every_base(router.get, "{record_id}/config/", retrieve_config)
+under_every_base(router.put, "{record_id}/config/", replace_config)
+under_every_base(router.patch, "{record_id}/config/", change_config)

@@ -1,0 +1,45 @@
+"""The order of a family's records: pure arithmetic on numbers."""
+
+from collections.abc import Mapping
+
+from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.numbers import INT32_MAX
+
+
+def dense(current: Mapping[RecordId, int], wanted: Mapping[RecordId, int]) -> dict[RecordId, int]:
+    """Every record's new place: those named where they were asked to be, the others around them in
+    the order they had, numbered without a hole from the smallest number there is."""
+    if not current:
+        return {}
+    named = {id: place for id, place in wanted.items() if id in current}
+    others = sorted(current.keys() - named.keys(), key=lambda id: (current[id], id))
+    lowest = min([*named.values(), *(current.values() if others else ())])
+    first = min(lowest, INT32_MAX - len(current) + 1)
+    places: dict[int, RecordId] = {}
+    for id in sorted(named, key=lambda id: (named[id], id)):
+        asked = min(max(named[id] - first, 0), len(current) - 1)
+        places[_nearest_free(places, asked, len(current))] = id
+    free = (place for place in range(len(current)) if place not in places)
+    places |= dict(zip(free, others, strict=True))
+    return {id: first + place for place, id in places.items()}
+
+
+def _nearest_free(taken: Mapping[int, RecordId], asked: int, size: int) -> int:
+    """The asked place, else the next one above that is free, else the next one below."""
+    candidates = (*range(asked, size), *range(asked - 1, -1, -1))
+    free: int = next(place for place in candidates if place not in taken)
+    return free
+
+
+def with_room_at(current: Mapping[RecordId, int], order: int) -> dict[RecordId, int]:
+    """The new places of the records that must move up so that `order` is free: those in the
+    unbroken run that begins there."""
+    by_order: dict[int, list[RecordId]] = {}
+    for id, place in current.items():
+        by_order.setdefault(place, []).append(id)
+    moved: dict[RecordId, int] = {}
+    place = order
+    while place in by_order:
+        moved |= dict.fromkeys(by_order[place], place + 1)
+        place += 1
+    return moved

@@ -1,0 +1,30 @@
+"""The components that ship with Hedgerow. Each file declares one; the number is its id for ever."""
+
+from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.components import (
+    custom_script,
+    file_import,
+    local_files,
+    notification_bar,
+    postgres_query,
+    postgres_table,
+    posthog_copy,
+    posthog_import,
+    s3_storage,
+    slack_message,
+    webhook,
+)
+
+BUILT_IN: dict[int, Component] = {
+    1: webhook.COMPONENT,
+    2: slack_message.COMPONENT,
+    3: local_files.COMPONENT,
+    4: s3_storage.COMPONENT,
+    5: postgres_table.COMPONENT,
+    6: posthog_copy.COMPONENT,
+    21: notification_bar.COMPONENT,
+    22: custom_script.COMPONENT,
+    41: file_import.COMPONENT,
+    42: postgres_query.COMPONENT,
+    43: posthog_import.COMPONENT,
+}

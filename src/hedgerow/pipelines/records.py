@@ -1,0 +1,348 @@
+"""What can be done with pipeline records: make, change, delete, restore, rearrange, migrate.
+
+Every change is told to the audit trail by `_entry`, with each field before and after.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from hedgerow.errors import Invalid, NotFound
+from hedgerow.kit.tokens import random_token
+from hedgerow.pipelines import config as settings
+from hedgerow.pipelines.arrange import dense
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.component import Component, Origin
+from hedgerow.pipelines.config import Sealer
+from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
+from hedgerow.pipelines.store import Edited, Place, RecordQuery, RecordStore, Tell
+from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.projects.model import ProjectId
+
+SCOPE = "PluginConfig"
+WEB_TOKEN_BITS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFields:
+    """The writable fields; None leaves one as it is, or at its default on a new record."""
+
+    component_id: ComponentId | None = None
+    enabled: bool | None = None
+    order: int | None = None
+    name: str | None = None
+    description: str | None = None
+    deleted: bool | None = None
+
+
+class Records:
+    def __init__(self, store: RecordStore, catalogue: Catalogue, sealer: Sealer) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._sealer = sealer
+
+    def component(self, record: Record) -> Component | None:
+        """The record's component; None when its package is no longer installed."""
+        return self._catalogue.component(record.component_id)
+
+    def settings(self, record: Record) -> Mapping[str, Any]:
+        """The record's settings in the clear, for the component's own code and the terminal."""
+        return settings.unsealed(self._present(record), record.config, self._sealer)
+
+    async def listing(self, query: RecordQuery) -> tuple[list[Record], int]:
+        if query.search:
+            needle = query.search.lower()
+            listed = self._catalogue.of_family(query.family)
+            query = replace(
+                query,
+                named_alike=[each.id for each in listed if needle in each.component.name.lower()],
+                described_alike=[
+                    each.id for each in listed if needle in each.component.description.lower()
+                ],
+            )
+        return await self._store.records(query)
+
+    async def generation(self, project_id: ProjectId) -> int:
+        """A number that moves with every change of the project's records."""
+        return await self._store.generation(project_id)
+
+    async def find(self, place: Place, *, deleted_too: bool = False) -> Record:
+        record = await self._store.record(place)
+        if record is None or (record.deleted and not deleted_too):
+            raise NotFound
+        return record
+
+    async def create(
+        self,
+        project_id: ProjectId,
+        family: Family,
+        fields: RecordFields,
+        *,
+        idempotency_key: str | None,
+        actor: Actor,
+        now: datetime,
+    ) -> Record:
+        if fields.component_id is None:
+            raise Invalid("This field is required.", attr="plugin", code="required")
+        component = self._of_family(fields.component_id, family)
+        draft = RecordDraft(
+            project_id=project_id,
+            family=family,
+            component_id=fields.component_id,
+            component_version=component.version,
+            enabled=bool(fields.enabled) and not fields.deleted,
+            order=fields.order,
+            name=fields.name or "",
+            description=fields.description or "",
+            deleted=bool(fields.deleted),
+            web_token=random_token("", WEB_TOKEN_BITS),
+        )
+        return await self._store.add(draft, self._teller("created", actor), idempotency_key, now)
+
+    async def change(
+        self, place: Place, fields: RecordFields, actor: Actor, now: datetime
+    ) -> Record:
+        if fields.component_id is not None:
+            self._of_family(fields.component_id, place.family)
+
+        def edit(before: Record) -> Edited:
+            if before.deleted and fields.deleted is not False:
+                raise NotFound
+            after = self._with(before, fields)
+            return Edited(
+                record=after, entry=self._change_entry(_verb(before, after), before, after, actor)
+            )
+
+        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+
+    async def delete(self, place: Place, actor: Actor, now: datetime) -> None:
+        await self.change(place, RecordFields(deleted=True), actor, now)
+
+    async def set_config(
+        self,
+        place: Place,
+        given: Mapping[str, Any],
+        *,
+        whole: bool,
+        actor: Actor,
+        now: datetime,
+    ) -> Record:
+        def edit(before: Record) -> Edited:
+            if before.deleted:
+                raise NotFound
+            component = self._present(before)
+            merge = settings.replaced if whole else settings.changed
+            stored = merge(component, before.config, given, self._sealer)
+            settings.check_complete(component, stored)
+            after = replace(before, config=stored)
+            return Edited(
+                record=after, entry=self._change_entry("config_updated", before, after, actor)
+            )
+
+        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+
+    async def migrate(
+        self, place: Place, to: ComponentId | None, actor: Actor, now: datetime
+    ) -> Record:
+        """Move to the component's newest version, or to another component of the family."""
+        if to is not None:
+            self._of_family(to, place.family)
+
+        def edit(before: Record) -> Edited:
+            if before.deleted:
+                raise NotFound
+            target_id = before.component_id if to is None else to
+            target = self._of_family(target_id, place.family)
+            after = replace(
+                before,
+                component_id=target_id,
+                component_version=target.version,
+                config=self._adopted(before, target),
+            )
+            return Edited(record=after, entry=self._change_entry("migrated", before, after, actor))
+
+        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+
+    async def rearrange(
+        self,
+        project_id: ProjectId,
+        family: Family,
+        wanted: Mapping[RecordId, int],
+        actor: Actor,
+        now: datetime,
+    ) -> list[Record]:
+        """Move the named records where they were asked to be: all of them, or none and say why."""
+
+        def plan(current: Mapping[RecordId, int]) -> Mapping[RecordId, int]:
+            for id in wanted:
+                if id not in current:
+                    raise Invalid(
+                        f'Invalid pk "{id}" - object does not exist.',
+                        attr="orders",
+                        code="does_not_exist",
+                    )
+            return dense(current, wanted) if wanted else current
+
+        return await self._store.rearrange(
+            project_id, family, plan, self._teller("order_changed", actor), now
+        )
+
+    async def move_component(
+        self,
+        project_id: ProjectId,
+        family: Family,
+        component_id: ComponentId,
+        order: int,
+        actor: Actor,
+        now: datetime,
+    ) -> list[Record]:
+        """The other form of rearrange: the record that uses a component goes to a place."""
+        self._of_family(component_id, family)
+        found, _ = await self._store.records(
+            RecordQuery(project_id=project_id, family=family, component_id=component_id, limit=2)
+        )
+        if len(found) != 1:
+            reason = "No record uses" if not found else "Several records use"
+            raise Invalid(f"{reason} this component: name one in orders.", attr="plugin")
+        return await self.rearrange(project_id, family, {found[0].id: order}, actor, now)
+
+    def _of_family(self, id: ComponentId, family: Family) -> Component:
+        component = self._catalogue.component(id)
+        if component is None:
+            raise Invalid(
+                f'Invalid pk "{id}" - object does not exist.', attr="plugin", code="does_not_exist"
+            )
+        if component.family is not family:
+            kind = family.value.replace("_", " ")
+            raise Invalid(f"{component.name} is no component for a {kind}.", attr="plugin")
+        return component
+
+    def _present(self, record: Record) -> Component:
+        component = self.component(record)
+        if component is None:
+            raise Invalid("The component of this record is not installed.", attr="plugin")
+        return component
+
+    def _with(self, before: Record, fields: RecordFields) -> Record:
+        after = replace(
+            before,
+            enabled=before.enabled if fields.enabled is None else fields.enabled,
+            order=before.order if fields.order is None else fields.order,
+            name=before.name if fields.name is None else fields.name,
+            description=before.description if fields.description is None else fields.description,
+            deleted=before.deleted if fields.deleted is None else fields.deleted,
+        )
+        if fields.component_id is not None and fields.component_id != before.component_id:
+            component = self._of_family(fields.component_id, before.family)
+            after = replace(
+                after,
+                component_id=fields.component_id,
+                component_version=component.version,
+                config=self._matching(before, component),
+            )
+        return replace(after, enabled=after.enabled and not after.deleted)
+
+    def _matching(self, record: Record, target: Component) -> Mapping[str, Any]:
+        """The settings that both components have; a secret stays a secret or goes."""
+        source = self.component(record)
+        was_secret = source.secret_keys if source else frozenset()
+        return {
+            field.key: record.config[field.key]
+            for field in target.settings
+            if field.key in record.config and field.secret == (field.key in was_secret)
+        }
+
+    def _adopted(self, record: Record, target: Component) -> Mapping[str, Any]:
+        source = self.component(record)
+        origin = Origin(key=source.key if source else "", version=record.component_version)
+        if origin == Origin(key=target.key, version=target.version):
+            return record.config
+        if target.adopt is None:
+            if origin.key != target.key:
+                was = source.name if source else "a component that is not installed"
+                raise Invalid(
+                    f"No migration available for this plugin: {target.name} "
+                    f"has no rule for the settings of {was}."
+                )
+            return self._matching(record, target)
+        plain = settings.unsealed(source, record.config, self._sealer) if source else {}
+        try:
+            adopted = target.adopt(origin, plain)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as reason:
+            raise Invalid(f"No migration available for this plugin: {reason}") from None
+        given = {key: value for key, value in adopted.items() if value is not None}
+        secrets = [
+            text for key in (source.secret_keys if source else ()) for text in _texts(plain[key])
+        ]
+        for key, value in given.items():
+            if key not in target.secret_keys and any(
+                secret in text for text in _texts(value) for secret in secrets
+            ):
+                raise Invalid(f"No migration available for this plugin: {key} would be no secret.")
+        return settings.changed(target, {}, given, self._sealer)
+
+    def _teller(self, verb: str, actor: Actor) -> Tell:
+        """What storage asks for the entry of a record that it made or moved."""
+
+        def tell(before: Record | None, after: Record) -> Entry:
+            return self._entry(verb if before is None else "order_changed", before, after, actor)
+
+        return tell
+
+    def _change_entry(self, verb: str, before: Record, after: Record, actor: Actor) -> Entry | None:
+        """Nothing is told of a change that changed nothing."""
+        return None if after == before else self._entry(verb, before, after, actor)
+
+    def _entry(self, verb: str, before: Record | None, after: Record, actor: Actor) -> Entry:
+        component = self.component(after)
+        secret = frozenset(
+            f"config.{key}"
+            for record in (before, after)
+            if record is not None and (its := self.component(record)) is not None
+            for key in its.secret_keys
+        )
+        return Entry(
+            scope=SCOPE,
+            item_id=str(after.id),
+            item_name=after.name or (component.name if component else ""),
+            activity=verb,
+            actor=actor,
+            project_id=after.project_id,
+            changes=differences(SCOPE, _audited(before), _audited(after), secret=secret),
+        )
+
+
+def _verb(before: Record, after: Record) -> str:
+    if after.deleted != before.deleted:
+        return "deleted" if after.deleted else "restored"
+    if after.enabled != before.enabled:
+        return "enabled" if after.enabled else "disabled"
+    return "updated"
+
+
+def _audited(record: Record | None) -> dict[str, Any]:
+    if record is None:
+        return {}
+    return {
+        "plugin": record.component_id,
+        "version": record.component_version,
+        "enabled": record.enabled,
+        "order": record.order,
+        "name": record.name,
+        "description": record.description,
+        "deleted": record.deleted,
+    } | {f"config.{key}": value for key, value in record.config.items()}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text inside a value that is not empty."""
+    if isinstance(value, str) and value:
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(key)
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)

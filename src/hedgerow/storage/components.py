@@ -1,0 +1,37 @@
+"""The numbers of components that packages brought: given once, kept for ever."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from sqlalchemy import Connection, func, insert, select
+
+from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.model import ComponentId
+from hedgerow.storage.database import Database
+from hedgerow.storage.generations import advance
+from hedgerow.storage.tables import components as table
+
+# Below are the built-in ones'.
+FIRST_ID = 1000
+
+
+class ComponentRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def component_ids(
+        self, components: Iterable[Component], now: datetime
+    ) -> Mapping[str, ComponentId]:
+        keys = [component.key for component in components]
+
+        def change(connection: Connection) -> dict[str, ComponentId]:
+            # Taking the generation's row keeps two processes from giving one number twice.
+            advance(connection, "components")
+            known = {row.key: ComponentId(row.id) for row in connection.execute(select(table))}
+            last = connection.execute(select(func.max(table.c.id))).scalar() or FIRST_ID - 1
+            for number, key in enumerate((key for key in keys if key not in known), last + 1):
+                connection.execute(insert(table), {"key": key, "id": number, "first_seen_at": now})
+                known[key] = ComponentId(number)
+            return known
+
+        return await self._database.write(change) if keys else {}

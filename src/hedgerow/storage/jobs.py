@@ -1,0 +1,89 @@
+"""Pipeline jobs' SQL: store, look, cancel."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from hedgerow.pipelines.model import Job, JobId, JobStatus, RecordId
+from hedgerow.projects.activity import Entry
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage import activity
+from hedgerow.storage.database import Database
+from hedgerow.storage.tables import pipeline_jobs as table
+
+COLUMNS = tuple(column for column in table.c if column.name != "project_id")
+
+
+class JobRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None:
+        def change(connection: Connection) -> None:
+            connection.execute(
+                insert(table),
+                {
+                    "id": job.id,
+                    "project_id": project_id,
+                    "record_id": job.record_id,
+                    "type": job.type,
+                    "payload": dict(job.payload),
+                    "status": job.status.value,
+                    "error": job.error,
+                    "requested_by": job.requested_by,
+                    "created_at": job.created_at,
+                    "updated_at": job.updated_at,
+                },
+            )
+            activity.record(connection, entry, job.created_at)
+
+        await self._database.write(change)
+
+    async def jobs(self, record_id: RecordId, *, limit: int, offset: int) -> tuple[list[Job], int]:
+        def run(connection: Connection) -> tuple[list[Job], int]:
+            wanted = table.c.record_id == record_id
+            count = connection.execute(
+                select(func.count()).select_from(table).where(wanted)
+            ).scalar_one()
+            page = (
+                select(*COLUMNS)
+                .where(wanted)
+                .order_by(table.c.created_at.desc(), table.c.id.desc())
+                .limit(limit)
+                .offset(offset)
+            )
+            return [_job(row) for row in connection.execute(page)], count
+
+        return await self._database.read(run)
+
+    async def job(self, record_id: RecordId, id: JobId) -> Job | None:
+        return await self._database.read(lambda connection: _find(connection, record_id, id))
+
+    async def cancel_job(
+        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    ) -> Job | None:
+        def change(connection: Connection) -> Job | None:
+            open_ones = [status.value for status in JobStatus if not status.is_over]
+            cancelled = connection.execute(
+                update(table)
+                .where((table.c.record_id == record_id) & (table.c.id == id))
+                .where(table.c.status.in_(open_ones))
+                .values(status=JobStatus.CANCELLED.value, updated_at=now)
+            )
+            if cancelled.rowcount:
+                activity.record(connection, entry, now)
+            return _find(connection, record_id, id)
+
+        return await self._database.write(change)
+
+
+def _find(connection: Connection, record_id: RecordId, id: JobId) -> Job | None:
+    row = connection.execute(
+        select(*COLUMNS).where((table.c.record_id == record_id) & (table.c.id == id))
+    ).one_or_none()
+    return None if row is None else _job(row)
+
+
+def _job(row: Row[Any]) -> Job:
+    return Job(**{**row._mapping, "status": JobStatus(row.status)})

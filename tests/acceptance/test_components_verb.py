@@ -1,0 +1,112 @@
+"""`hedgerow components`: the catalogue at the terminal, with what packages bring."""
+
+from pathlib import Path
+
+import pytest
+
+from hedgerow.pipelines.components import BUILT_IN
+from tests.live import Installation
+
+GOOD = """
+from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.model import Family
+
+COMPONENT = Component(
+    key="acme/pigeon",
+    family=Family.DESTINATION,
+    name="Pigeon",
+    description="Carries events.",
+    version="0.1",
+)
+"""
+BROKEN = "raise RuntimeError('[bold]no[/bold] such luck')\n"
+EXITS = "import sys\nsys.exit(3)\n"
+
+
+def install(folder: Path, name: str, source: str) -> None:
+    """Put a package with one component entry point where PYTHONPATH finds it."""
+    facts = folder / f"{name}-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (folder / f"{name}.py").write_text(source)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[hedgerow.components]\n{name} = {name}:COMPONENT\n")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made(installation: Installation) -> None:
+    assert installation.run("init").returncode == 0
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose packages every process of the test has installed."""
+    folder = tmp_path / "packages"
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+def test_the_table_shows_every_built_in_component(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    shown = installation.run("components")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    for id, component in BUILT_IN.items():
+        [line] = [line for line in lines if line.split()[0] == str(id)]
+        for fact in (component.family.value, component.name, component.version):
+            assert fact in line
+
+
+def test_the_json_holds_what_a_machine_needs(installation: Installation) -> None:
+    listed = installation.json("components")
+    assert [item["id"] for item in listed] == sorted(BUILT_IN)
+    webhook = BUILT_IN[1]
+    assert listed[0] == {
+        "id": 1,
+        "key": "hedgerow/webhook",
+        "kind": "destination",
+        "name": "Webhook",
+        "version": webhook.version,
+        "settings": [field.key for field in webhook.settings],
+        "jobs": [job.type for job in webhook.jobs],
+    }
+
+
+def test_a_package_joins_the_catalogue_and_keeps_its_number(
+    installation: Installation, packages: Path
+) -> None:
+    install(packages, "acme_pigeon", GOOD)
+    first = installation.json("components")[-1]
+    assert (first["key"], first["name"]) == ("acme/pigeon", "Pigeon")
+    install(packages, "acme_early", GOOD.replace("acme/pigeon", "acme/a-dove"))
+    again = {item["key"]: item["id"] for item in installation.json("components")}
+    assert again["acme/pigeon"] == first["id"]
+    assert again["acme/a-dove"] == first["id"] + 1
+
+
+@pytest.mark.parametrize("source", [BROKEN, EXITS, "COMPONENT = 5\n", "this is no python\n"])
+def test_a_broken_package_is_named_and_stops_nothing(
+    installation: Installation, packages: Path, source: str
+) -> None:
+    install(packages, "acme_broken", source)
+    install(packages, "acme_pigeon", GOOD)
+    shown = installation.run("components")
+    assert shown.returncode == 0
+    assert "cannot be loaded: acme_broken: " in shown.stdout
+    assert "Pigeon" in shown.stdout
+    assert "Traceback" not in shown.stderr
+    assert "acme/pigeon" in {item["key"] for item in installation.json("components")}
+
+
+def test_the_reason_is_shown_as_it_was_written(installation: Installation, packages: Path) -> None:
+    install(packages, "acme_broken", BROKEN)
+    words = " ".join(installation.run("components").stdout.split())
+    assert "RuntimeError: [bold]no[/bold] such luck" in words
+
+
+def test_without_an_installation_the_way_to_one_is_shown(tmp_path: Path) -> None:
+    refused = Installation(data=tmp_path / "none", settings={}).run("components")
+    assert refused.returncode == 1
+    assert "There is no Hedgerow" in refused.stderr
+    assert not (tmp_path / "none").exists()
