@@ -23,6 +23,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
+    answers: int
     per_second: float
     p50_ms: float
     p99_ms: float
@@ -92,6 +93,7 @@ async def _run(load: Load) -> Measured:
     spent = time.perf_counter() - started
     percentiles = statistics.quantiles(latencies, n=100)
     return Measured(
+        answers=len(latencies),
         per_second=len(latencies) / spent,
         p50_ms=percentiles[49] * 1000,
         p99_ms=percentiles[98] * 1000,

@@ -8,25 +8,20 @@ Also how many records a second can be made and changed, durably, by 32 clients.
 import http.client
 import json
 import os
-import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
 from sqlalchemy import insert
 from starlette.responses import Response
 
-from benchmarks.http import serve, started
-from benchmarks.load import Load, Measured, cores, run
+from benchmarks.http import ROUNDS, Round, heading, measure, serve, shown, started
+from benchmarks.load import cores
 from hedgerow.kit.clock import utc_now
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.tables import pipeline_records
 
-ROUNDS = 5
-SECONDS = 3.0
-CONNECTIONS = 32
 RECORDS = 10_000
 KEY = "phx_benchmark-key-of-records"
 BASE = "/api/environments/1/pipeline_destination_configs/"
@@ -50,18 +45,6 @@ def request(method: str, path: str, port: int, body: object = None) -> bytes:
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
-
-
-def measure(port: int, message: bytes) -> Measured:
-    return run(
-        Load(
-            host="127.0.0.1",
-            port=port,
-            request=message,
-            connections=CONNECTIONS,
-            seconds=SECONDS,
-        )
-    )
 
 
 def fill(data: str) -> None:
@@ -100,13 +83,6 @@ def page_bytes(port: int) -> bytes:
     return body
 
 
-def shown(name: str, rounds: Sequence[Measured]) -> float:
-    per_second = statistics.median(m.per_second for m in rounds)
-    p99 = statistics.median(m.p99_ms for m in rounds)
-    print(f"  {name:<34} {per_second:>8,.0f}/s  p99 {p99:>6.1f} ms")
-    return per_second
-
-
 def main() -> None:
     server_core, load_core = cores()
     os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
@@ -114,28 +90,27 @@ def main() -> None:
     os.sched_setaffinity(0, load_core)
     with (
         tempfile.TemporaryDirectory(dir=".") as data,
-        started([hedgerow, "serve", "--port", "0", "--data", data], server_core) as port,
+        started([hedgerow, "serve", "--port", "0", "--data", data], server_core) as ours,
     ):
         fill(data)
+        port = ours.port
         body = page_bytes(port)
         body_file = Path(data) / "page.json"
         body_file.write_bytes(body)
         bare = [sys.executable, "-m", "benchmarks.records", "bare", str(body_file)]
-        with started(bare, server_core) as bare_port:
-            reference, ours = [], []
+        with started(bare, server_core) as bare_server:
+            reference: list[Round] = []
+            listed: list[Round] = []
             for _ in range(ROUNDS):
-                reference.append(measure(bare_port, request("GET", "/", bare_port)))
-                ours.append(measure(port, request("GET", BASE, port)))
-        print(
-            f"{CONNECTIONS} connections, median of {ROUNDS} alternating rounds of {SECONDS:g} s; "
-            f"a page is {len(body):,} bytes"
-        )
+                reference.append(measure(bare_server, request("GET", "/", bare_server.port)))
+                listed.append(measure(ours, request("GET", BASE, port)))
+        heading(f"A page of {len(body):,} bytes")
         bare_rate = shown("bare FastAPI, same bytes", reference)
-        our_rate = shown(f"100 records out of {RECORDS:,}", ours)
+        our_rate = shown(f"100 records of {RECORDS:,}", listed)
         print(f"  list / bare: {our_rate / bare_rate:.0%}")
-        shown("create", [measure(port, request("POST", BASE, port, {"plugin": 1}))])
+        shown("create", [measure(ours, request("POST", BASE, port, {"plugin": 1}))])
         change = request("PATCH", f"{BASE}1/", port, {"description": "changed"})
-        shown("patch", [measure(port, change)])
+        shown("patch", [measure(ours, change)])
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Of the request that is being read: complete header lines, and bytes without their end.
-        self._header_bytes = self._unread = 0
+        # Bytes of headers that have not ended yet, and whether more came than headers may have.
+        self._unread = 0
+        self._may_be_large = False
         self._in_headers = True
         self._header_timer: TimerHandle | None = None
 
@@ -41,6 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._may_be_large = self._unread + len(data) > MAX_HEADER_BYTES
         super().data_received(data)
         if self._in_headers:
             self._unread += len(data)
@@ -51,21 +53,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_headers = True
-        self._header_bytes = self._unread = 0
+        self._unread = 0
         super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        self._header_bytes += len(url)
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value) + 4  # ": " and the end of the line
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
         self._stop_timer()
-        if self._header_bytes > MAX_HEADER_BYTES:
+        if self._may_be_large and self._header_bytes() > MAX_HEADER_BYTES:
             self._refuse(HeadersTooLarge())
             # Leaves the parser, so that it does not go on to a body that nobody will read.
             raise ConnectionAbortedError
@@ -82,6 +76,10 @@ class BoundedProtocol(HttpToolsProtocol):
         lines += [name + b": " + value for name, value in answer.headers]
         self.transport.write(b"\r\n".join([*lines, b"", answer.body]))
         self.transport.close()
+
+    def _header_bytes(self) -> int:
+        lines = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        return len(self.url) + lines
 
     def _is_between_requests(self) -> bool:
         """Bytes that come now and begin no request, such as empty lines, may not make us wait."""
