@@ -12,7 +12,7 @@ from hedgerow.http.trace import Trace
 
 NO_STORE = (b"cache-control", b"no-store")
 
-_ALIVE = json_reply(200, {"status": "ok"})
+_ALIVE = json_reply(200, {"status": "ok"}, NO_STORE)
 
 
 class Readiness:
