@@ -231,6 +231,31 @@ def test_pipelined_requests_are_answered_in_order(server: LiveServer) -> None:
     assert places == sorted(places)
 
 
+def test_hot_and_other_paths_share_a_pipeline(server: LiveServer) -> None:
+    probe = b"%s /_liveness HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\n\r\n"
+    sent = [
+        probe % (b"HEAD", b"one"),
+        GET + b"X-Request-Id: two\r\n\r\n",
+        probe % (b"GET", b"three"),
+        GET + b"X-Request-Id: four\r\nConnection: close\r\n\r\n",
+    ]
+    with server.connect() as connection:
+        connection.sendall(b"".join(sent))
+        received = _rest(connection)
+    ids = [b"one", b"two", b"three", b"four"]
+    places = [received.index(b"x-request-id: %s\r\n" % id) for id in ids]
+    assert places == sorted(places)
+    assert received.count(b'{"status":"ok"}') == 1
+
+
+def test_a_body_that_goes_on_after_its_answer_is_not_taken_for_headers(server: LiveServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"POST /_liveness HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
+        assert answer_on(connection).status_code == 405
+        connection.sendall(b"a" * 300_000 + GET + b"\r\n")
+        assert answer_on(connection).status_code == 200
+
+
 @pytest.mark.parametrize("path", [b"/api/projects/", b"/_liveness", b"/nowhere"])
 def test_200_mb_of_body_do_not_stay_in_memory(server: LiveServer, path: bytes) -> None:
     chunk = b"100000\r\n" + b"a" * 0x100000 + b"\r\n"

@@ -21,7 +21,7 @@ from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
 from hedgerow.http.metrics import Metrics
 from hedgerow.http.origin import cors
-from hedgerow.http.reply import Header, Reply, reply
+from hedgerow.http.reply import WHOLE_ANSWER, Header, Reply, header_lines, reply
 from hedgerow.http.trace import SCOPE_KEY, Trace
 
 Handler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
@@ -99,11 +99,14 @@ class FrontDoor:
         except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
             _log.exception("request failed", request_id=trace.id.decode(), route=path)
             answer = error_reply(Unexpected())
-        headers: list[Header] = [*answer.headers, (b"x-request-id", trace.id)]
+        more: list[Header] = [(b"x-request-id", trace.id)]
         if route.public and trace.origin:
-            headers += cors(scope, trace.origin, ", ".join(route.allowed))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+            more += cors(scope, trace.origin, ", ".join(route.allowed))
+        write_whole = scope.get("extensions", {}).get(WHOLE_ANSWER)
+        if write_whole is None or not write_whole(answer.head + header_lines(more), answer.body):
+            headers = [*answer.headers, *more]
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
         self._finish(trace, method, path, answer.status, probe=route.probe)
 
     async def _serve_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
