@@ -29,6 +29,7 @@ from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.sealing import SealingKeys
 from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
@@ -139,16 +140,19 @@ class Pipelines:
     catalogue: Catalogue
     components: ComponentRecords
     records: Records
+    as_code: AsCode
 
 
 def join_pipelines(settings: Settings, database: Database) -> Pipelines:
     catalogue = Catalogue()
     sealer = sealing_keys(settings.sealing_keys, settings.data)
+    store = PipelineRecords(database)
     return Pipelines(
         sealer=sealer,
         catalogue=catalogue,
         components=ComponentRecords(database),
-        records=Records(PipelineRecords(database), catalogue, sealer),
+        records=Records(store, catalogue, sealer),
+        as_code=AsCode(store, catalogue, sealer),
     )
 
 

@@ -12,6 +12,7 @@ from hedgerow.cli.doctor import doctor
 from hedgerow.cli.init import init
 from hedgerow.cli.keys import keys
 from hedgerow.cli.migrate import migrate
+from hedgerow.cli.pipelines import pipelines
 from hedgerow.cli.projects import projects
 from hedgerow.cli.serve import serve
 from hedgerow.cli.settings import settings
@@ -39,6 +40,7 @@ app.command()(init)
 app.add_typer(keys)
 app.add_typer(projects)
 app.command()(components)
+app.add_typer(pipelines)
 app.command()(settings)
 app.command()(migrate)
 app.command()(doctor)

@@ -25,6 +25,7 @@ from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
+from hedgerow.http.paging import Window, window
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
 from hedgerow.pipelines.catalogue import Catalogue
@@ -80,6 +81,14 @@ class Call:
     @property
     def now(self) -> datetime:
         return self.rooms.clock()
+
+    def asked(self, name: str) -> str | None:
+        """A query parameter, the last one if it is repeated."""
+        return self.request.query_params.get(name)
+
+    @property
+    def window(self) -> Window:
+        return window(self.asked("limit"), self.asked("offset"))
 
     async def body(self, model: type[F]) -> F:
         """The request's body as `model`. Ask for it last: every other check comes first."""

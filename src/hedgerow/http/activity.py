@@ -7,13 +7,12 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query
-from pydantic import WithJsonSchema
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid
 from hedgerow.http.access import Call, ProjectCall, anywhere, in_project
-from hedgerow.http.describe import describes
+from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET, link_with, positive
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
@@ -25,15 +24,14 @@ router = APIRouter(tags=["Activity"])
 
 DEFAULT_LIMIT = 10
 
-Number = WithJsonSchema({"type": "integer", "minimum": 1})
-LimitParameter = Annotated[
-    str | None, Query(description="Entries per page, 10 unless told."), Number
-]
-PageParameter = Annotated[str | None, Query(description="Which page, from 1."), Number]
-ScopeParameter = Annotated[
-    str | None, Query(description="Only entries about this kind of thing, such as Project.")
-]
-ItemParameter = Annotated[str | None, Query(description="Only entries about the thing of this id.")]
+PAGE = (
+    Parameter("limit", "Entries per page, 10 unless told.", {"type": "integer", "minimum": 1}),
+    Parameter("page", "Which page, from 1.", {"type": "integer", "minimum": 1}),
+)
+FILTERS = (
+    Parameter("scope", "Only entries about this kind of thing, such as Project."),
+    Parameter("item_id", "Only entries about the thing of this id."),
+)
 
 
 class ActivityUser(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -61,38 +59,29 @@ class ActivityPage(msgspec.Struct, kw_only=True):
 
 @router.get("/api/projects/{project_id}/activity_log/")
 @router.get("/api/environments/{project_id}/activity_log/")
-@describes(answer=ActivityPage)
+@describes(answer=ActivityPage, query=PAGE + FILTERS)
 async def project_activity(
     call: Annotated[ProjectCall, in_project("activity_log:read")],
-    limit: LimitParameter = None,
-    page: PageParameter = None,
-    scope: ScopeParameter = None,
-    item_id: ItemParameter = None,
 ) -> Response:
     """Everything that was changed in one project."""
-    query = ActivityQuery(project_id=call.project.id, scope=scope, item_id=item_id)
-    return await activity_page(call, query, limit, page)
+    return await activity_page(call, replace(_filtered(call), project_id=call.project.id))
 
 
 @router.get("/api/organizations/@current/activity_log/")
-@describes(answer=ActivityPage)
-async def whole_activity(
-    call: Annotated[Call, anywhere("activity_log:read")],
-    limit: LimitParameter = None,
-    page: PageParameter = None,
-    scope: ScopeParameter = None,
-    item_id: ItemParameter = None,
-) -> Response:
+@describes(answer=ActivityPage, query=PAGE + FILTERS)
+async def whole_activity(call: Annotated[Call, anywhere("activity_log:read")]) -> Response:
     """Everything that was changed anywhere, keys included."""
-    return await activity_page(call, ActivityQuery(scope=scope, item_id=item_id), limit, page)
+    return await activity_page(call, _filtered(call))
 
 
-async def activity_page(
-    call: Call, query: ActivityQuery, limit: str | None, page: str | None
-) -> Response:
+def _filtered(call: Call) -> ActivityQuery:
+    return ActivityQuery(scope=call.asked("scope"), item_id=call.asked("item_id"))
+
+
+async def activity_page(call: Call, query: ActivityQuery) -> Response:
     """One page of the entries that `query` names; families show their own things' trail with it."""
-    size = min(_number("limit", limit, DEFAULT_LIMIT), MAX_LIMIT)
-    number = _number("page", page, 1)
+    size = min(_number("limit", call.asked("limit"), DEFAULT_LIMIT), MAX_LIMIT)
+    number = _number("page", call.asked("page"), 1)
     asked = replace(query, limit=size, offset=min((number - 1) * size, MAX_OFFSET))
     for name, text in (("scope", asked.scope), ("item_id", asked.item_id)):
         if text and (unstorable := why_unstorable(text)):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from hedgerow.errors import NotFound
 from hedgerow.http.access import Call, anywhere
 from hedgerow.http.describe import describes
-from hedgerow.http.paging import Page, Window, page, window
+from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
 from hedgerow.pipelines.component import Component, JobOffer, SettingField
 from hedgerow.pipelines.model import ComponentId, Family
@@ -128,11 +128,10 @@ def _broken(name: str, reason: str) -> PluginItem:
     )
 
 
-@describes(answer=Page[PluginItem])
+@describes(answer=Page[PluginItem], query=WINDOW)
 async def list_components(
     organization_id: str,
     call: Annotated[Call, anywhere("plugin:read", restricted_keys=True)],
-    asked: Annotated[Window, Depends(window)],
 ) -> Response:
     """The components that records can link to."""
     organization = call.rooms.directory.user(call.key.user_id).organization
@@ -146,6 +145,7 @@ async def list_components(
     ]
     if family is None:
         found += [_broken(broken.name, broken.reason) for broken in catalogue.broken]
+    asked = call.window
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(found), asked.of(found)))
 
 

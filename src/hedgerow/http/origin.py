@@ -4,6 +4,7 @@ proxies only.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from starlette.types import Scope
@@ -89,6 +90,7 @@ def _peer(scope: Scope) -> Address | None:
     return _address(scope["client"][0]) if scope.get("client") else None
 
 
+@lru_cache(maxsize=1024)
 def _address(text: str) -> Address | None:
     try:
         address = ip_address(text.strip())

@@ -4,14 +4,13 @@ links out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
-from fastapi import Query
-from pydantic import WithJsonSchema
 from starlette.requests import Request
 
+from hedgerow.http.describe import Parameter
 from hedgerow.http.origin import Origins
 
 DEFAULT_LIMIT = 100
@@ -21,16 +20,14 @@ MAX_OFFSET = 2**62
 
 T = TypeVar("T")
 
-LimitParameter = Annotated[
-    str | None,
-    Query(description=f"Results per page: {DEFAULT_LIMIT} unless told, {MAX_LIMIT} at most."),
-    WithJsonSchema({"type": "integer"}),
-]
-OffsetParameter = Annotated[
-    str | None,
-    Query(description="Initial index from which to return the results."),
-    WithJsonSchema({"type": "integer"}),
-]
+WINDOW = (
+    Parameter(
+        "limit",
+        f"Results per page: {DEFAULT_LIMIT} unless told, {MAX_LIMIT} at most.",
+        {"type": "integer"},
+    ),
+    Parameter("offset", "Initial index from which to return the results.", {"type": "integer"}),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +48,8 @@ class Page(msgspec.Struct, Generic[T]):
     results: Sequence[T]
 
 
-def window(limit: LimitParameter = None, offset: OffsetParameter = None) -> Window:
-    """A dependency. Bad values never fail: they mean the default, as in PostHog."""
+def window(limit: str | None = None, offset: str | None = None) -> Window:
+    """Bad values never fail: they mean the default, as in PostHog."""
     return Window(
         limit=min(positive(limit) or DEFAULT_LIMIT, MAX_LIMIT),
         offset=min(positive(offset) or 0, MAX_OFFSET),

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from hedgerow.http.access import Call, ProjectCall, anywhere, in_project
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import LEFT_OUT, Between, Fields, Text
-from hedgerow.http.paging import Page, Window, page, window
+from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
 from hedgerow.projects.model import Project
@@ -88,13 +88,13 @@ def detail(project: Project) -> ProjectDetail:
     )
 
 
-@describes(answer=Page[ProjectItem])
+@describes(answer=Page[ProjectItem], query=WINDOW)
 async def list_projects(
     call: Annotated[Call, anywhere("project:read", restricted_keys=True)],
-    asked: Annotated[Window, Depends(window)],
 ) -> Response:
     """The projects that the key may see, oldest first."""
     visible = call.rooms.directory.projects_for(call.key)
+    asked = call.window
     items = [item(project) for project in asked.of(visible)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(visible), items))
 

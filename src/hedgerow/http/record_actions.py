@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter
 from pydantic import ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.access import ProjectCall, in_project
-from hedgerow.http.activity import ActivityPage, LimitParameter, PageParameter, activity_page
-from hedgerow.http.describe import describes
+from hedgerow.http.activity import PAGE, ActivityPage, activity_page
+from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import Fields
-from hedgerow.http.paging import Page, Window, page, window
+from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.records import (
     RecordBody,
     RecordItem,
@@ -33,17 +33,15 @@ from hedgerow.http.site_app import frontend_module
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import why_unstorable
 from hedgerow.pipelines import config as settings
+from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.jobs import JobWish
 from hedgerow.pipelines.model import ComponentId, Job, JobId, Record, RecordId
 from hedgerow.pipelines.numbers import checked_int32
-from hedgerow.pipelines.records import SCOPE
 from hedgerow.projects.store import ActivityQuery
 
 router = APIRouter(tags=["Pipelines"])
 
-FormatParameter = Annotated[
-    str | None, Query(description="json for the result; without it the body is empty.")
-]
+FORMAT = (Parameter("format", "json for the result; without it the body is empty."),)
 
 
 class JobItem(msgspec.Struct, kw_only=True):
@@ -81,27 +79,23 @@ class ConfigBody(Fields):
     model_config = ConfigDict(extra="allow", str_strip_whitespace=False)
 
 
-@describes(answer=ActivityPage)
+@describes(answer=ActivityPage, query=(*FORMAT, *PAGE))
 async def record_activity(
     record_id: str,
     call: Annotated[ProjectCall, in_project("plugin:read")],
-    format: FormatParameter = None,
-    limit: LimitParameter = None,
-    page: PageParameter = None,
 ) -> Response:
     """Who changed what, newest first."""
     record = await call.rooms.records.find(place_of(call, record_id), deleted_too=True)
     if not _wants(call.request, "json"):
         return _empty()
     query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(record.id))
-    return await activity_page(call, query, limit, page)
+    return await activity_page(call, query)
 
 
-@describes(answer=str, media_type="application/javascript")
+@describes(answer=str, query=FORMAT, media_type="application/javascript")
 async def record_frontend(
     record_id: str,
     call: Annotated[ProjectCall, in_project("plugin:read")],
-    format: FormatParameter = None,
 ) -> Response:
     """The script of a frontend app, with `?format=js`."""
     record = await call.rooms.records.find(place_of(call, record_id))
@@ -111,11 +105,10 @@ async def record_frontend(
     return Response(frontend_module(component), media_type="application/javascript; charset=UTF-8")
 
 
-@describes(answer=JobItem | None, body=JobBody)
+@describes(answer=JobItem | None, query=FORMAT, body=JobBody)
 async def start_job(
     record_id: str,
     call: Annotated[ProjectCall, in_project("plugin:write")],
-    format: FormatParameter = None,
 ) -> Response:
     """Run one of the component's jobs, or its default one. X-Job-Id names it."""
     record = await call.rooms.records.find(place_of(call, record_id))
@@ -128,14 +121,14 @@ async def start_job(
     return JsonResponse(job_item(job) if job else None, headers=headers)
 
 
-@describes(answer=Page[JobItem])
+@describes(answer=Page[JobItem], query=WINDOW)
 async def list_jobs(
     record_id: str,
     call: Annotated[ProjectCall, in_project("plugin:read")],
-    asked: Annotated[Window, Depends(window)],
 ) -> Response:
     """The record's jobs, newest first."""
     record = await _found(call, record_id)
+    asked = call.window
     jobs, count = await call.rooms.jobs.listing(record.id, limit=asked.limit, offset=asked.offset)
     listed = [job_item(job) for job in jobs]
     return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
@@ -161,11 +154,10 @@ async def cancel_job(
     return JsonResponse(job_item(job))
 
 
-@describes(answer=RecordItem, body=MigrateBody)
+@describes(answer=RecordItem, query=FORMAT, body=MigrateBody)
 async def migrate_record(
     record_id: str,
     call: Annotated[ProjectCall, in_project("plugin:write")],
-    format: FormatParameter = None,
 ) -> Response:
     """Move the record to its component's newest version, or to the component in `plugin`."""
     place = place_of(call, record_id)
@@ -175,10 +167,8 @@ async def migrate_record(
     return JsonResponse(item(call, record)) if _wants(call.request, "json") else _empty()
 
 
-@describes(answer=list[RecordItem], body=RearrangeBody)
-async def rearrange_records(
-    call: Annotated[ProjectCall, in_project("plugin:write")], format: FormatParameter = None
-) -> Response:
+@describes(answer=list[RecordItem], query=FORMAT, body=RearrangeBody)
+async def rearrange_records(call: Annotated[ProjectCall, in_project("plugin:write")]) -> Response:
     """Put records into another order: all as asked, or nothing."""
     body = await call.body(RearrangeBody)
     family, records = family_of(call.request), call.rooms.records

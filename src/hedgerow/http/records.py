@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
-from pydantic import BeforeValidator, WithJsonSchema
+from fastapi import APIRouter
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,9 +14,9 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.components import plugin_item
-from hedgerow.http.describe import describes
+from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Boolean, Fields, Text
-from hedgerow.http.paging import Page, Window, page, positive, window
+from hedgerow.http.paging import WINDOW, Page, page, positive
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
@@ -167,36 +167,23 @@ def _text(value: Any) -> str:
     return jsonio.encode(value).decode()
 
 
-EnabledParameter = Annotated[
-    str | None,
-    Query(description="Only enabled (true) or disabled (false) ones."),
-    WithJsonSchema({"type": "boolean"}),
-]
-PluginParameter = Annotated[
-    str | None,
-    Query(description="Only those of this component."),
-    WithJsonSchema({"type": "integer"}),
-]
-SearchParameter = Annotated[
-    str | None, Query(description="Only those with this text in their name or description.")
-]
+FILTERS = (
+    Parameter("enabled", "Only enabled (true) or disabled (false) ones.", {"type": "boolean"}),
+    Parameter("plugin", "Only those of this component.", {"type": "integer"}),
+    Parameter("search", "Only those with this text in their name or description."),
+)
 
 
-@describes(answer=Page[RecordItem])
-async def list_records(
-    call: Annotated[ProjectCall, in_project("plugin:read")],
-    asked: Annotated[Window, Depends(window)],
-    enabled: EnabledParameter = None,
-    plugin: PluginParameter = None,
-    search: SearchParameter = None,
-) -> Response:
+@describes(answer=Page[RecordItem], query=WINDOW + FILTERS)
+async def list_records(call: Annotated[ProjectCall, in_project("plugin:read")]) -> Response:
     """The project's records of this family that are not deleted, in their order."""
+    asked = call.window
     query = RecordQuery(
         project_id=call.project.id,
         family=family_of(call.request),
-        enabled=_enabled(enabled),
-        component_id=_component(plugin),
-        search=_search(search),
+        enabled=_enabled(call.asked("enabled")),
+        component_id=_component(call.asked("plugin")),
+        search=_search(call.asked("search")),
         limit=asked.limit,
         offset=asked.offset,
     )

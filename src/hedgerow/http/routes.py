@@ -21,6 +21,7 @@ from hedgerow.http.access import Rooms
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
 from hedgerow.http.metrics import Metrics
+from hedgerow.http.switchboard import Switchboard
 
 FAMILIES = (
     docs.router,
@@ -52,11 +53,8 @@ def api(rooms: Rooms) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,
-        # Given whole rather than included, so that `app.routes` is the flat list that the
-        # OpenAPI document and the Allow header are read off.
-        routes=[route for family in FAMILIES for route in family.routes],
     )
+    app.router = Switchboard([route for family in FAMILIES for route in family.routes])
     app.state.rooms = rooms
     errors.install(app)
     return app

@@ -79,6 +79,16 @@ def _complete(
     fixed = [part for part in route.path_format.split("/")[2:] if part.isidentifier()]
     operation["operationId"] = "_".join([route.name, *fixed])
     _add_path_parameters(operation, route)
+    for parameter in description.query:
+        operation.setdefault("parameters", []).append(
+            {
+                "name": parameter.name,
+                "in": "query",
+                "required": False,
+                "schema": {**parameter.schema, "title": parameter.name.title().replace("_", " ")},
+                "description": parameter.about,
+            }
+        )
     if description.body is not None:
         schema = {"$ref": REF.format(name=description.body.__name__)}
         operation["requestBody"] = {

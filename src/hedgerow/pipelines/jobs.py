@@ -7,10 +7,10 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.component import Component, JobOffer
 from hedgerow.pipelines.config import checked_value
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
-from hedgerow.pipelines.records import SCOPE
 from hedgerow.pipelines.store import JobStore
 from hedgerow.projects.activity import Actor, Entry
 from hedgerow.projects.store import ActivityStore

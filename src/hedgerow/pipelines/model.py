@@ -14,6 +14,7 @@ JobId = NewType("JobId", str)
 
 NAME_MAX = 400
 DESCRIPTION_MAX = 1000
+WEB_TOKEN_BITS = 128
 
 
 class Family(StrEnum):

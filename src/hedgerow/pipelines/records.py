@@ -1,7 +1,4 @@
-"""What can be done with pipeline records: make, change, delete, restore, rearrange, migrate.
-
-Every change is told to the audit trail by `_entry`, with each field before and after.
-"""
+"""What can be done with pipeline records: make, change, delete, restore, rearrange, migrate."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,16 +9,21 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.kit.tokens import random_token
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.arrange import dense
+from hedgerow.pipelines.audit import Audit
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.component import Component, Origin
 from hedgerow.pipelines.config import Sealer
-from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
-from hedgerow.pipelines.store import Edited, Place, RecordQuery, RecordStore, Tell
-from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.pipelines.model import (
+    WEB_TOKEN_BITS,
+    ComponentId,
+    Family,
+    Record,
+    RecordDraft,
+    RecordId,
+)
+from hedgerow.pipelines.store import Edited, Place, RecordQuery, RecordStore
+from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import ProjectId
-
-SCOPE = "PluginConfig"
-WEB_TOKEN_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Records:
         self._store = store
         self._catalogue = catalogue
         self._sealer = sealer
+        self._audit = Audit(catalogue)
 
     def component(self, record: Record) -> Component | None:
         """The record's component; None when its package is no longer installed."""
@@ -98,7 +101,7 @@ class Records:
             deleted=bool(fields.deleted),
             web_token=random_token("", WEB_TOKEN_BITS),
         )
-        return await self._store.add(draft, self._teller("created", actor), idempotency_key, now)
+        return await self._store.add(draft, self._audit.teller(actor), idempotency_key, now)
 
     async def change(
         self, place: Place, fields: RecordFields, actor: Actor, now: datetime
@@ -110,11 +113,9 @@ class Records:
             if before.deleted and fields.deleted is not False:
                 raise NotFound
             after = self._with(before, fields)
-            return Edited(
-                record=after, entry=self._change_entry(_verb(before, after), before, after, actor)
-            )
+            return Edited(record=after, entry=self._audit.change(before, after, actor))
 
-        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+        return await self._store.edit(place, edit, self._audit.teller(actor), now)
 
     async def delete(self, place: Place, actor: Actor, now: datetime) -> None:
         await self.change(place, RecordFields(deleted=True), actor, now)
@@ -136,11 +137,9 @@ class Records:
             stored = merge(component, before.config, given, self._sealer)
             settings.check_complete(component, stored)
             after = replace(before, config=stored)
-            return Edited(
-                record=after, entry=self._change_entry("config_updated", before, after, actor)
-            )
+            return Edited(record=after, entry=self._audit.change(before, after, actor))
 
-        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+        return await self._store.edit(place, edit, self._audit.teller(actor), now)
 
     async def migrate(
         self, place: Place, to: ComponentId | None, actor: Actor, now: datetime
@@ -160,9 +159,9 @@ class Records:
                 component_version=target.version,
                 config=self._adopted(before, target),
             )
-            return Edited(record=after, entry=self._change_entry("migrated", before, after, actor))
+            return Edited(record=after, entry=self._audit.change(before, after, actor, "migrated"))
 
-        return await self._store.edit(place, edit, self._teller("order_changed", actor), now)
+        return await self._store.edit(place, edit, self._audit.teller(actor), now)
 
     async def rearrange(
         self,
@@ -184,9 +183,7 @@ class Records:
                     )
             return dense(current, wanted) if wanted else current
 
-        return await self._store.rearrange(
-            project_id, family, plan, self._teller("order_changed", actor), now
-        )
+        return await self._store.rearrange(project_id, family, plan, self._audit.teller(actor), now)
 
     async def move_component(
         self,
@@ -281,58 +278,6 @@ class Records:
             ):
                 raise Invalid(f"No migration available for this plugin: {key} would be no secret.")
         return settings.changed(target, {}, given, self._sealer)
-
-    def _teller(self, verb: str, actor: Actor) -> Tell:
-        """What storage asks for the entry of a record that it made or moved."""
-
-        def tell(before: Record | None, after: Record) -> Entry:
-            return self._entry(verb if before is None else "order_changed", before, after, actor)
-
-        return tell
-
-    def _change_entry(self, verb: str, before: Record, after: Record, actor: Actor) -> Entry | None:
-        """Nothing is told of a change that changed nothing."""
-        return None if after == before else self._entry(verb, before, after, actor)
-
-    def _entry(self, verb: str, before: Record | None, after: Record, actor: Actor) -> Entry:
-        component = self.component(after)
-        secret = frozenset(
-            f"config.{key}"
-            for record in (before, after)
-            if record is not None and (its := self.component(record)) is not None
-            for key in its.secret_keys
-        )
-        return Entry(
-            scope=SCOPE,
-            item_id=str(after.id),
-            item_name=after.name or (component.name if component else ""),
-            activity=verb,
-            actor=actor,
-            project_id=after.project_id,
-            changes=differences(SCOPE, _audited(before), _audited(after), secret=secret),
-        )
-
-
-def _verb(before: Record, after: Record) -> str:
-    if after.deleted != before.deleted:
-        return "deleted" if after.deleted else "restored"
-    if after.enabled != before.enabled:
-        return "enabled" if after.enabled else "disabled"
-    return "updated"
-
-
-def _audited(record: Record | None) -> dict[str, Any]:
-    if record is None:
-        return {}
-    return {
-        "plugin": record.component_id,
-        "version": record.component_version,
-        "enabled": record.enabled,
-        "order": record.order,
-        "name": record.name,
-        "description": record.description,
-        "deleted": record.deleted,
-    } | {f"config.{key}": value for key, value in record.config.items()}
 
 
 def _texts(value: Any) -> Iterator[str]:

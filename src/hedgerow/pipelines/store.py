@@ -52,6 +52,15 @@ class Edited:
     entry: Entry | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Records to make and to change together; every order is given, and the ids of new ones are
+    not."""
+
+    added: Sequence[Record]
+    edited: Sequence[Edited]
+
+
 # The entry for a record that was made (no record before) or moved.
 Tell = Callable[[Record | None, Record], Entry]
 
@@ -59,6 +68,10 @@ Tell = Callable[[Record | None, Record], Entry]
 class RecordStore(Protocol):
     async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
         """One page by order and id, and how many there are in all."""
+        ...
+
+    async def all_records(self, project_id: ProjectId) -> list[Record]:
+        """Every family's, by order and id."""
         ...
 
     async def generation(self, project_id: ProjectId) -> int:
@@ -94,6 +107,16 @@ class RecordStore(Protocol):
         now: datetime,
     ) -> list[Record]:
         """Move records to the places that `plan` makes of the present ones. All, in order."""
+        ...
+
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Sequence[Record]], Batch],
+        created: Callable[[Record], Entry],
+        now: datetime,
+    ) -> None:
+        """Make and change what `decide` makes of all present records: everything or nothing."""
         ...
 
 

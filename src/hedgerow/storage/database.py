@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Dialect, Table, insert
 
 T = TypeVar("T")
+# "directory", "components", or "records:" and a project's id.
+Topic = str
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -52,6 +54,11 @@ class Database(Protocol):
 
     async def append(self, to: Append, rows: Rows) -> None:
         """Add rows; durable when this returns. All of `rows` or none."""
+        ...
+
+    async def generation(self, topic: Topic) -> int:
+        """How often a topic has changed. Asked for nearly every answer that is kept in memory, so
+        an engine takes its shortest way."""
         ...
 
     async def version(self) -> str:

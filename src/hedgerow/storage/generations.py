@@ -2,10 +2,8 @@
 
 from sqlalchemy import Connection, bindparam, select, text
 
+from hedgerow.storage.database import Topic
 from hedgerow.storage.tables import generations
-
-# "directory", "components", or "records:" and a project's id.
-Topic = str
 
 _current = select(generations.c.number).where(generations.c.topic == bindparam("of"))
 # One statement, so that two who come first at the same moment do not both insert.

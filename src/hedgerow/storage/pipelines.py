@@ -1,6 +1,6 @@
 """Pipeline records' SQL. Changes of one family of one project run one after another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,8 @@ from hedgerow.errors import NotFound
 from hedgerow.pipelines.arrange import with_room_at
 from hedgerow.pipelines.model import Family, Record, RecordDraft, RecordId
 from hedgerow.pipelines.numbers import INT32_MAX, too_large
-from hedgerow.pipelines.store import Edited, Place, RecordQuery, Tell
+from hedgerow.pipelines.store import Batch, Edited, Place, RecordQuery, Tell
+from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
@@ -41,10 +42,11 @@ class PipelineRecords:
 
         return await self._database.read(run)
 
+    async def all_records(self, project_id: ProjectId) -> list[Record]:
+        return await self._database.read(lambda connection: _all(connection, project_id))
+
     async def generation(self, project_id: ProjectId) -> int:
-        return await self._database.read(
-            lambda connection: generations.current(connection, _topic(project_id))
-        )
+        return await self._database.generation(_topic(project_id))
 
     async def record(self, place: Place) -> Record | None:
         return await self._database.read(lambda connection: _find(connection, place))
@@ -143,6 +145,27 @@ class PipelineRecords:
 
         return await self._database.write(change)
 
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Sequence[Record]], Batch],
+        created: Callable[[Record], Entry],
+        now: datetime,
+    ) -> None:
+        def change(connection: Connection) -> None:
+            _lock(connection, project_id)
+            batch = decide(_all(connection, project_id))
+            for edited in batch.edited:
+                _update(connection, replace(edited.record, updated_at=now))
+                if edited.entry is not None:
+                    activity.record(connection, edited.entry, now)
+            for wanted in batch.added:
+                record = _insert_values(connection, asdict(wanted), now)
+                activity.record(connection, created(record), now)
+            generations.advance(connection, _topic(project_id))
+
+        await self._database.write(change)
+
 
 def _topic(project_id: ProjectId) -> str:
     return f"records:{project_id}"
@@ -155,6 +178,15 @@ def record_from(row: Row[Any]) -> Record:
 def _lock(connection: Connection, project_id: ProjectId) -> None:
     """Holds the project until the end of the transaction; SQLite has one writer anyway."""
     connection.execute(select(projects.c.id).where(projects.c.id == project_id).with_for_update())
+
+
+def _all(connection: Connection, project_id: ProjectId) -> list[Record]:
+    rows = connection.execute(
+        select(table)
+        .where((table.c.project_id == project_id) & table.c.deleted.is_(False))
+        .order_by(table.c.order, table.c.id)
+    )
+    return [record_from(row) for row in rows]
 
 
 def _live(project_id: ProjectId, family: Family) -> ColumnElement[bool]:
@@ -215,17 +247,17 @@ def _insert(connection: Connection, draft: RecordDraft, tell: Tell, now: datetim
         order = (connection.execute(last).scalar() or 0) + 1
         if order > INT32_MAX:
             raise too_large("order")
-    values = asdict(draft) | {
-        "family": draft.family.value,
-        "order": order,
-        "config": {},
-        "created_at": now,
-        "updated_at": now,
-    }
-    record = record_from(connection.execute(insert(table).returning(table), values).one())
+    values = asdict(draft) | {"order": order, "config": {}}
+    record = _insert_values(connection, values, now)
     if draft.order is not None and not draft.deleted:
         _make_room(connection, record, tell, now)
     return record
+
+
+def _insert_values(connection: Connection, values: Mapping[str, Any], now: datetime) -> Record:
+    row = {key: value for key, value in values.items() if key != "id"}
+    row |= {"family": values["family"].value, "created_at": now, "updated_at": now}
+    return record_from(connection.execute(insert(table).returning(table), row).one())
 
 
 def _make_room(connection: Connection, newcomer: Record, tell: Tell, now: datetime) -> None:

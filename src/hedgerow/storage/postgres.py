@@ -15,7 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.database import Append, DatabaseStats, Rows, append_sql
+from hedgerow.storage import generations
+from hedgerow.storage.database import Append, DatabaseStats, Rows, Topic, append_sql
 
 T = TypeVar("T")
 
@@ -83,6 +84,9 @@ class PostgresDatabase:
             await connection.exec_driver_sql(sql, list(rows))
 
         await self._use(run, commit=True)
+
+    async def generation(self, topic: Topic) -> int:
+        return await self.read(lambda connection: generations.current(connection, topic))
 
     async def version(self) -> str:
         return await self.read(

@@ -6,7 +6,7 @@ reads run where they are asked for. Another process (the CLI) may use the same f
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,11 +15,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.database import Append, DatabaseStats, Rows
+from hedgerow.storage.database import Append, DatabaseStats, Rows, Topic
 from hedgerow.storage.group_commit import GroupWriter
 
 T = TypeVar("T")
 
+GENERATION = "SELECT number FROM generations WHERE topic = ?"
 DAMAGED = "The database file is damaged: restore it from a backup."
 
 
@@ -60,25 +61,25 @@ class SqliteDatabase:
         self._writer = GroupWriter(self._write_engine.connect, translated)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
-        try:
-            if self._reader is None:
-                self._reader = self._read_engine.connect()
-            driver = _driver(self._reader)
+        with self._reading() as reader:
+            driver = _driver(reader)
             driver.execute("BEGIN")
             try:
-                return query(self._reader)
+                return query(reader)
             finally:
                 if driver.in_transaction:
                     driver.execute("ROLLBACK")
-        except (DBAPIError, sqlite3.Error) as error:
-            self._drop_reader()
-            raise translated(error) from error
 
     async def write(self, change: Callable[[Connection], T]) -> T:
         return cast(T, await self._writer.submit(change=change))
 
     async def append(self, to: Append, rows: Rows) -> None:
         await self._writer.submit(append=to, rows=rows)
+
+    async def generation(self, topic: Topic) -> int:
+        with self._reading() as reader:
+            found = _driver(reader).execute(GENERATION, (topic,)).fetchone()
+        return found[0] if found else 0
 
     async def version(self) -> str:
         return await self.read(
@@ -99,6 +100,17 @@ class SqliteDatabase:
     async def close(self) -> None:
         await self._writer.close()
         self._drop_reader()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """The connection for reads; after an error the next read opens another."""
+        try:
+            if self._reader is None:
+                self._reader = self._read_engine.connect()
+            yield self._reader
+        except (DBAPIError, sqlite3.Error) as error:
+            self._drop_reader()
+            raise translated(error) from error
 
     def _drop_reader(self) -> None:
         if self._reader is not None:

@@ -1,0 +1,211 @@
+"""`hedgerow pipelines`: a project's pipeline records as a file, out and in."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvloop
+
+from hedgerow.app import Pipelines, State, opened_pipelines
+from hedgerow.cli.options import DataOption, prepared_settings
+from hedgerow.errors import Unready
+from hedgerow.kit import yamlio
+from hedgerow.kit.clock import utc_now
+from hedgerow.pipelines.document import SECTIONS
+from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.plan import FamilyPlan, Plan
+from hedgerow.projects.activity import MASK, TERMINAL
+from hedgerow.projects.model import Project
+from hedgerow.settings import Settings
+
+pipelines = typer.Typer(
+    name="pipelines", no_args_is_help=True, help="Pipeline records as a file: export, apply."
+)
+
+ProjectOption = Annotated[
+    int | None, typer.Option("--project", help="The project's id; not needed if there is only one.")
+]
+
+SHOWN_CHARS = 100
+# Told by the heading or by the line about the order.
+NOT_LISTED = ("plugin", "version", "order", "deleted", "name")
+
+
+@pipelines.command()
+def export(
+    project: ProjectOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file, not to the screen.")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Write all pipeline records of a project as YAML.
+
+    Secrets are not in it: `!env NAME` stands for each, and `apply` reads the variable NAME. A
+    secret whose variable is not set stays as it is stored.
+    """
+
+    async def run(settings: Settings) -> tuple[Project, dict[str, Any], list[Record]]:
+        async with opened_pipelines(settings) as (state, room):
+            found = _project(state, project)
+            document, missing = await room.as_code.document(found.id)
+            return found, document, missing
+
+    found, document, missing = uvloop.run(run(prepared_settings(data)))
+    for record in missing:
+        print(
+            f"left out: record {record.id} {json.dumps(record.name)}, whose component is not "
+            "installed",
+            file=sys.stderr,
+        )
+    title = f"# Pipeline records of project {found.id}, {json.dumps(found.name)}.\n"
+    text = title + yamlio.encode(document)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Unready(f"{output} cannot be written: {error.strerror or error}.") from None
+    print(f"Wrote {sum(len(document[name]) for name in SECTIONS)} record(s) to {output}.")
+
+
+@pipelines.command()
+def apply(
+    file: Annotated[Path, typer.Argument(help="The YAML file, or - for the standard input.")],
+    project: ProjectOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit status 1 if something would.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete records that are not in the file.")
+    ] = False,
+    data: DataOption = None,
+) -> None:
+    """Make a project's pipeline records what a file says: show the difference, ask, then do it.
+
+    Everything is applied, or nothing is. A record is known by its name, and the file's order
+    becomes the records' order. A setting that the file leaves out is cleared. Sections and records
+    that the file leaves out stay, unless `--prune` is given for the records.
+    """
+    document = _read(file)
+
+    async def run(settings: Settings) -> bool:
+        async with opened_pipelines(settings) as (state, room):
+            plan = await room.as_code.plan(
+                _project(state, project).id,
+                document,
+                environment=os.environ,
+                prune=prune,
+                now=utc_now(),
+            )
+            for line in _shown(plan, room):
+                print(line)
+            if plan.is_empty or check:
+                return plan.is_empty
+            if not yes:
+                _ask()
+            await room.as_code.apply(plan, TERMINAL, utc_now())
+            print("Applied.")
+            return True
+
+    if not uvloop.run(run(prepared_settings(data))):
+        raise typer.Exit(1)
+
+
+def _project(state: State, id: int | None) -> Project:
+    everything = state.directory.all_projects()
+    wanted = [project for project in everything if id in (None, project.id)]
+    if len(wanted) == 1:
+        return wanted[0]
+    known = ", ".join(f"{project.id} ({project.name})" for project in everything[:20])
+    reason = f"There is no project {id}." if id is not None else "Which project?"
+    raise Unready(f"{reason} Name one with --project: {known}.")
+
+
+def _read(file: Path) -> Any:
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        return yamlio.decode(text)
+    except OSError as error:
+        raise Unready(f"{file} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise Unready(f"{file} is not UTF-8 text.") from None
+    except yamlio.BadYaml as error:
+        raise Unready(f"{file} cannot be read: {error}.") from None
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise Unready("Nothing was changed: nobody is here to ask. Say --yes to apply it.")
+    if not typer.confirm("Apply this?"):
+        raise Unready("Nothing was changed.")
+
+
+def _shown(plan: Plan, room: Pipelines) -> Iterator[str]:
+    for family in plan.families:
+        if not family.is_empty:
+            yield next(name for name, its in SECTIONS.items() if its is family.family)
+            yield from _family_lines(family, room)
+        if family.kept:
+            names = ", ".join(_name(record, room) for record in family.kept)
+            yield f"Not in the file, and kept: {names}. --prune deletes them."
+    if plan.is_empty:
+        yield "Nothing to change."
+    else:
+        created = sum(len(family.created) for family in plan.families)
+        changed = sum(len(family.changed) for family in plan.families)
+        deleted = sum(len(family.deleted) for family in plan.families)
+        yield f"{created} to create, {changed} to change, {deleted} to delete."
+
+
+def _family_lines(family: FamilyPlan, room: Pipelines) -> Iterator[str]:
+    for record in family.created:
+        yield f"  + {_name(record, room)}, new {_component(record, room)}"
+        yield from _field_lines(room.as_code.changes(None, record, TERMINAL))
+    for before, after in family.changed:
+        changes = room.as_code.changes(before, after, TERMINAL)
+        if set(changes) != {"order"}:
+            yield f"  ~ {_name(before, room)}"
+            if "plugin" in changes:
+                yield f"      component: {_component(before, room)} -> {_component(after, room)}"
+            yield from _field_lines(changes)
+    for record in family.deleted:
+        yield f"  - {_name(record, room)}"
+    if family.sequence is not None:
+        yield f"  order: {', '.join(_name(record, room) for record in family.sequence)}"
+
+
+def _field_lines(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    for field, (before, after) in changes.items():
+        if field in NOT_LISTED or (before is None and after in ("", False)):
+            continue
+        label = field.replace("config.", "settings.", 1)
+        if MASK in (before, after):
+            verb = "cleared" if after is None else "set" if before is None else "changed"
+            yield f"      {label}: (secret) {verb}"
+        elif before is None:
+            yield f"      {label}: {_value(after)}"
+        elif after is None:
+            yield f"      {label}: {_value(before)} -> cleared"
+        else:
+            yield f"      {label}: {_value(before)} -> {_value(after)}"
+
+
+def _name(record: Record, room: Pipelines) -> str:
+    return json.dumps(record.name, ensure_ascii=False) if record.name else _component(record, room)
+
+
+def _component(record: Record, room: Pipelines) -> str:
+    component = room.catalogue.component(record.component_id)
+    return component.key if component else f"component {record.component_id}, not installed"
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
