@@ -21,9 +21,12 @@ from hedgerow.pipelines.plan import FamilyPlan, Plan
 from hedgerow.projects.activity import MASK, TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
+from hedgerow.storage import sealing_check
 
 pipelines = typer.Typer(
-    name="pipelines", no_args_is_help=True, help="Pipeline records as a file: export, apply."
+    name="pipelines",
+    no_args_is_help=True,
+    help="Pipeline records as a file: export, apply. Their secrets: reseal.",
 )
 
 ProjectOption = Annotated[
@@ -116,6 +119,21 @@ def apply(
 
     if not uvloop.run(run(prepared_settings(data))):
         raise typer.Exit(1)
+
+
+@pipelines.command()
+def reseal(data: DataOption = None) -> None:
+    """Seal all stored secrets with the newest sealing key, so that older keys can be removed.
+
+    Put the new key in front first, and restart the processes that serve.
+    """
+
+    async def run(settings: Settings) -> int:
+        async with opened_pipelines(settings) as (state, room):
+            return await sealing_check.reseal(state.database, room.sealer)
+
+    number = uvloop.run(run(prepared_settings(data)))
+    print(f"Sealed the secrets of {number} record(s) with the newest key.")
 
 
 def _project(state: State, id: int | None) -> Project:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
+from hedgerow.http.body import Form
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import Fields
 from hedgerow.http.paging import WINDOW, Page, page
@@ -231,8 +232,10 @@ async def _found(call: ProjectCall, record_id: str) -> Record:
 
 async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:
     place = place_of(call, record_id)
-    await call.rooms.records.find(place)
+    component = call.rooms.records.component(await call.rooms.records.find(place))
     given = (await call.body(ConfigBody)).model_extra or {}
+    if component and isinstance(await call.rooms.bodies.value(call.request), Form):
+        given = settings.from_form(component, given)
     record = await call.rooms.records.set_config(
         place, given, whole=whole, actor=call.actor, now=call.now
     )

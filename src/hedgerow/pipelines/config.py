@@ -3,10 +3,12 @@
 Pure but for the sealer that is handed in. Stored settings hold a secret as {"$sealed": "…"}.
 """
 
+import contextlib
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from hedgerow.errors import Conflict, Invalid
+from hedgerow.kit import jsonio
 from hedgerow.kit.sealing import CannotUnseal
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.numbers import checked_int32
@@ -90,6 +92,32 @@ def replaced(
     """The settings when all are given anew: what is left out goes, except secrets."""
     secrets = {key: value for key, value in stored.items() if key in component.secret_keys}
     return changed(component, secrets, given, sealer)
+
+
+def resealed(stored: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
+    """The same settings with every secret that the keys open sealed anew, by the newest key."""
+    result = dict(stored)
+    for key, value in stored.items():
+        if _is_sealed(value) and isinstance(value[SEALED], str):
+            with contextlib.suppress(CannotUnseal):
+                result[key] = {SEALED: sealer.seal(sealer.unseal(value[SEALED]))}
+    return result
+
+
+def from_form(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A form has nothing but text, so JSON settings are read from it."""
+    as_json = {field.key for field in component.settings if field.type is SettingType.JSON}
+    return {
+        key: _from_text(value) if key in as_json and isinstance(value, str) else value
+        for key, value in given.items()
+    }
+
+
+def _from_text(text: str) -> Any:
+    try:
+        return text if text in ("", MASK) else jsonio.parse(text.encode())
+    except (jsonio.JsonError, UnicodeEncodeError):
+        return text
 
 
 def check_complete(component: Component, stored: Mapping[str, Any]) -> None:

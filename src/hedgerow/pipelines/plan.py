@@ -2,7 +2,6 @@
 the sealer that is handed in.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.kit import jsonio
 from hedgerow.kit.tokens import random_token
 from hedgerow.kit.yamlio import FromEnv
 from hedgerow.pipelines import config as settings
@@ -173,13 +173,9 @@ class Planner:
         if field.type is not SettingType.JSON or not text:
             return text
         try:
-            return json.loads(text, parse_constant=_refused)
-        except (ValueError, RecursionError):
+            return jsonio.parse(text.encode("utf-8", "surrogateescape"))
+        except jsonio.JsonError:
             raise Invalid(f"The variable {value.name} does not hold JSON.", attr=place) from None
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _check_no_reference(value: Any, place: str) -> None:

@@ -1,9 +1,12 @@
-"""Whether the sealing keys at hand are those that sealed what is stored."""
+"""Whether the sealing keys at hand are those that sealed what is stored, and sealing it anew."""
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
+from hedgerow.errors import Conflict
 from hedgerow.kit.sealing import CannotUnseal, SealingKeys
+from hedgerow.pipelines.config import resealed
 from hedgerow.storage.database import Database
+from hedgerow.storage.tables import pipeline_records as records
 from hedgerow.storage.tables import sealing_check
 
 PROBE = "hedgerow"
@@ -14,10 +17,36 @@ async def keys_fit(database: Database, keys: SealingKeys) -> bool:
 
     def change(connection: Connection) -> bool:
         if connection.execute(select(sealing_check.c.sealed)).scalar() is None:
-            connection.execute(insert(sealing_check), {"id": 1, "sealed": keys.seal(PROBE)})
+            _leave_mark(connection, keys)
         return check(connection, keys)
 
     return await database.write(change)
+
+
+async def reseal(database: Database, keys: SealingKeys) -> int:
+    """Seal with the newest key whatever the keys open, so that the older ones can go. How many
+    records had secrets; Conflict, and nothing done, if these are other keys altogether."""
+
+    def change(connection: Connection) -> int:
+        if not check(connection, keys):
+            raise Conflict("These sealing keys are not those that sealed the stored secrets.")
+        changed = 0
+        for row in connection.execute(select(records.c.id, records.c.config)).all():
+            config = resealed(row.config, keys)
+            if config != row.config:
+                connection.execute(
+                    update(records).where(records.c.id == row.id).values(config=config)
+                )
+                changed += 1
+        connection.execute(delete(sealing_check))
+        _leave_mark(connection, keys)
+        return changed
+
+    return await database.write(change)
+
+
+def _leave_mark(connection: Connection, keys: SealingKeys) -> None:
+    connection.execute(insert(sealing_check), {"id": 1, "sealed": keys.seal(PROBE)})
 
 
 def check(connection: Connection, keys: SealingKeys) -> bool:

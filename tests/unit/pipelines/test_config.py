@@ -11,6 +11,7 @@ from hedgerow.pipelines.config import (
     changed,
     check_complete,
     for_pages,
+    from_form,
     masked,
     replaced,
     unsealed,
@@ -192,3 +193,19 @@ def test_a_required_setting_without_a_value_is_named() -> None:
         check_complete(HOOK, {"size": 1})
     assert (raised.value.attr, raised.value.code) == ("config__url", "required")
     check_complete(HOOK, {"url": "u"})
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('{"a": [1]}', {"a": [1]}),
+        ("7", 7),
+        ("not JSON", "not JSON"),
+        ("[", "["),
+        ("", ""),
+        (MASK, MASK),
+        ("\ud800", "\ud800"),
+    ],
+)
+def test_json_settings_are_read_from_the_text_of_a_form(text: str, read: Any) -> None:
+    assert from_form(HOOK, {"body": text, "url": "7"}) == {"body": read, "url": "7"}
