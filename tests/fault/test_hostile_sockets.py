@@ -256,6 +256,79 @@ def test_a_body_that_goes_on_after_its_answer_is_not_taken_for_headers(server: L
         assert answer_on(connection).status_code == 200
 
 
+@pytest.mark.parametrize("path", [b"/_liveness", b"/api/projects/"])
+@pytest.mark.parametrize(
+    "trailer",
+    [b"X-Trailer: " + b"a" * 1000 + b"\r\n", b"a" * 1000],
+    ids=["many trailers", "one endless line"],
+)
+def test_trailers_without_end_are_refused(server: LiveServer, path: bytes, trailer: bytes) -> None:
+    before = _resident_bytes(server)
+    with server.connect() as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(POST.replace(b"/api/projects/", path) + CHUNKED + b"2\r\n{}\r\n0\r\n")
+        for _ in range(50_000):
+            connection.sendall(trailer)
+        pytest.fail("the server took 50 MB of trailers")
+    assert _resident_bytes(server) - before < 20_000_000
+
+
+def test_trailers_are_no_headers(server: LiveServer) -> None:
+    head = POST.partition(b"Authorization")[0]
+    key = b"Authorization: Bearer %s\r\n" % PERSONAL_KEY.encode()
+    with server.connect() as connection:
+        connection.sendall(head + CHUNKED + b'd\r\n{"name": "T"}\r\n0\r\n' + key + b"\r\n")
+        assert answer_on(connection).status_code == 401
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_offer_of_another_protocol_is_declined_and_the_body_read(
+    server: LiveServer, together: bool
+) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAA\r\n"
+    head, body = POST + offer + b"Content-Length: 13\r\n\r\n", b'{"name": "U"}'
+    after = GET + b"Connection: close\r\n\r\n"
+    with server.connect() as connection:
+        if together:
+            connection.sendall(head + body + after)
+        else:
+            connection.sendall(head)
+            time.sleep(0.2)
+            connection.sendall(body)
+            time.sleep(0.2)
+            connection.sendall(after)
+        received = _rest(connection)
+    made, _, found = received.partition(b"HTTP/1.1 200 OK\r\n")
+    assert made.startswith(b"HTTP/1.1 201 Created\r\n")
+    assert b'"name":"U"' in made
+    assert found
+
+
+def test_this_is_no_proxy(server: LiveServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer_on(connection).status_code == 400
+
+
+def test_a_refusal_does_not_overtake_the_answer_before_it(server: LiveServer) -> None:
+    body = b'{"name": "Before"}'
+    made = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with server.connect() as connection:
+        connection.sendall(made + b"GARBAGE\r\n\r\n")
+        received = _rest(connection)
+    assert received.startswith(b"HTTP/1.1 201 Created\r\n")
+    assert received.count(b"HTTP/1.1 400 Bad Request\r\n") == 1
+
+
+def test_a_peer_that_does_not_read_is_dropped(server: LiveServer) -> None:
+    with server.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /_liveness HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(9) == b"HTTP/1.1 "
+        connected = _open_files(server)
+        connection.sendall(b"GET /api/schema/ HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+        seconds_until(lambda: _open_files(server) < connected, at_most_s=3 * SOON_S)
+
+
 @pytest.mark.parametrize("path", [b"/api/projects/", b"/_liveness", b"/nowhere"])
 def test_200_mb_of_body_do_not_stay_in_memory(server: LiveServer, path: bytes) -> None:
     chunk = b"100000\r\n" + b"a" * 0x100000 + b"\r\n"

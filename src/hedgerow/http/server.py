@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -15,16 +16,18 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unready
 from hedgerow.http.errors import error_reply
-from hedgerow.http.reply import WHOLE_ANSWER
+from hedgerow.http.reply import WHOLE_ANSWER, header_lines
 
 MAX_HEADER_BYTES = 64 * 1024
 BACKLOG = 2048
 CLOSING = b"connection: close\r\n\r\n"
+UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """httptools puts no limit on headers, neither in size nor in time; this does. What cannot be
-    read as HTTP at all is refused in our one error shape.
+    """httptools puts no limit on headers, neither in size nor in time, nor on trailers, nor on a
+    peer that does not read; this does. What cannot be read as HTTP at all is refused in our one
+    error shape.
 
     One timer per connection looks at `_deadline` and goes on sleeping while that lies ahead, where
     uvicorn makes and cancels a timer for every request.
@@ -35,14 +38,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._in_headers = True
-        # Bytes of headers that have not ended yet, and whether more came than headers may have.
+        # Counts what bytes may lead to: the end of headers, or some body.
+        self._steps = 0
+        # Bytes that have led to neither, and whether more came than headers may have.
         self._unread = 0
         self._may_be_large = False
-        # When the peer must have sent its next request; never, while we work on one.
+        # When the peer must have sent its next request, or read what it was sent; never, while we
+        # work on a request.
         self._deadline = 0.0
         self._timer: TimerHandle | None = None
         # Requests are answered one after the other; `cycle` is the one that was read last.
-        self._answering: RequestResponseCycle = None  # type: ignore[assignment]
+        self._answering: RequestResponseCycle | None = None
+        self._refusal: AppError | None = None
         self._extensions = {WHOLE_ANSWER: self._write_whole}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -51,20 +58,40 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        # uvicorn tells the request that it read last; with several under way that is another one.
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        cycle, were_headers = self.cycle, self._in_headers
+        if self._refusal is not None:
+            return
+        steps = self._steps
         self._may_be_large = self._unread + len(data) > MAX_HEADER_BYTES
-        super().data_received(data)
-        if self.cycle is not cycle:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(Malformed("Invalid HTTP request received."))
+        if self._steps != steps:
             self._unread = 0
-        elif were_headers:
-            self._headers_go_on(len(data))
+        else:
+            self._nothing_came_of(len(data))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers, which come after a body in chunks, are no headers: nobody here asks for any.
+        if self._in_headers:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # feed_data says so too, and knows where the rest begins
+        self._steps += 1
         self._in_headers = False
-        self._deadline = math.inf
+        if not self.flow.write_paused:
+            self._deadline = math.inf
         if self._may_be_large and self._header_bytes() > MAX_HEADER_BYTES:
             self._refuse(HeadersTooLarge())
             # Leaves the parser, so that it does not go on to a body that nobody will read.
@@ -72,13 +99,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
         super().on_headers_complete()
 
-    def on_message_complete(self) -> None:
-        self._in_headers = True
-        super().on_message_complete()
+    def on_body(self, body: bytes) -> None:
+        self._steps += 1
+        super().on_body(body)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._answering = cycle
-        super()._start_asgi_task(cycle, app)
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            self._in_headers = True
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -87,42 +115,80 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        else:
+            return
+        if not self.flow.write_paused:
             self._deadline = self.loop.time() + self.timeout_keep_alive
+        if self._refusal is not None:
+            self._write_refusal(self._refusal)
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(Malformed(msg))
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_at_most(self.header_timeout_s)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._deadline = self.loop.time() + self.timeout_keep_alive if self._is_idle() else math.inf
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _write_whole(self, head: bytes, body: bytes) -> bool:
         """Answer in one write; False if that must wait, then nothing happened."""
         cycle = self._answering
-        if self.flow.write_paused or cycle.disconnected:
+        if cycle is None or self.flow.write_paused or cycle.disconnected:
             return False
         cycle.response_started = cycle.response_complete = True
         ending = b"\r\n" if cycle.keep_alive else CLOSING
         if cycle.scope["method"] == "HEAD":
             body = b""
-        self.transport.write(b"".join((head, ending, body)))
+        self.transport.write(b"".join((head, self._usual_headers(), ending, body)))
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
         return True
 
-    def _refuse(self, error: AppError) -> None:
-        if self.transport.is_closing():
+    def _usual_headers(self) -> bytes:
+        """The date, which the server writes anew each second."""
+        return header_lines(self.server_state.default_headers)
+
+    def _decline(self, rest: bytes) -> None:
+        """Go on as if no other protocol had been offered. The parser would lose the body, so
+        another one reads the request without the offer."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(Malformed("This is no proxy."))
             return
+        kept = [header for header in self.headers if header[0] not in UPGRADE_HEADERS]
+        closes = any(name == b"connection" and b"close" in value for name, value in self.headers)
+        if closes:
+            kept.append((b"connection", b"close"))
+        head = b"%s %s HTTP/1.1\r\n%s\r\n" % (method, self.url, header_lines(kept))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(head + rest)
+
+    def _refuse(self, error: AppError) -> None:
+        """Say what is wrong and end the connection, after the answers to earlier requests."""
+        if self.transport.is_closing() or self._refusal is not None:
+            return
+        self._refusal = error
+        if self._is_idle() or self._is_reading_what_it_answers():
+            self._write_refusal(error)
+
+    def _write_refusal(self, error: AppError) -> None:
         answer = error_reply(error)
-        self.transport.write(answer.head + CLOSING + answer.body)
+        self.transport.write(answer.head + self._usual_headers() + CLOSING + answer.body)
         self.transport.close()
 
     def _header_bytes(self) -> int:
         lines = sum(len(name) + len(value) + 4 for name, value in self.headers)
         return len(self.url) + lines
 
-    def _headers_go_on(self, more: int) -> None:
-        """Bytes came that ended no headers. They may neither grow nor last without end, not even
-        when they begin no request at all, such as empty lines."""
+    def _nothing_came_of(self, more: int) -> None:
+        """Bytes came that ended no headers and brought no body. They may neither grow nor last
+        without end, not even when they begin no request at all, such as empty lines."""
         self._unread += more
         if self._unread > MAX_HEADER_BYTES:
             self._refuse(HeadersTooLarge())
@@ -130,7 +196,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wait_at_most(self.header_timeout_s)
 
     def _is_idle(self) -> bool:
-        return bool(getattr(self.cycle, "response_complete", True))  # no cycle before the first
+        return self._answering is None or self._answering.response_complete
+
+    def _is_reading_what_it_answers(self) -> bool:
+        """What is wrong is then the body of the very request that is being answered."""
+        cycle = self._answering
+        return (
+            cycle is not None
+            and cycle is self.cycle
+            and cycle.more_body
+            and not cycle.response_started
+        )
 
     def _wait_at_most(self, seconds: float) -> None:
         self._stop_timer()
@@ -146,7 +222,7 @@ class BoundedProtocol(HttpToolsProtocol):
         left = self._deadline - self.loop.time()
         if left <= 0:
             self._timer = None
-            self.transport.close()
+            self.transport.abort()  # closing would wait until the peer has read everything
         else:
             wait = min(left, self.timeout_keep_alive)
             self._timer = self.loop.call_later(wait, self._look_at_deadline)
