@@ -27,7 +27,7 @@ from hedgerow.http.page_cache import PageCache
 from hedgerow.http.routes import api, lean_routes
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
-from hedgerow.kit.sealing import SealingKeys
+from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
@@ -39,6 +39,7 @@ from hedgerow.projects.keys import Keys
 from hedgerow.projects.projects import Projects
 from hedgerow.projects.throttle import API_RATES, Throttle
 from hedgerow.settings import Settings
+from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database
@@ -49,7 +50,6 @@ from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
-from hedgerow.storage.sealing_check import keys_fit
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
@@ -143,9 +143,8 @@ class Pipelines:
     as_code: AsCode
 
 
-def join_pipelines(settings: Settings, database: Database) -> Pipelines:
+def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
     catalogue = Catalogue()
-    sealer = sealing_keys(settings.sealing_keys, settings.data)
     store = PipelineRecords(database)
     return Pipelines(
         sealer=sealer,
@@ -157,12 +156,27 @@ def join_pipelines(settings: Settings, database: Database) -> Pipelines:
 
 
 @asynccontextmanager
-async def opened_pipelines(settings: Settings) -> AsyncIterator[tuple[State, Pipelines]]:
-    """For verbs that work on pipeline records of a prepared database."""
+async def opened_pipelines(
+    settings: Settings, *, seals: bool
+) -> AsyncIterator[tuple[State, Pipelines]]:
+    """For verbs that work on pipeline records of a prepared database. One that `seals` secrets
+    must have the keys that the service has; the others can do without."""
     async with opened_state(settings) as state:
-        pipelines = join_pipelines(settings, state.database)
+        if seals:
+            sealer = await _fitting_keys(settings, state.database)
+        else:
+            sealer = SealingKeys([new_sealing_key()])
+        pipelines = join_pipelines(state.database, sealer)
         await register_components(pipelines)
         yield state, pipelines
+
+
+async def _fitting_keys(settings: Settings, database: Database) -> SealingKeys:
+    is_first = await database.read(sealing_check.has_no_mark)
+    keys = sealing_keys(settings.sealing_keys, settings.data, make=is_first)
+    if not await sealing_check.keys_fit(database, keys):
+        raise Unready(f"Nothing was changed: {WRONG_SEALING_KEY}.")
+    return keys
 
 
 async def register_components(pipelines: Pipelines) -> None:
@@ -187,7 +201,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     """The running service. It answers at once; until its database is ready it answers 503."""
     database = open_database(place_of(settings))
     state = join_state(database)
-    pipelines = join_pipelines(settings, database)
+    pipelines = join_pipelines(database, sealing_keys(settings.sealing_keys, settings.data))
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -246,7 +260,7 @@ async def _live(
         is_new = await _prepared(settings, readiness, keys)
         await state.directory.refresh()
         await register_components(pipelines)
-        if not await keys_fit(state.database, pipelines.sealer):
+        if not await sealing_check.keys_fit(state.database, pipelines.sealer):
             _log.error(WRONG_SEALING_KEY)
     except Exception as error:  # noqa: BLE001 - handed on to whoever started us
         events.failed(error)

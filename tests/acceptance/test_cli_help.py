@@ -23,12 +23,16 @@ WORDS = {
     "settings": ("--json", "HEDGEROW_PORT=9000 hedgerow serve"),
     "migrate": ("--check", "exit status 1"),
     "components": ("--json", "plugin"),
+    "pipelines": ("export", "apply", "reseal"),
+    "pipelines export": ("--project", "--output", "!env NAME"),
+    "pipelines apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
+    "pipelines reseal": ("newest sealing key",),
     "doctor": ("Exit status 0",),
 }
 
 
 def _page(verb: str) -> str:
-    """The help of a verb, without a process of its own: fourteen of them would take long."""
+    """The help of a verb, without a process of its own: so many of them would take long."""
     shown = CliRunner().invoke(app, [*verb.split(), "--help"], prog_name="hedgerow")
     assert shown.exit_code == 0
     return re.sub(r"\x1b\[[0-9;]*m", "", shown.output)

@@ -40,6 +40,7 @@ CATCH_ALLS = {
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
     "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
+    "pipelines/records.py Records._adopted": "somebody else's migration rule may raise anything",
     "pipelines/catalogue.py load_components": "somebody else's package may raise anything",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",
     "storage/group_commit.py GroupWriter._run_group": "one caller's error is not another's",

@@ -51,5 +51,5 @@ def components(data: DataOption = None, as_json: JsonOption = False) -> None:
 
 
 async def _catalogue(settings: Settings) -> Catalogue:
-    async with opened_pipelines(settings) as (_, pipelines):
+    async with opened_pipelines(settings, seals=False) as (_, pipelines):
         return pipelines.catalogue

@@ -12,7 +12,7 @@ import uvloop
 
 from hedgerow.app import Pipelines, State, opened_pipelines
 from hedgerow.cli.options import DataOption, prepared_settings
-from hedgerow.errors import Unready
+from hedgerow.errors import Invalid, Unready
 from hedgerow.kit import yamlio
 from hedgerow.kit.clock import utc_now
 from hedgerow.pipelines.document import SECTIONS
@@ -53,7 +53,7 @@ def export(
     """
 
     async def run(settings: Settings) -> tuple[Project, dict[str, Any], list[Record]]:
-        async with opened_pipelines(settings) as (state, room):
+        async with opened_pipelines(settings, seals=False) as (state, room):
             found = _project(state, project)
             document, missing = await room.as_code.document(found.id)
             return found, document, missing
@@ -99,14 +99,15 @@ def apply(
     document = _read(file)
 
     async def run(settings: Settings) -> bool:
-        async with opened_pipelines(settings) as (state, room):
-            plan = await room.as_code.plan(
-                _project(state, project).id,
-                document,
-                environment=os.environ,
-                prune=prune,
-                now=utc_now(),
-            )
+        async with opened_pipelines(settings, seals=True) as (state, room):
+            target = _project(state, project)
+            try:
+                plan = await room.as_code.plan(
+                    target.id, document, environment=os.environ, prune=prune, now=utc_now()
+                )
+            except Invalid as error:
+                place = f"{error.attr}: " if error.attr else ""
+                raise Unready(f"{file}: {place}{error.detail}") from None
             for line in _shown(plan, room):
                 print(line)
             if plan.is_empty or check:
@@ -129,7 +130,7 @@ def reseal(data: DataOption = None) -> None:
     """
 
     async def run(settings: Settings) -> int:
-        async with opened_pipelines(settings) as (state, room):
+        async with opened_pipelines(settings, seals=True) as (state, room):
             return await sealing_check.reseal(state.database, room.sealer)
 
     number = uvloop.run(run(prepared_settings(data)))
@@ -201,7 +202,7 @@ def _family_lines(family: FamilyPlan, room: Pipelines) -> Iterator[str]:
 
 def _field_lines(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     for field, (before, after) in changes.items():
-        if field in NOT_LISTED or (before is None and after in ("", False)):
+        if field in NOT_LISTED or (before is None and (after == "" or after is False)):
             continue
         label = field.replace("config.", "settings.", 1)
         if MASK in (before, after):

@@ -43,6 +43,7 @@ from hedgerow.projects.throttle import Throttle
 
 F = TypeVar("F", bound=Fields)
 
+KEY_IN_BODY_BYTES = 256 * 1024
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 
 
@@ -147,7 +148,7 @@ def anywhere(scope: str, *, restricted_keys: bool = False) -> Any:
 
 def _check_accept(request: Request) -> None:
     accept = request.headers.get("accept", "*/*")
-    if request.query_params.get("format") == "js" and "javascript" in accept:
+    if "javascript" in accept and request.scope["path"].endswith("/frontend/"):
         return
     for choice in accept.split(","):
         essence = choice.partition(";")[0].strip().lower()
@@ -191,6 +192,8 @@ async def _key_in_body(request: Request, rooms: Rooms) -> str | None:
     if request.method in ("GET", "OPTIONS"):
         return None
     try:
+        if await rooms.bodies.size(request) > KEY_IN_BODY_BYTES:
+            return None  # a stranger may not make us parse that much
         body = await rooms.bodies.value(request)
     except AppError as error:
         if error.status in (408, 413):

@@ -3,7 +3,7 @@ out.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Self
 from urllib.parse import parse_qsl
 
@@ -11,10 +11,13 @@ from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from hedgerow.errors import Malformed, TooLarge, TooSlow, UnsupportedMediaType
+from hedgerow.errors import AppError, Malformed, TooLarge, TooSlow, UnsupportedMediaType
 from hedgerow.kit import jsonio
+from hedgerow.kit.threads import in_daemon_thread
 
 SCOPE_KEY = "hedgerow.body"
+PARSED_KEY = "hedgerow.parsed_body"
+AT_ONCE_BYTES = 256 * 1024
 MAX_FORM_FIELDS = 1000
 
 
@@ -38,6 +41,20 @@ class BodyReader:
 
     async def value(self, request: Request) -> Any:
         """The parsed body; an absent one is an empty object."""
+        scope = request.scope
+        if PARSED_KEY not in scope:
+            try:
+                scope[PARSED_KEY] = await self._parsed(request)
+            except AppError as error:
+                scope[PARSED_KEY] = error
+        if isinstance(scope[PARSED_KEY], AppError):
+            raise scope[PARSED_KEY]
+        return scope[PARSED_KEY]
+
+    async def size(self, request: Request) -> int:
+        return len(await self._bytes(request))
+
+    async def _parsed(self, request: Request) -> Any:
         data = await self._bytes(request)
         if not data:
             return {}
@@ -46,9 +63,9 @@ class BodyReader:
         media_type = request.headers.get("content-type", "application/json")
         essence = media_type.partition(";")[0].strip().lower()
         if essence == "application/json" or essence.endswith("+json") or not essence:
-            return _json(data)
+            return await _beside(data, _json)
         if essence == "application/x-www-form-urlencoded":
-            return _form_or_json(data)
+            return await _beside(data, _form_or_json)
         if essence == "multipart/form-data":
             return await _multipart(request.headers, data)
         raise UnsupportedMediaType(f'Unsupported media type "{media_type[:200]}" in request.')
@@ -76,6 +93,13 @@ class BodyReader:
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"Request body is larger than {self._max_bytes} bytes.")
+
+
+async def _beside(data: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """A large body takes long enough to parse for others to notice, so a thread does it."""
+    if len(data) <= AT_ONCE_BYTES:
+        return parse(data)
+    return await in_daemon_thread(lambda: parse(data))
 
 
 def _json(data: bytes) -> Any:

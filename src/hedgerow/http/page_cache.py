@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 MAX_BYTES = 32 * 1024 * 1024
+KEY_BYTES = 2048
 
 
 class PageCache:
@@ -24,9 +25,13 @@ class PageCache:
         return page
 
     def put(self, key: Hashable, page: bytes) -> None:
-        if len(page) > self._max_bytes:
+        """Keep a page. Keys count as a fixed size: whoever makes them keeps them short."""
+        if len(page) + KEY_BYTES > self._max_bytes:
             return
-        self._bytes += len(page) - len(self._pages.pop(key, b""))
+        replaced = self._pages.pop(key, None)
+        if replaced is not None:
+            self._bytes -= len(replaced) + KEY_BYTES
         self._pages[key] = page
+        self._bytes += len(page) + KEY_BYTES
         while self._bytes > self._max_bytes:
-            self._bytes -= len(self._pages.popitem(last=False)[1])
+            self._bytes -= len(self._pages.popitem(last=False)[1]) + KEY_BYTES

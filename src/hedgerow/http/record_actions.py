@@ -45,6 +45,9 @@ router = APIRouter(tags=["Pipelines"])
 FORMAT = (Parameter("format", "json for the result; without it the body is empty."),)
 
 
+KEY_FIELD = "personal_api_key"
+
+
 class JobItem(msgspec.Struct, kw_only=True):
     id: str
     type: str
@@ -233,7 +236,9 @@ async def _found(call: ProjectCall, record_id: str) -> Record:
 async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:
     place = place_of(call, record_id)
     component = call.rooms.records.component(await call.rooms.records.find(place))
-    given = (await call.body(ConfigBody)).model_extra or {}
+    given = dict((await call.body(ConfigBody)).model_extra or {})
+    if not any(field.key == KEY_FIELD for field in (component.settings if component else ())):
+        given.pop(KEY_FIELD, None)  # a key that came in the body
     if component and isinstance(await call.rooms.bodies.value(call.request), Form):
         given = settings.from_form(component, given)
     record = await call.rooms.records.set_config(
@@ -293,7 +298,7 @@ def _orders(orders: Any) -> dict[RecordId, int]:
 
 
 def _id(key: str) -> int:
-    if not (key.isascii() and key.isdecimal() and len(key) < 19):
+    if not (key.isascii() and key.isdecimal() and len(key) < 19) or key != str(int(key)):
         raise Invalid(
             f'Invalid pk "{key[:100]}" - object does not exist.',
             attr="orders",

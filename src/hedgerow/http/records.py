@@ -50,6 +50,8 @@ BASES = tuple(
 
 IDEMPOTENCY_KEY_MAX = 200
 SEARCH_MAX = 200
+# Longer queries, which nobody repeats, are not worth keeping an answer for.
+CACHED_QUERY_MAX = 1000
 
 
 class RecordItem(msgspec.Struct, kw_only=True):
@@ -201,7 +203,8 @@ async def list_records(call: Annotated[ProjectCall, in_project("plugin:read")]) 
         answer = jsonio.encode(
             page(call.request, call.rooms.origins, asked, count, items(call, records))
         )
-        call.rooms.pages.put(key, answer)
+        if len(scope["query_string"]) <= CACHED_QUERY_MAX:
+            call.rooms.pages.put(key, answer)
     return Response(answer, media_type="application/json")
 
 

@@ -1,19 +1,27 @@
 """YAML as people keep it in files: plain values, and `!env NAME` for what is not theirs to hold.
 
-Stricter than YAML where YAML surprises: no dates (they stay text), no key twice, no loops, no
-values that JSON does not have.
+Stricter than YAML where YAML surprises: numbers, true and false are written as in JSON and all
+else is text, so 2026-01-02, 1:30, 017 and yes are; no key twice, no loops, no values that JSON does
+not have.
 """
 
 import math
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import yaml
 
 MAX_CHARS = 10_000_000
 MAX_DEPTH = 100
+MAX_VALUES = 200_000
 INT64 = 2**63
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+# Line breaks to YAML, and to nobody else.
+_ODD_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ def decode(text: str) -> Any:
         raise BadYaml(f"more than {MAX_CHARS:,} characters")
     try:
         value = yaml.load(text, _Loader)  # noqa: S506 - a safe loader, with our rules added
-        _check_plain(value, MAX_DEPTH)
+        _check_plain(value, MAX_DEPTH, count(1))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -41,6 +49,11 @@ def decode(text: str) -> Any:
         raise BadYaml(" ".join(str(error).split())) from None
     except RecursionError:
         raise BadYaml("nested too deeply") from None
+    except BadYaml:
+        raise
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+        # The loader's own, for a value that is not what its tag says.
+        raise BadYaml("a value is not what its tag says it is") from None
     return value
 
 
@@ -58,17 +71,28 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-# Dates stay text: JSON has none, and 2026-01-02 is as likely a name as a day.
+_TAG = "tag:yaml.org,2002:"
+_OWN_RULES = {
+    f"{_TAG}int": (r"-?(0|[1-9][0-9]{0,999})", "-0123456789"),
+    f"{_TAG}float": (r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?", "-0123456789"),
+    f"{_TAG}bool": (r"true|false|True|False|TRUE|FALSE", "tTfF"),
+}
 _Loader.yaml_implicit_resolvers = {
-    first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+    first: [rule for rule in rules if rule[0] not in (*_OWN_RULES, f"{_TAG}timestamp")]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+for _tag, (_pattern, _first) in _OWN_RULES.items():
+    for _either in (_Loader, _Dumper):  # what would be read as a number is written in quotes
+        _either.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
+    own = sum(key.tag != f"{_TAG}merge" for key, _ in node.value)
+    loader.flatten_mapping(node)  # puts what `<<` brings before the mapping's own keys
     result: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
+    merged = len(node.value) - own
+    own_keys: set[str] = set()
+    for number, (key_node, value_node) in enumerate(node.value):
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             shown = key if isinstance(key, Hashable) else "a list"
@@ -76,17 +100,19 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
                 problem=f"a key must be text: put {shown!r} in quotes",
                 problem_mark=key_node.start_mark,
             )
-        if key in result:
+        if key in own_keys:
             raise yaml.constructor.ConstructorError(
                 problem=f"{key!r} stands here twice", problem_mark=key_node.start_mark
             )
+        if number >= merged:
+            own_keys.add(key)
         result[key] = loader.construct_object(value_node, deep=True)
     return result
 
 
 def _from_env(loader: _Loader, node: yaml.Node) -> FromEnv:
     name = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-    if not name or "=" in name or "\x00" in name:
+    if not _VARIABLE.fullmatch(name):
         raise yaml.constructor.ConstructorError(
             problem="!env wants the name of an environment variable", problem_mark=node.start_mark
         )
@@ -94,12 +120,11 @@ def _from_env(loader: _Loader, node: yaml.Node) -> FromEnv:
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-    )
+    style = '"' if _ODD_BREAK.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar(f"{_TAG}str", text, style=style)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor(f"{_TAG}map", _mapping)
 _Loader.add_constructor("!env", _from_env)
 _Dumper.add_representer(str, _text)
 _Dumper.add_representer(
@@ -107,16 +132,18 @@ _Dumper.add_representer(
 )
 
 
-def _check_plain(value: Any, depth: int) -> None:
+def _check_plain(value: Any, depth: int, numbers: Iterator[int]) -> None:
     if depth == 0:
         raise BadYaml(f"nested more than {MAX_DEPTH} deep")
+    if next(numbers) > MAX_VALUES:  # aliases of aliases are few characters and many values
+        raise BadYaml(f"more than {MAX_VALUES:,} values")
     match value:
         case dict():
             for inner in value.values():
-                _check_plain(inner, depth - 1)
+                _check_plain(inner, depth - 1, numbers)
         case list():
             for inner in value:
-                _check_plain(inner, depth - 1)
+                _check_plain(inner, depth - 1, numbers)
         case float() if not math.isfinite(value):
             raise BadYaml(f"{value} is no number that can be stored")
         case int() if not -INT64 <= value < INT64:

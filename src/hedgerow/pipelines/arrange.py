@@ -1,6 +1,7 @@
 """The order of a family's records: pure arithmetic on numbers."""
 
 from collections.abc import Mapping
+from itertools import islice
 
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.numbers import INT32_MAX
@@ -16,19 +17,25 @@ def dense(current: Mapping[RecordId, int], wanted: Mapping[RecordId, int]) -> di
     lowest = min([*named.values(), *(current.values() if others else ())])
     first = min(lowest, INT32_MAX - len(current) + 1)
     places: dict[int, RecordId] = {}
+    overflow, following = [], 0
     for id in sorted(named, key=lambda id: (named[id], id)):
-        asked = min(max(named[id] - first, 0), len(current) - 1)
-        places[_nearest_free(places, asked, len(current))] = id
+        place = max(min(max(named[id] - first, 0), len(current) - 1), following)
+        if place < len(current):
+            places[place] = id
+        else:
+            overflow.append(id)
+        following = place + 1
+    below = (place for place in range(len(current) - 1, -1, -1) if place not in places)
+    places |= dict(zip(list(islice(below, len(overflow))), overflow, strict=True))
     free = (place for place in range(len(current)) if place not in places)
     places |= dict(zip(free, others, strict=True))
     return {id: first + place for place, id in places.items()}
 
 
-def _nearest_free(taken: Mapping[int, RecordId], asked: int, size: int) -> int:
-    """The asked place, else the next one above that is free, else the next one below."""
-    candidates = (*range(asked, size), *range(asked - 1, -1, -1))
-    free: int = next(place for place in candidates if place not in taken)
-    return free
+def with_room_at_the_end(current: Mapping[RecordId, int]) -> dict[RecordId, int]:
+    """The new places of the records that must move down so that the highest number is free."""
+    mirrored = {id: -place for id, place in current.items()}
+    return {id: -place for id, place in with_room_at(mirrored, -INT32_MAX).items()}
 
 
 def with_room_at(current: Mapping[RecordId, int], order: int) -> dict[RecordId, int]:

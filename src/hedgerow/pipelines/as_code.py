@@ -46,6 +46,7 @@ class AsCode:
             project_id=project_id,
             sealer=self._sealer,
             environment=environment,
+            is_installed=lambda record: self._catalogue.component(record.component_id) is not None,
             prune=prune,
             now=now,
         )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.config import is_sealed
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.store import Tell
 from hedgerow.projects.activity import Actor, Entry, differences
@@ -22,7 +23,7 @@ class Audit:
         self, before: Record, after: Record, actor: Actor, verb: str | None = None
     ) -> Entry | None:
         """Nothing is told of a change that changed nothing."""
-        if after == before:
+        if after.is_same_as(before):
             return None
         return self._entry(verb or _verb(before, after), before, after, actor)
 
@@ -44,6 +45,12 @@ class Audit:
             if record is not None
             and (its := self._catalogue.component(record.component_id)) is not None
             for key in its.secret_keys
+        ) | frozenset(
+            f"config.{key}"
+            for record in (before, after)
+            if record is not None
+            for key, value in record.config.items()
+            if is_sealed(value)
         )
         return Entry(
             scope=SCOPE,

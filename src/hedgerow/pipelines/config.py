@@ -29,7 +29,7 @@ def masked(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting as it may be shown: stored or default, secrets as the mask."""
     return {
         field.key: MASK
-        if field.secret and field.key in stored
+        if field.key in stored and (field.secret or is_sealed(stored[field.key]))
         else stored.get(field.key, field.default)
         for field in component.settings
     }
@@ -40,7 +40,7 @@ def for_pages(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]
     return {
         # What was a secret when it was stored stays here, whatever the schema says by now.
         field.key: field.default
-        if _is_sealed(stored.get(field.key))
+        if is_sealed(stored.get(field.key))
         else stored.get(field.key, field.default)
         for field in component.settings
         if field.site
@@ -52,7 +52,7 @@ def unsealed(component: Component, stored: Mapping[str, Any], sealer: Sealer) ->
     try:
         return {
             field.key: sealer.unseal(stored[field.key][SEALED])
-            if field.secret and _is_sealed(stored.get(field.key))
+            if field.secret and is_sealed(stored.get(field.key))
             else stored.get(field.key, field.default)
             for field in component.settings
         }
@@ -98,7 +98,7 @@ def resealed(stored: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
     """The same settings with every secret that the keys open sealed anew, by the newest key."""
     result = dict(stored)
     for key, value in stored.items():
-        if _is_sealed(value) and isinstance(value[SEALED], str):
+        if is_sealed(value) and isinstance(value[SEALED], str):
             with contextlib.suppress(CannotUnseal):
                 result[key] = {SEALED: sealer.seal(sealer.unseal(value[SEALED]))}
     return result
@@ -120,6 +120,10 @@ def _from_text(text: str) -> Any:
         return text
 
 
+def is_complete(component: Component, stored: Mapping[str, Any]) -> bool:
+    return all(field.key in stored for field in component.settings if field.required)
+
+
 def check_complete(component: Component, stored: Mapping[str, Any]) -> None:
     """Raise Invalid for the first required setting that has no value."""
     for field in component.settings:
@@ -129,15 +133,15 @@ def check_complete(component: Component, stored: Mapping[str, Any]) -> None:
 
 def _is_same(field: SettingField, stored: Any, value: Any, sealer: Sealer) -> bool:
     """Sealing gives other text each time, so a secret is compared in the clear."""
-    if not (field.secret and _is_sealed(stored)):
-        return bool(stored == value)
+    if not (field.secret and is_sealed(stored)):
+        return jsonio.same(stored, value)
     try:
-        return bool(sealer.unseal(stored[SEALED]) == value)
+        return jsonio.same(sealer.unseal(stored[SEALED]), value)
     except CannotUnseal:
         return False
 
 
-def _is_sealed(value: Any) -> bool:
+def is_sealed(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {SEALED}
 
 

@@ -13,6 +13,7 @@ A family that is left out is left alone. A record is known by its name; one with
 component; and several of one name, by which of them it is.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +24,7 @@ from hedgerow.errors import Invalid
 from hedgerow.kit.yamlio import FromEnv
 from hedgerow.pipelines.catalogue import Catalogue, Listed
 from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.config import is_sealed
 from hedgerow.pipelines.model import DESCRIPTION_MAX, NAME_MAX, Family, Record
 from hedgerow.projects.text import check_storable, checked_text
 
@@ -55,7 +57,8 @@ def parsed(value: Any, catalogue: Catalogue) -> Document:
     if not isinstance(value, dict):
         raise Invalid(f"A document has sections: {', '.join(SECTIONS)}.")
     _check_keys(value, ("version", *SECTIONS), "")
-    if value.get("version", VERSION) != VERSION:
+    version = value.get("version", VERSION)
+    if version != VERSION or isinstance(version, bool):
         raise Invalid(f"This version of Hedgerow reads version {VERSION}.", attr="version")
     return {
         family: _section(name, value[name], family, catalogue)
@@ -82,18 +85,24 @@ def _wanted(value: Any, place: str, family: Family, catalogue: Catalogue) -> Wan
     enabled = value.get("enabled", False)
     if not isinstance(enabled, bool):
         raise Invalid("Must be true or false.", attr=f"{place}.enabled")
-    given = value.get("settings") or {}
+    given = value.get("settings")
+    given = {} if given is None else given
     if not isinstance(given, dict):
         raise Invalid("Settings are names and values.", attr=f"{place}.settings")
     check_storable(given, f"{place}.settings")
     return Wanted(
-        place=f"{place} ({name})" if name else place,
+        place=f"{place} ({_on_one_line(name)})" if name else place,
         component=_component(value.get("component"), f"{place}.component", family, catalogue),
         enabled=enabled,
         name=name,
         description=_text(value, "description", DESCRIPTION_MAX, place),
         settings=given,
     )
+
+
+def _on_one_line(text: str) -> str:
+    """The text with line breaks and other control characters written out."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _component(value: Any, place: str, family: Family, catalogue: Catalogue) -> Listed:
@@ -118,7 +127,8 @@ def _check_keys(value: Mapping[str, Any], known: Collection[str], place: str) ->
     for key in value:
         if key not in known:
             raise Invalid(
-                f'"{key}" means nothing here. Known are: {", ".join(known)}.', attr=place or None
+                f"{json.dumps(key)} means nothing here. Known are: {', '.join(known)}.",
+                attr=place or None,
             )
 
 
@@ -146,7 +156,7 @@ def _item(record: Record, component: Component, names: set[str]) -> dict[str, An
         if field.secret
         else record.config[field.key]
         for field in component.settings
-        if field.key in record.config
+        if field.key in record.config and (field.secret or not is_sealed(record.config[field.key]))
     }
     if given:
         item["settings"] = given

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
+from hedgerow.kit import jsonio
 from hedgerow.projects.model import ProjectId
 
 RecordId = NewType("RecordId", int)
@@ -46,6 +47,9 @@ class Record:
     web_token: str
     created_at: datetime
     updated_at: datetime
+
+    def is_same_as(self, other: "Record") -> bool:
+        return self == other and jsonio.same(self.config, other.config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

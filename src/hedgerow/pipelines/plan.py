@@ -3,7 +3,7 @@ the sealer that is handed in.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -60,6 +60,7 @@ class Planner:
     project_id: ProjectId
     sealer: Sealer
     environment: Mapping[str, str]
+    is_installed: Callable[[Record], bool]
     prune: bool
     now: datetime
 
@@ -81,19 +82,21 @@ class Planner:
             pairs.append((before, self._after(family, before, each)))
         left = {record.id for records in waiting.values() for record in records}
         others = [record for record in present if record.id in left]
-        kept = [] if self.prune else others
+        # A document cannot name a component that is not installed, so it cannot leave one out.
+        deleted = [each for each in others if self.prune and self.is_installed(each)]
+        kept = [record for record in others if record not in deleted]
         placed, moved = _placed(present, pairs, kept)
         befores = {record.id: record for record in present}
         changed = [
             (befores[record.id], record)
             for record in placed
-            if record.id != NEW and record != befores[record.id]
+            if record.id != NEW and not record.is_same_as(befores[record.id])
         ]
         return FamilyPlan(
             family=family,
             created=[record for record in placed if record.id == NEW],
             changed=changed,
-            deleted=others if self.prune else [],
+            deleted=deleted,
             kept=kept,
             sequence=placed if moved else None,
         )
@@ -149,7 +152,7 @@ class Planner:
         }
         try:
             config = settings.changed(component, secrets, given, self.sealer)
-            if config and config != before.config:
+            if config and not jsonio.same(config, before.config):
                 settings.check_complete(component, config)
         except Invalid as error:
             key = (error.attr or "").removeprefix("config__")

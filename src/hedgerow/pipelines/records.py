@@ -1,6 +1,6 @@
 """What can be done with pipeline records: make, change, delete, restore, rearrange, migrate."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,8 @@ from hedgerow.pipelines.model import (
 from hedgerow.pipelines.store import Edited, Place, RecordQuery, RecordStore
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import ProjectId
+
+TELLING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +155,14 @@ class Records:
                 raise NotFound
             target_id = before.component_id if to is None else to
             target = self._of_family(target_id, place.family)
+            config = self._adopted(before, target)
             after = replace(
                 before,
                 component_id=target_id,
                 component_version=target.version,
-                config=self._adopted(before, target),
+                config=config,
+                # What still lacks a setting cannot work: somebody must look at it first.
+                enabled=before.enabled and settings.is_complete(target, config),
             )
             return Edited(record=after, entry=self._audit.change(before, after, actor, "migrated"))
 
@@ -242,12 +247,11 @@ class Records:
 
     def _matching(self, record: Record, target: Component) -> Mapping[str, Any]:
         """The settings that both components have; a secret stays a secret or goes."""
-        source = self.component(record)
-        was_secret = source.secret_keys if source else frozenset()
         return {
             field.key: record.config[field.key]
             for field in target.settings
-            if field.key in record.config and field.secret == (field.key in was_secret)
+            if field.key in record.config
+            and field.secret == settings.is_sealed(record.config[field.key])
         }
 
     def _adopted(self, record: Record, target: Component) -> Mapping[str, Any]:
@@ -265,19 +269,25 @@ class Records:
             return self._matching(record, target)
         plain = settings.unsealed(source, record.config, self._sealer) if source else {}
         try:
-            adopted = target.adopt(origin, plain)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as reason:
-            raise Invalid(f"No migration available for this plugin: {reason}") from None
+            adopted = dict(target.adopt(origin, plain))
+        except Exception as reason:  # noqa: BLE001 - somebody else's rule may raise anything
+            said = f": {reason}" if isinstance(reason, ValueError) else ""
+            raise Invalid(f"No migration available for this plugin{said}") from None
         given = {key: value for key, value in adopted.items() if value is not None}
-        secrets = [
+        secrets = {
             text for key in (source.secret_keys if source else ()) for text in _texts(plain[key])
-        ]
+        }
         for key, value in given.items():
             if key not in target.secret_keys and any(
-                secret in text for text in _texts(value) for secret in secrets
+                _tells(text, secrets) for text in _texts(value)
             ):
                 raise Invalid(f"No migration available for this plugin: {key} would be no secret.")
         return settings.changed(target, {}, given, self._sealer)
+
+
+def _tells(text: str, secrets: Collection[str]) -> bool:
+    """Whether a text is a secret or holds one. A short one is in many texts by chance."""
+    return text in secrets or any(len(each) >= TELLING and each in text for each in secrets)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -285,8 +295,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str) and value:
         yield value
     elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _texts(key)
+        for inner in value.values():
             yield from _texts(inner)
     elif isinstance(value, list):
         for inner in value:

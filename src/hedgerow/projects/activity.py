@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from hedgerow.kit import jsonio
 from hedgerow.projects.model import ProjectId
 
 MASK = "***"
@@ -88,7 +89,7 @@ def differences(
             after=_shown(after.get(name), name in secret),
         )
         for name in dict.fromkeys((*before, *after))
-        if before.get(name) != after.get(name)
+        if not jsonio.same(before.get(name), after.get(name))
     )
 
 

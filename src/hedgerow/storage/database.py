@@ -5,16 +5,15 @@ against one consistent view, changes in one transaction. `append` is the hot way
 callers, one statement, one commit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Dialect, Table, insert
+from sqlalchemy import Connection, Dialect, Select, Table, insert
+from sqlalchemy.sql.compiler import SQLCompiler
 
 T = TypeVar("T")
-# "directory", "components", or "records:" and a project's id.
-Topic = str
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -37,6 +36,24 @@ class DatabaseStats:
     changes: int
 
 
+class HotRead:
+    """A select that is worth preparing once."""
+
+    def __init__(self, statement: Select[Any]) -> None:
+        self._statement = statement
+        self._prepared: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def prepared(self, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
+        """The driver's own text, and the names of the values in the order of its placeholders."""
+        found = self._prepared.get(dialect.name)
+        if found is None:
+            compiled = self._statement.compile(dialect=dialect)
+            assert isinstance(compiled, SQLCompiler)
+            found = str(compiled), tuple(compiled.positiontup or ())
+            self._prepared[dialect.name] = found
+        return found
+
+
 class Database(Protocol):
     engine_name: str
 
@@ -56,9 +73,9 @@ class Database(Protocol):
         """Add rows; durable when this returns. All of `rows` or none."""
         ...
 
-    async def generation(self, topic: Topic) -> int:
-        """How often a topic has changed. Asked for nearly every answer that is kept in memory, so
-        an engine takes its shortest way."""
+    async def fetch(self, read: HotRead, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is asked for with nearly every request, by the driver's
+        shortest way: JSON may come as text."""
         ...
 
     async def version(self) -> str:

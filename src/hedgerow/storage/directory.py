@@ -19,7 +19,7 @@ class DirectoryRecords:
         self._database = database
 
     async def generation(self) -> int:
-        return await self._database.generation("directory")
+        return await generations.number_of(self._database, "directory")
 
     async def snapshot(self) -> Snapshot:
         return await self._database.read(_snapshot)

@@ -2,15 +2,35 @@
 
 from sqlalchemy import Connection, bindparam, select, text
 
-from hedgerow.storage.database import Topic
+from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.tables import generations
 
+# "directory", "components", or "records:" or "flags:" and a project's id.
+Topic = str
+
 _current = select(generations.c.number).where(generations.c.topic == bindparam("of"))
+_hot = HotRead(_current)
+_hot_many = HotRead(
+    select(generations.c.topic, generations.c.number).where(
+        generations.c.topic.like(bindparam("alike"))
+    )
+)
 # One statement, so that two who come first at the same moment do not both insert.
 _advance = text(
     "INSERT INTO generations (topic, number) VALUES (:of, 1) "
     "ON CONFLICT (topic) DO UPDATE SET number = generations.number + 1"
 )
+
+
+async def number_of(database: Database, topic: Topic) -> int:
+    """How often a topic has changed, by the shortest way."""
+    rows = await database.fetch(_hot, {"of": topic})
+    return rows[0][0] if rows else 0
+
+
+async def numbers_of(database: Database, prefix: str) -> dict[Topic, int]:
+    """The same for all topics that begin so."""
+    return dict(await database.fetch(_hot_many, {"alike": f"{prefix}%"}))
 
 
 def current(connection: Connection, topic: Topic) -> int:

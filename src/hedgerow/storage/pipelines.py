@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select, update
 
 from hedgerow.errors import NotFound
-from hedgerow.pipelines.arrange import with_room_at
+from hedgerow.pipelines.arrange import with_room_at, with_room_at_the_end
 from hedgerow.pipelines.model import Family, Record, RecordDraft, RecordId
-from hedgerow.pipelines.numbers import INT32_MAX, too_large
+from hedgerow.pipelines.numbers import INT32_MAX, INT32_MIN, too_large
 from hedgerow.pipelines.store import Batch, Edited, Place, RecordQuery, Tell
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
@@ -46,7 +46,7 @@ class PipelineRecords:
         return await self._database.read(lambda connection: _all(connection, project_id))
 
     async def generation(self, project_id: ProjectId) -> int:
-        return await self._database.generation(_topic(project_id))
+        return await generations.number_of(self._database, _topic(project_id))
 
     async def record(self, place: Place) -> Record | None:
         return await self._database.read(lambda connection: _find(connection, place))
@@ -106,7 +106,7 @@ class PipelineRecords:
             if before is None:
                 raise NotFound
             edited = edit(before)
-            if edited.record == before:
+            if edited.record.is_same_as(before):
                 return before
             after = replace(edited.record, updated_at=now)
             if not after.deleted and (after.order != before.order or before.deleted):
@@ -246,7 +246,8 @@ def _insert(connection: Connection, draft: RecordDraft, tell: Tell, now: datetim
         last = select(func.max(table.c.order)).where(_live(draft.project_id, draft.family))
         order = (connection.execute(last).scalar() or 0) + 1
         if order > INT32_MAX:
-            raise too_large("order")
+            order = INT32_MAX
+            _move(connection, draft, with_room_at_the_end, tell, now)
     values = asdict(draft) | {"order": order, "config": {}}
     record = _insert_values(connection, values, now)
     if draft.order is not None and not draft.deleted:
@@ -263,21 +264,34 @@ def _insert_values(connection: Connection, values: Mapping[str, Any], now: datet
 def _make_room(connection: Connection, newcomer: Record, tell: Tell, now: datetime) -> None:
     """Move up whoever stands where the newcomer goes, and those right behind, so that no two share
     a place."""
-    rows = connection.execute(
-        select(table).where(
-            _live(newcomer.project_id, newcomer.family)
-            & (table.c.order >= newcomer.order)
-            & (table.c.id != newcomer.id)
-        )
-    )
-    others = {record.id: record for record in map(record_from, rows)}
-    places = {id: record.order for id, record in others.items()}
-    for id, place in with_room_at(places, newcomer.order).items():
-        if place > INT32_MAX:
+
+    def plan(current: Mapping[RecordId, int]) -> Mapping[RecordId, int]:
+        others = {id: order for id, order in current.items() if id != newcomer.id}
+        return with_room_at(others, newcomer.order)
+
+    _move(connection, newcomer, plan, tell, now)
+
+
+def _move(
+    connection: Connection,
+    among: Record | RecordDraft,
+    plan: Callable[[Mapping[RecordId, int]], Mapping[RecordId, int]],
+    tell: Tell,
+    now: datetime,
+) -> None:
+    """Give some records of a family the new places that `plan` makes of the present ones."""
+    live = _live(among.project_id, among.family)
+    current = connection.execute(select(table.c.id, table.c.order).where(live)).all()
+    places = plan({RecordId(row.id): row.order for row in current})
+    if not places:
+        return
+    rows = connection.execute(select(table).where(table.c.id.in_(places)))
+    for before in [record_from(row) for row in rows]:
+        if not INT32_MIN <= places[before.id] <= INT32_MAX:
             raise too_large("order")
-        moved = replace(others[id], order=place, updated_at=now)
+        moved = replace(before, order=places[before.id], updated_at=now)
         _update(connection, moved)
-        activity.record(connection, tell(others[id], moved), now)
+        activity.record(connection, tell(before, moved), now)
 
 
 def _update(connection: Connection, record: Record) -> None:

@@ -3,7 +3,7 @@ commit.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -15,8 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage import generations
-from hedgerow.storage.database import Append, DatabaseStats, Rows, Topic, append_sql
+from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows, append_sql
 
 T = TypeVar("T")
 
@@ -85,8 +84,14 @@ class PostgresDatabase:
 
         await self._use(run, commit=True)
 
-    async def generation(self, topic: Topic) -> int:
-        return await self.read(lambda connection: generations.current(connection, topic))
+    async def fetch(self, read: HotRead, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        sql, names = read.prepared(POSITIONAL)
+
+        async def run(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+            result = await connection.exec_driver_sql(sql, tuple(values[name] for name in names))
+            return [tuple(row) for row in result]
+
+        return await self._use(run, commit=False)
 
     async def version(self) -> str:
         return await self.read(

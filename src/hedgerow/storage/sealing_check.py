@@ -1,6 +1,6 @@
 """Whether the sealing keys at hand are those that sealed what is stored, and sealing it anew."""
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, text, update
 
 from hedgerow.errors import Conflict
 from hedgerow.kit.sealing import CannotUnseal, SealingKeys
@@ -16,7 +16,7 @@ async def keys_fit(database: Database, keys: SealingKeys) -> bool:
     """True when they do. The first keys that are asked about leave the mark for all later ones."""
 
     def change(connection: Connection) -> bool:
-        if connection.execute(select(sealing_check.c.sealed)).scalar() is None:
+        if has_no_mark(connection):
             _leave_mark(connection, keys)
         return check(connection, keys)
 
@@ -31,7 +31,8 @@ async def reseal(database: Database, keys: SealingKeys) -> int:
         if not check(connection, keys):
             raise Conflict("These sealing keys are not those that sealed the stored secrets.")
         changed = 0
-        for row in connection.execute(select(records.c.id, records.c.config)).all():
+        stored = select(records.c.id, records.c.config).with_for_update()
+        for row in connection.execute(stored).all():
             config = resealed(row.config, keys)
             if config != row.config:
                 connection.execute(
@@ -45,8 +46,17 @@ async def reseal(database: Database, keys: SealingKeys) -> int:
     return await database.write(change)
 
 
+def has_no_mark(connection: Connection) -> bool:
+    """Nothing was ever sealed here, as far as anybody knows."""
+    return connection.execute(select(sealing_check.c.sealed)).scalar() is None
+
+
 def _leave_mark(connection: Connection, keys: SealingKeys) -> None:
-    connection.execute(insert(sealing_check), {"id": 1, "sealed": keys.seal(PROBE)})
+    # Processes that start together all try; the first one's mark stays.
+    connection.execute(
+        text("INSERT INTO sealing_check (id, sealed) VALUES (1, :sealed) ON CONFLICT DO NOTHING"),
+        {"sealed": keys.seal(PROBE)},
+    )
 
 
 def check(connection: Connection, keys: SealingKeys) -> bool:

@@ -6,7 +6,7 @@ reads run where they are asked for. Another process (the CLI) may use the same f
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,12 +15,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.database import Append, DatabaseStats, Rows, Topic
+from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows
 from hedgerow.storage.group_commit import GroupWriter
 
 T = TypeVar("T")
 
-GENERATION = "SELECT number FROM generations WHERE topic = ?"
 DAMAGED = "The database file is damaged: restore it from a backup."
 
 
@@ -76,10 +75,10 @@ class SqliteDatabase:
     async def append(self, to: Append, rows: Rows) -> None:
         await self._writer.submit(append=to, rows=rows)
 
-    async def generation(self, topic: Topic) -> int:
+    async def fetch(self, read: HotRead, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._reading() as reader:
-            found = _driver(reader).execute(GENERATION, (topic,)).fetchone()
-        return found[0] if found else 0
+            sql, names = read.prepared(reader.dialect)
+            return _driver(reader).execute(sql, [values[name] for name in names]).fetchall()
 
     async def version(self) -> str:
         return await self.read(

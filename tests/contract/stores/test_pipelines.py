@@ -314,12 +314,24 @@ async def test_a_key_used_before_gives_the_record_as_it_is_now(stores: Stores) -
     assert (again.id, again.name, again.deleted) == (record.id, "Renamed", True)
 
 
-@pytest.mark.parametrize("order", [None, HIGHEST])
-async def test_nothing_goes_beyond_the_highest_place(stores: Stores, order: int | None) -> None:
+async def test_nothing_goes_beyond_the_highest_place(stores: Stores) -> None:
     last = await stores.new_record(order=HIGHEST)
     with pytest.raises(Invalid, match=str(HIGHEST)):
-        await stores.new_record(order=order)
+        await stores.new_record(order=HIGHEST)
     assert await orders(stores) == {last.id: HIGHEST}
+
+
+async def test_at_the_highest_place_the_others_move_down_for_a_new_record(stores: Stores) -> None:
+    low = await stores.new_record(order=5)
+    first = await stores.new_record(order=HIGHEST - 1)
+    second = await stores.new_record(order=HIGHEST)
+    third = await stores.new_record()
+    assert await orders(stores) == {
+        low.id: 5,
+        first.id: HIGHEST - 2,
+        second.id: HIGHEST - 1,
+        third.id: HIGHEST,
+    }
 
 
 async def test_the_generation_moves_with_every_change_of_its_project_alone(stores: Stores) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hedgerow.kit import jsonio
 from hedgerow.kit.jsonio import MAX_DEPTH, JsonError, encode, parse
 from tests.unit.generated import bounded
 
@@ -104,3 +105,19 @@ def test_what_json_can_say_is_read_as_it_was_meant(value: Any) -> None:
 @pytest.mark.parametrize("value", [{"b": 1, "a": [True, None, "ü", 1.5]}, [], "", 0])
 def test_encoding_is_compact_utf8_in_the_order_given(value: Any) -> None:
     assert encode(value) == json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        (1, True, False),
+        (1, 1.0, False),
+        (0, False, False),
+        ({"a": [1]}, {"a": [True]}, False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ("1", 1, False),
+        (None, None, True),
+    ],
+)
+def test_values_are_the_same_when_json_says_so(one: object, other: object, are_same: bool) -> None:
+    assert jsonio.same(one, other) is are_same

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from hedgerow.pipelines.component import Component, Origin, SettingField, Settin
 from hedgerow.pipelines.config import changed
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
 from hedgerow.pipelines.records import RecordFields, Records
-from hedgerow.pipelines.store import Edited, Place, RecordQuery, Tell
+from hedgerow.pipelines.store import Batch, Edited, Place, RecordQuery, Tell
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import START
@@ -41,6 +41,9 @@ class OneRecord:
 
     async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
         return [self.now], 1
+
+    async def all_records(self, project_id: ProjectId) -> list[Record]:
+        return [self.now]
 
     async def generation(self, project_id: ProjectId) -> int:
         return 0
@@ -71,6 +74,15 @@ class OneRecord:
     ) -> list[Record]:
         self.now = replace(self.now, order=plan({self.now.id: self.now.order})[self.now.id])
         return [self.now]
+
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Sequence[Record]], Batch],
+        created: Callable[[Record], Entry],
+        now: datetime,
+    ) -> None:
+        raise AssertionError("nothing is written at once here")
 
 
 def room(
