@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +16,19 @@ import structlog
 from starlette.types import ASGIApp
 
 from hedgerow.errors import Unavailable, Unready
+from hedgerow.flags.board import Board
+from hedgerow.flags.decide import Decider
+from hedgerow.flags.flags import Flags
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
+from hedgerow.http.decide import Decide
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
 from hedgerow.http.metrics import Metrics
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
+from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import api, lean_routes
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
@@ -45,15 +50,19 @@ from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
+from hedgerow.storage.persons import SubjectRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
 RETRY_S = 1.0
+# A decision is asked for with a few properties; nobody has a megabyte of them.
+DECIDE_BYTES = 1024 * 1024
 FORGET_TOKENS_EVERY_S = 3600.0
 WRONG_SEALING_KEY = (
     "the sealing key is not the one that sealed the stored secrets: bring sealing.key or "
@@ -202,6 +211,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     database = open_database(place_of(settings))
     state = join_state(database)
     pipelines = join_pipelines(database, sealing_keys(settings.sealing_keys, settings.data))
+    flag_records = FlagRecords(database)
+    board = Board(flag_records, in_daemon_thread)
+    decider = Decider(board, SubjectRecords(database))
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -211,6 +223,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=PipelineRecords(database),
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        flags=Flags(flag_records, board),
+        decider=decider,
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
@@ -224,15 +238,19 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         for_people=wants_people(settings.log_format, sys.stderr),
         enabled=settings.log_level in ("debug", "info"),
     )
+    payloads = PayloadReader(
+        max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
+    )
+    decide = Decide(state.directory, decider, payloads, utc_now)
     door = FrontDoor(
-        lean_routes(readiness, metrics),
+        lean_routes(readiness, metrics, decide),
         api(rooms),
         readiness=readiness,
         metrics=metrics,
         log=log,
     )
     background = asyncio.create_task(
-        _live(settings, state, pipelines, readiness, events, worker=worker)
+        _live(settings, state, pipelines, readiness, events, _chores(state, board, worker=worker))
     )
     try:
         yield door
@@ -251,8 +269,7 @@ async def _live(
     pipelines: Pipelines,
     readiness: Readiness,
     events: Events,
-    *,
-    worker: bool,
+    chores: Sequence[Chore],
 ) -> None:
     """Get ready, say so, then keep up with the chores until cancelled."""
     keys = wished_keys(settings)
@@ -267,7 +284,14 @@ async def _live(
         return
     readiness.waiting_for = None
     events.ready(keys if is_new else None)
-    chores = [Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False)]
+    await work(chores)
+
+
+def _chores(state: State, board: Board, *, worker: bool) -> list[Chore]:
+    chores = [
+        Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
+        Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
+    ]
     if worker:
         chores.append(
             Chore(
@@ -276,7 +300,7 @@ async def _live(
                 run=lambda: state.project_records.forget_expired_tokens(utc_now()),
             )
         )
-    await work(chores)
+    return chores
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:

@@ -21,6 +21,8 @@ from hedgerow.errors import (
     NotAuthenticated,
     NotFound,
 )
+from hedgerow.flags.decide import Decider
+from hedgerow.flags.flags import Flags
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -59,6 +61,8 @@ class Rooms:
     records: Records
     served_records: ServedRecords
     jobs: Jobs
+    flags: Flags
+    decider: Decider
     pages: PageCache
     throttle: Throttle
     bodies: BodyReader

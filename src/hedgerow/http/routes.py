@@ -10,6 +10,7 @@ from hedgerow.http import (
     components,
     docs,
     errors,
+    flags,
     keys,
     projects,
     record_actions,
@@ -18,6 +19,7 @@ from hedgerow.http import (
     users,
 )
 from hedgerow.http.access import Rooms
+from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
 from hedgerow.http.metrics import Metrics
@@ -33,12 +35,15 @@ FAMILIES = (
     record_actions.router,
     records.router,
     site_app.router,
+    flags.router,
 )
 
 
-def lean_routes(readiness: Readiness, metrics: Metrics) -> Mapping[str, Lean]:
+def lean_routes(readiness: Readiness, metrics: Metrics, decide: Decide) -> Mapping[str, Lean]:
     """Paths that are answered before FastAPI is reached."""
     return {
+        "/decide": Lean(handler=decide.decide, methods=("POST",), public=True),
+        "/flags": Lean(handler=decide.flags, methods=("POST",), public=True),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
         "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
         "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),

@@ -26,6 +26,7 @@ PATH_PARAMETERS = {
     "organization_id": "@current, or the organization's id.",
     "record_id": "The record's id.",
     "job_id": "The job's id.",
+    "flag_id": "The flag's id, or its key.",
 }
 
 

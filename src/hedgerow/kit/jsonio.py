@@ -24,6 +24,11 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def decode(text: str | bytes) -> Any:
+    """The value of JSON that is known to be good, such as what we stored ourselves."""
+    return msgspec.json.decode(text)
+
+
 def same(one: Any, other: Any) -> bool:
     """Equal as JSON is: to Python, 1 and true and 1.0 are all the same."""
     return bool(one == other) and _sorted.encode(one) == _sorted.encode(other)

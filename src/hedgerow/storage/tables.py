@@ -178,3 +178,99 @@ generations = Table(
     Column("topic", Text, primary_key=True),
     Column("number", BigInteger, nullable=False),
 )
+
+flags = Table(
+    "flags",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("filters", Json, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("ensure_experience_continuity", Boolean, nullable=False),
+    Column("is_remote_configuration", Boolean, nullable=False),
+    Column("has_encrypted_payloads", Boolean, nullable=False),
+    Column("evaluation_runtime", Text, nullable=False),
+    Column("bucketing_identifier", Text, nullable=False),
+    Column("evaluation_contexts", Json, nullable=False),
+    Column("tags", Json, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("last_modified_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("last_called_at", Moment),
+)
+
+cohorts = Table(
+    "cohorts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("is_static", Boolean, nullable=False),
+    Column("definition", Json, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+persons = Table(
+    "persons",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("properties", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+person_distinct_ids = Table(
+    "person_distinct_ids",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("distinct_id", Text, primary_key=True),
+    Column("person_id", ForeignKey("persons.id", ondelete="CASCADE"), nullable=False),
+)
+
+# The members of static cohorts.
+cohort_people = Table(
+    "cohort_people",
+    metadata,
+    Column("person_id", ForeignKey("persons.id", ondelete="CASCADE"), primary_key=True),
+    Column("cohort_id", ForeignKey("cohorts.id"), primary_key=True),
+)
+
+group_types = Table(
+    "group_types",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("index", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+)
+
+groups = Table(
+    "groups",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("type_index", Integer, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("properties", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+# By which identifier a person counts in a flag that outlasts a login.
+flag_hash_keys = Table(
+    "flag_hash_keys",
+    metadata,
+    Column("person_id", ForeignKey("persons.id", ondelete="CASCADE"), primary_key=True),
+    Column("flag_key", Text, primary_key=True),
+    Column("hash_key", Text, nullable=False),
+)

@@ -1,0 +1,1 @@
+"""Feature flags: what they are, and what a person gets."""

@@ -1,0 +1,63 @@
+"""The compiled flags of every project that was asked for, kept up to date.
+
+Each process asks twice a second whether a project's generation has moved. A snapshot is replaced
+whole, so a decision never sees half of a change.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from hedgerow.flags.model import Definitions
+from hedgerow.flags.snapshot import Snapshot, snapshot_of
+from hedgerow.flags.store import FlagStore
+from hedgerow.projects.model import Project, ProjectId
+
+# Compiling more flags than this would keep requests waiting, so another thread does it.
+INLINE_FLAGS = 100
+
+Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
+
+
+class Board:
+    def __init__(self, store: FlagStore, elsewhere: Elsewhere) -> None:
+        self._store = store
+        self._elsewhere = elsewhere
+        self._snapshots: dict[ProjectId, Snapshot] = {}
+        self._projects: dict[ProjectId, Project] = {}
+        self._reading: dict[ProjectId, asyncio.Lock] = {}
+
+    def at_hand(self, project: Project) -> Snapshot | None:
+        """The snapshot in memory, if it is one for the project's present time zone."""
+        found = self._snapshots.get(project.id)
+        if found is None or found.definitions.timezone != project.timezone:
+            return None
+        return found
+
+    async def snapshot(self, project: Project) -> Snapshot:
+        return self.at_hand(project) or await self.refreshed(project)
+
+    async def refreshed(self, project: Project) -> Snapshot:
+        """The snapshot of what is stored now."""
+        self._projects[project.id] = project
+        async with self._reading.setdefault(project.id, asyncio.Lock()):
+            at_hand = self.at_hand(project)
+            stored = await self._store.generation(project.id)
+            if at_hand is not None and stored == at_hand.definitions.generation:
+                return at_hand
+            definitions = await self._store.definitions(project.id, project.timezone)
+            self._snapshots[project.id] = made = await self._compiled(definitions, at_hand)
+            return made
+
+    async def watch(self) -> None:
+        """One turn of the background loop."""
+        if not self._snapshots:
+            return
+        stored = await self._store.generations()
+        for id, snapshot in list(self._snapshots.items()):
+            if stored.get(id, 0) != snapshot.definitions.generation:
+                await self.refreshed(self._projects[id])
+
+    async def _compiled(self, definitions: Definitions, before: Snapshot | None) -> Snapshot:
+        if len(definitions.flags) <= INLINE_FLAGS:
+            return snapshot_of(definitions, before)
+        return await self._elsewhere(lambda: snapshot_of(definitions, before))

@@ -1,0 +1,140 @@
+"""One decision: which flags were asked for, what somebody gets, and what could not be known.
+
+Stored data is read only if the answer depends on it. If it cannot be read, flags that do without
+are right all the same, and the decision says that others are missing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from hedgerow.errors import Unavailable
+from hedgerow.flags.board import Board
+from hedgerow.flags.compile import Compiled
+from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome, Runtime
+from hedgerow.flags.snapshot import Snapshot
+from hedgerow.flags.store import SubjectStore
+from hedgerow.flags.subject import Subject
+from hedgerow.projects.model import Project
+
+SURVEY_PREFIX = "survey-targeting-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who asks, and for what. None means no limit."""
+
+    distinct_id: str
+    person_properties: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+    group_properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    anonymous_id: str | None = None
+    device_id: str | None = None
+    flag_keys: frozenset[str] | None = None
+    contexts: frozenset[str] | None = None
+    runtime: Runtime | None = None
+    only_surveys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    outcomes: Sequence[Outcome]
+    has_errors: bool
+
+
+class Decider:
+    def __init__(self, board: Board, subjects: SubjectStore) -> None:
+        self._board = board
+        self._subjects = subjects
+
+    async def decide(self, project: Project, asked: Asked, now: datetime) -> Decision:
+        snapshot = self._board.at_hand(project) or await self._board.refreshed(project)
+        flags = _wanted(snapshot, asked)
+        subject = _subject(snapshot, asked, now)
+        keeps = await self._keep_hash_keys(project, snapshot, asked)
+        outcomes = snapshot.evaluate(flags, subject)
+        if subject.needs_stored:
+            try:
+                await self._complete(project, subject)
+            except Unavailable:
+                return Decision(outcomes=outcomes, has_errors=True)
+            outcomes = snapshot.evaluate(flags, subject)
+        has_errors = not keeps
+        for outcome in outcomes:
+            if outcome.error:
+                has_errors = True
+        return Decision(outcomes=outcomes, has_errors=has_errors)
+
+    async def _complete(self, project: Project, subject: Subject) -> None:
+        stored = await self._subjects.subject(project.id, subject.distinct_id, subject.groups)
+        subject.complete(
+            stored.properties,
+            groups=stored.groups,
+            cohorts=stored.cohorts,
+            hash_keys=stored.hash_keys,
+        )
+
+    async def _keep_hash_keys(self, project: Project, snapshot: Snapshot, asked: Asked) -> bool:
+        """Somebody logs in: flags that outlast a login go on counting them as they were before."""
+        if not asked.anonymous_id or not snapshot.asks_continuity:
+            return True
+        try:
+            await self._subjects.keep_hash_keys(
+                project.id,
+                [asked.distinct_id[:DISTINCT_ID_MAX], asked.anonymous_id],
+                asked.anonymous_id,
+                snapshot.asks_continuity,
+            )
+        except Unavailable:
+            return False
+        return True
+
+
+def _wanted(snapshot: Snapshot, asked: Asked) -> Sequence[Compiled]:
+    flags: Sequence[Compiled] = snapshot.everything
+    if asked.flag_keys is not None:
+        flags = snapshot.chosen(asked.flag_keys)
+    if snapshot.has_limits:
+        flags = [each for each in flags if _is_for(each, asked)]
+    if asked.only_surveys:
+        flags = [each for each in flags if each.flag.key.startswith(SURVEY_PREFIX)]
+    return flags
+
+
+def _is_for(each: Compiled, asked: Asked) -> bool:
+    flag = each.flag
+    runs_there = Runtime.ALL in (flag.evaluation_runtime, asked.runtime) or (
+        flag.evaluation_runtime is asked.runtime
+    )
+    has_context = (
+        not flag.evaluation_contexts
+        or asked.contexts is None
+        or not asked.contexts.isdisjoint(flag.evaluation_contexts)
+    )
+    return runs_there and has_context
+
+
+def _subject(snapshot: Snapshot, asked: Asked, now: datetime) -> Subject:
+    if not asked.groups:
+        return Subject(
+            distinct_id=asked.distinct_id,
+            now=now,
+            person_properties=asked.person_properties,
+            anonymous_id=asked.anonymous_id,
+            device_id=asked.device_id,
+        )
+    indexes = snapshot.definitions.group_types
+    return Subject(
+        distinct_id=asked.distinct_id,
+        now=now,
+        person_properties=asked.person_properties,
+        groups={indexes[name]: key for name, key in asked.groups.items() if name in indexes},
+        group_properties={
+            indexes[name]: given
+            for name, given in asked.group_properties.items()
+            if name in indexes
+        },
+        anonymous_id=asked.anonymous_id,
+        device_id=asked.device_id,
+    )

@@ -1,0 +1,314 @@
+"""What can be done with flags: make, change, delete, restore."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from hedgerow.errors import Conflict, Invalid, NotFound
+from hedgerow.flags.board import Board
+from hedgerow.flags.model import KEY_MAX, Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.rules import Surroundings, checked_filters, needed_ids, variant_keys
+from hedgerow.flags.store import FlagQuery, FlagStore, FlagWrite
+from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.projects.model import Project
+
+SCOPE = "FeatureFlag"
+MAX_FLAGS = 2000
+STALE_AFTER = timedelta(days=30)
+NEW = FlagId(0)
+
+_KEY = re.compile(r"[a-zA-Z0-9_-]+")
+AUDITED = (
+    "key",
+    "name",
+    "filters",
+    "active",
+    "deleted",
+    "archived",
+    "ensure_experience_continuity",
+    "is_remote_configuration",
+    "has_encrypted_payloads",
+    "evaluation_runtime",
+    "bucketing_identifier",
+    "evaluation_contexts",
+    "tags",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagFields:
+    """The writable fields; None leaves one as it is, or at its default on a new flag."""
+
+    key: str | None = None
+    name: str | None = None
+    filters: Any = None
+    active: bool | None = None
+    deleted: bool | None = None
+    archived: bool | None = None
+    ensure_experience_continuity: bool | None = None
+    is_remote_configuration: bool | None = None
+    has_encrypted_payloads: bool | None = None
+    evaluation_runtime: Runtime | None = None
+    bucketing_identifier: Bucketing | None = None
+    evaluation_contexts: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {
+            name: value for name in self.__slots__ if (value := getattr(self, name)) is not None
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What an editor saw before editing: the version, and the flag's fields if they were sent."""
+
+    version: int
+    fields: Mapping[str, Any] | None
+
+
+class Flags:
+    def __init__(self, store: FlagStore, board: Board) -> None:
+        self._store = store
+        self._board = board
+
+    async def listing(self, query: FlagQuery) -> tuple[list[Flag], int]:
+        return await self._store.flags(query)
+
+    async def find(self, project: Project, id_or_key: str, *, deleted_too: bool = False) -> Flag:
+        """By id, else by key."""
+        flag = None
+        if id_or_key.isascii() and id_or_key.isdecimal() and len(id_or_key) < 19:
+            flag = await self._store.flag(project.id, FlagId(int(id_or_key)))
+        if flag is None:
+            snapshot = await self._board.refreshed(project)
+            compiled = snapshot.of(id_or_key)
+            flag = compiled.flag if compiled else None
+        if flag is None or (flag.deleted and not deleted_too):
+            raise NotFound
+        return flag
+
+    async def create(
+        self, project: Project, fields: FlagFields, actor: Actor, now: datetime
+    ) -> Flag:
+        if fields.key is None:
+            raise Invalid("This field is required.", attr="key", code="required")
+
+        def decide(definitions: Definitions, _: Callable[[FlagId], Flag | None]) -> FlagWrite:
+            if len(definitions.flags) >= MAX_FLAGS:
+                raise Invalid(f"A project may have {MAX_FLAGS} flags at most.")
+            blank = _blank(project, actor, now)
+            flag = _checked(blank, replace(blank, **fields.given()), fields, definitions)
+            return FlagWrite(flag=flag, tell=lambda made: _entry("created", None, made, actor))
+
+        return await self._stored(project, decide, now)
+
+    async def change(
+        self,
+        project: Project,
+        id: FlagId,
+        fields: FlagFields,
+        *,
+        seen: Seen | None,
+        actor: Actor,
+        now: datetime,
+    ) -> Flag:
+        def decide(definitions: Definitions, find: Callable[[FlagId], Flag | None]) -> FlagWrite:
+            before = find(id)
+            if before is None or (before.deleted and fields.deleted is not False):
+                raise NotFound
+            if seen is not None:
+                _check_conflict(before, fields, seen)
+            after = _checked(before, replace(before, **fields.given()), fields, definitions)
+            if after == before:
+                return FlagWrite(flag=before, tell=lambda _: None)
+            after = replace(
+                after, version=before.version + 1, updated_at=now, last_modified_by=_person(actor)
+            )
+            verb = _verb(before, after)
+            return FlagWrite(flag=after, tell=lambda _: _entry(verb, before, after, actor))
+
+        return await self._stored(project, decide, now)
+
+    async def dependent(self, project: Project, id: FlagId) -> list[Flag]:
+        """The flags that ask about this one."""
+        snapshot = await self._board.refreshed(project)
+        return [flag for flag in snapshot.definitions.flags if id in needed_ids(flag.filters)]
+
+    async def _stored(
+        self,
+        project: Project,
+        decide: Callable[[Definitions, Callable[[FlagId], Flag | None]], FlagWrite],
+        now: datetime,
+    ) -> Flag:
+        flag = await self._store.write(project.id, decide, now)
+        await self._board.refreshed(project)
+        return flag
+
+
+def _blank(project: Project, actor: Actor, now: datetime) -> Flag:
+    return Flag(
+        id=NEW,
+        project_id=project.id,
+        key="",
+        name="",
+        filters={},
+        active=True,
+        deleted=False,
+        archived=False,
+        version=1,
+        ensure_experience_continuity=False,
+        is_remote_configuration=False,
+        has_encrypted_payloads=False,
+        evaluation_runtime=Runtime.ALL,
+        bucketing_identifier=Bucketing.DISTINCT_ID,
+        evaluation_contexts=(),
+        tags=(),
+        created_by=_person(actor),
+        last_modified_by=_person(actor),
+        created_at=now,
+        updated_at=now,
+        last_called_at=None,
+    )
+
+
+def _checked(before: Flag, after: Flag, fields: FlagFields, definitions: Definitions) -> Flag:
+    """The flag as it may be stored, or Invalid."""
+    others = {flag.id: flag for flag in definitions.flags if flag.id != before.id}
+    if after.deleted:
+        _check_not_needed(after, others, "deleted")
+        return replace(after, active=False)
+    _check_key(after.key, others)
+    if fields.filters is not None or before.id == NEW or before.deleted:
+        around = Surroundings(
+            cohorts={cohort.id: cohort for cohort in definitions.cohorts},
+            flags=others,
+            own_id=None if before.id == NEW else before.id,
+        )
+        after = replace(after, filters=checked_filters(after.filters, around))
+    if before.active and not after.active:
+        _check_not_needed(after, others, "disabled")
+    _check_together(after)
+    return after
+
+
+def _check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
+    if len(key) > KEY_MAX:
+        raise Invalid(
+            f"Ensure this field has no more than {KEY_MAX} characters.",
+            attr="key",
+            code="max_length",
+        )
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            "Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
+            attr="key",
+            code="invalid_key",
+        )
+    if any(flag.key == key for flag in others.values()):
+        raise Invalid("There is already a feature flag with this key.", attr="key", code="unique")
+
+
+def _check_together(flag: Flag) -> None:
+    """Settings that exclude each other."""
+    by_device = flag.bucketing_identifier is Bucketing.DEVICE_ID
+    if by_device and flag.ensure_experience_continuity:
+        raise Invalid(
+            "A flag that counts by device cannot also persist across authentication.",
+            attr="bucketing_identifier",
+        )
+    if flag.has_encrypted_payloads and not flag.is_remote_configuration:
+        raise Invalid(
+            "Only remote configuration flags can have encrypted payloads.",
+            attr="has_encrypted_payloads",
+        )
+    if flag.archived and flag.active:
+        raise Invalid("An active flag cannot be archived: disable it first.", attr="archived")
+
+
+def _check_not_needed(flag: Flag, others: Mapping[FlagId, Flag], verb: str) -> None:
+    needing = [
+        other.key
+        for other in others.values()
+        if other.active and flag.id in needed_ids(other.filters)
+    ]
+    if needing:
+        raise Invalid(f"Cannot be {verb}: other flags depend on it ({', '.join(needing[:5])}).")
+
+
+def _check_conflict(before: Flag, fields: FlagFields, seen: Seen) -> None:
+    """Somebody else's change since then is in the way only where both changed the same field."""
+    if seen.version == before.version:
+        return
+    for name, value in fields.given().items():
+        stored = getattr(before, name)
+        untouched = seen.fields is not None and seen.fields.get(name) == stored
+        if not untouched and value != stored:
+            raise Conflict(
+                "The feature flag was updated by somebody else since you began editing it. "
+                "Please refresh and try again."
+            )
+
+
+def _verb(before: Flag, after: Flag) -> str:
+    if after.deleted != before.deleted:
+        return "deleted" if after.deleted else "restored"
+    return "updated"
+
+
+def _person(actor: Actor) -> str:
+    return actor.email or actor.name
+
+
+def _entry(verb: str, before: Flag | None, after: Flag, actor: Actor) -> Entry:
+    return Entry(
+        scope=SCOPE,
+        item_id=str(after.id),
+        item_name=after.key,
+        activity=verb,
+        actor=actor,
+        project_id=after.project_id,
+        changes=differences(SCOPE, _audited(before), _audited(after)),
+    )
+
+
+def _audited(flag: Flag | None) -> dict[str, Any]:
+    if flag is None:
+        return {}
+    return {name: _plain(getattr(flag, name)) for name in AUDITED}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def status_of(flag: Flag, now: datetime) -> tuple[str, str]:
+    """ACTIVE, STALE or DELETED, and why."""
+    if flag.deleted:
+        return "DELETED", "Flag has been deleted"
+    if flag.last_called_at is not None:
+        if now - flag.last_called_at >= STALE_AFTER:
+            days = (now - flag.last_called_at).days
+            return "STALE", f"Flag has not been called in {days} days"
+        return "ACTIVE", "Flag is called"
+    if now - flag.created_at >= STALE_AFTER and gives_everybody_the_same(flag):
+        return "STALE", "Flag is fully rolled out and gives everybody the same value"
+    return "ACTIVE", "Flag is not fully rolled out and may still be in use"
+
+
+def gives_everybody_the_same(flag: Flag) -> bool:
+    whole = [
+        group
+        for group in flag.filters.get("groups") or ()
+        if not group.get("properties") and group.get("rollout_percentage") in (None, 100)
+    ]
+    if not whole:
+        return False
+    variants = (flag.filters.get("multivariate") or {}).get("variants") or ()
+    return (
+        not variants
+        or any(group.get("variant") in variant_keys(flag.filters) for group in whole)
+        or any(variant.get("rollout_percentage") == 100 for variant in variants)
+    )

@@ -1,0 +1,137 @@
+"""A flag's definition, its group types and cohorts, as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType
+
+from hedgerow.persons.model import Cohort
+from hedgerow.projects.model import ProjectId
+
+FlagId = NewType("FlagId", int)
+
+KEY_MAX = 400
+DISTINCT_ID_MAX = 200
+
+
+class Runtime(StrEnum):
+    """Where a flag may be evaluated for."""
+
+    ALL = "all"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Bucketing(StrEnum):
+    """What a person is counted by in rollouts."""
+
+    DISTINCT_ID = "distinct_id"
+    DEVICE_ID = "device_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """`filters` is PostHog's document as it was stored: conditions, variants, payloads."""
+
+    id: FlagId
+    project_id: ProjectId
+    key: str
+    name: str
+    filters: Mapping[str, Any]
+    active: bool
+    deleted: bool
+    archived: bool
+    version: int
+    ensure_experience_continuity: bool
+    is_remote_configuration: bool
+    has_encrypted_payloads: bool
+    evaluation_runtime: Runtime
+    bucketing_identifier: Bucketing
+    evaluation_contexts: Sequence[str]
+    tags: Sequence[str]
+    created_by: str
+    last_modified_by: str
+    created_at: datetime
+    updated_at: datetime
+    last_called_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """Everything that decides what a project's flags evaluate to, at one generation."""
+
+    generation: int
+    flags: Sequence[Flag]
+    cohorts: Sequence[Cohort]
+    group_types: Mapping[str, int]
+    timezone: str
+
+
+class Reason(StrEnum):
+    SUPER_CONDITION = "super_condition_value"
+    HOLDOUT = "holdout_condition_value"
+    MATCH = "condition_match"
+    OUT_OF_ROLLOUT = "out_of_rollout_bound"
+    NO_MATCH = "no_condition_match"
+    NO_GROUP_TYPE = "no_group_type"
+    DISABLED = "flag_disabled"
+    MISSING_DEPENDENCY = "missing_dependency"
+    FAILED = "evaluation_failed"
+
+    def description(self, condition_index: int | None) -> str:
+        if self is Reason.MATCH and condition_index is not None:
+            return f"Matched condition set {condition_index + 1}"
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    Reason.SUPER_CONDITION: "Super condition value",
+    Reason.HOLDOUT: "Holdout condition value",
+    Reason.MATCH: "Matched condition set",
+    Reason.OUT_OF_ROLLOUT: "Out of rollout bound",
+    Reason.NO_MATCH: "No matching condition set",
+    Reason.NO_GROUP_TYPE: "No group type",
+    Reason.DISABLED: "Feature flag is disabled",
+    Reason.MISSING_DEPENDENCY: "Flag cannot be evaluated due to missing dependency",
+    Reason.FAILED: "Flag cannot be evaluated",
+}
+
+
+class Outcome:
+    """What one flag gives to somebody. Made once per flag and way out, when it is compiled."""
+
+    __slots__ = ("condition_index", "error", "flag", "payload", "reason", "rendered", "value")
+
+    def __init__(
+        self,
+        flag: Flag,
+        value: bool | str,
+        reason: Reason,
+        condition_index: int | None = None,
+        error: str = "",
+    ) -> None:
+        self.flag = flag
+        self.value = value
+        self.reason = reason
+        self.condition_index = condition_index
+        self.error = error
+        self.payload = _payload(flag, value)
+        # The answer's bytes for each form of it, filled in by whoever writes answers.
+        self.rendered: dict[str, bytes] = {}
+
+    @property
+    def variant(self) -> str | None:
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def failed(self) -> bool:
+        return self.reason is Reason.FAILED
+
+
+def _payload(flag: Flag, value: bool | str) -> Any:
+    filters: Any = flag.filters  # whatever was stored
+    payloads = filters.get("payloads") if isinstance(filters, dict) else None
+    if value is False or not isinstance(payloads, dict):
+        return None
+    return payloads.get(value if isinstance(value, str) else "true")

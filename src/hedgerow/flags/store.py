@@ -1,0 +1,83 @@
+"""What this room needs of storage. storage/flags.py answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from hedgerow.flags.model import Definitions, Flag, FlagId
+from hedgerow.projects.activity import Entry
+from hedgerow.projects.model import ProjectId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagQuery:
+    """Which flags to list; None means any. Deleted ones are never listed."""
+
+    project_id: ProjectId
+    search: str = ""
+    active: bool | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagWrite:
+    """A flag to store: a new one has no id yet. `tell` gives the entry for the audit trail."""
+
+    flag: Flag
+    tell: Callable[[Flag], Entry | None]
+
+
+class FlagStore(Protocol):
+    async def generation(self, project_id: ProjectId) -> int: ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """Of every project that has flags."""
+        ...
+
+    async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
+        """Everything that is not deleted."""
+        ...
+
+    async def flags(self, query: FlagQuery) -> tuple[list[Flag], int]: ...
+
+    async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
+        """Also a deleted one."""
+        ...
+
+    async def write(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Definitions, Callable[[FlagId], Flag | None]], FlagWrite],
+        now: datetime,
+    ) -> Flag:
+        """Store what `decide` makes of the present definitions, alone with the project."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSubject:
+    """What is stored about somebody; nothing of it for a stranger."""
+
+    person_id: int | None
+    properties: Mapping[str, Any]
+    cohorts: frozenset[int]
+    hash_keys: Mapping[str, str]
+    groups: Mapping[int, Mapping[str, Any]]
+
+
+class SubjectStore(Protocol):
+    async def subject(
+        self, project_id: ProjectId, distinct_id: str, groups: Mapping[int, str]
+    ) -> StoredSubject: ...
+
+    async def keep_hash_keys(
+        self,
+        project_id: ProjectId,
+        distinct_ids: Sequence[str],
+        hash_key: str,
+        flags: Sequence[str],
+    ) -> None:
+        """For the persons of these ids: the first hash key of a flag stays for ever."""
+        ...

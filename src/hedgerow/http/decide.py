@@ -1,0 +1,224 @@
+"""`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import Receive, Scope
+
+from hedgerow.errors import AppError, Invalid
+from hedgerow.flags.decide import Asked, Decider, Decision
+from hedgerow.flags.model import Runtime
+from hedgerow.http.flag_answers import Form, answer
+from hedgerow.http.payload import NoData, PayloadReader
+from hedgerow.http.reply import JSON_TYPE, Reply, reply
+from hedgerow.http.trace import Trace
+from hedgerow.kit.clock import Clock
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
+
+TOKEN_NAMES = ("$token", "token", "api_key")
+DISTINCT_ID_NAMES = ("distinct_id", "$distinct_id")
+NOTHING = Decision(outcomes=(), has_errors=False)
+# What SDKs that run on servers call themselves.
+SERVER_AGENTS = (
+    "posthog-python",
+    "posthog-node",
+    "posthog-ruby",
+    "posthog-php",
+    "posthog-go",
+    "posthog-java",
+    "posthog-dotnet",
+    "posthog-elixir",
+    "python-requests",
+    "curl",
+)
+CLIENT_AGENTS = (
+    "posthog-android",
+    "posthog-ios",
+    "posthog-react-native",
+    "posthog-flutter",
+    "mozilla/",
+)
+
+
+class NoProjectKey(AppError):
+    """No project key came with the request."""
+
+    status, type, code = 401, "authentication_error", "no_api_key"
+    default_detail = (
+        "Project API key not provided: send it as api_key. `hedgerow projects list` shows it."
+    )
+
+
+class BadProjectKey(AppError):
+    """A project key came that opens no project."""
+
+    status, type, code = 401, "authentication_error", "invalid_api_key"
+    default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
+
+
+class Decide:
+    """The handlers, with what they work with."""
+
+    def __init__(
+        self, directory: Directory, decider: Decider, payloads: PayloadReader, clock: Clock
+    ) -> None:
+        self._directory = directory
+        self._decider = decider
+        self._payloads = payloads
+        self._clock = clock
+
+    async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        query = _query(scope)
+        form = _decide_form(query.get("v"))
+        decision = await self._decision(scope, receive, trace, query)
+        return reply(200, answer(decision, form, with_config=True), JSON_TYPE)
+
+    async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        query = _query(scope)
+        version, config = query.get("v"), query.get("config")
+        form = Form.VALUES if _number(version, 2 if config is None else 1) < 2 else Form.DETAILS
+        with_config = config in ("true", "1") or (version is None and config is None)
+        decision = await self._decision(scope, receive, trace, query)
+        return reply(200, answer(decision, form, with_config=with_config), JSON_TYPE)
+
+    async def _decision(
+        self, scope: Scope, receive: Receive, trace: Trace, query: Mapping[str, str]
+    ) -> Decision:
+        try:
+            body = await self._payloads.read(scope, receive)
+        except NoData:
+            body = {}
+        trace.mark("body")
+        if isinstance(body, list):
+            body = body[0] if body else {}
+        if not isinstance(body, dict):
+            raise Invalid("A JSON object is required.", code="malformed_data")
+        project = await self._project(body)
+        trace.project_id = project.id
+        trace.mark("access")
+        if body.get("disable_flags") in (True, "true", "1"):
+            return NOTHING
+        asked = _asked(body, scope, query)
+        decision = await self._decider.decide(project, asked, self._clock())
+        trace.mark("evaluate")
+        return decision
+
+    async def _project(self, body: Mapping[str, Any]) -> Project:
+        token = next((body[name] for name in TOKEN_NAMES if body.get(name)), None)
+        if token is None:
+            properties = body.get("properties")
+            token = properties.get("token") if isinstance(properties, dict) else None
+        if token is None or token == "":
+            raise NoProjectKey
+        if not isinstance(token, str):
+            raise BadProjectKey
+        project = self._directory.find_token(token)
+        if project is None:
+            project = await self._directory.find_new_token(token)
+        if project is None:
+            raise BadProjectKey
+        return project
+
+
+def _asked(body: Mapping[str, Any], scope: Scope, query: Mapping[str, str]) -> Asked:
+    keys = body.get("flag_keys", body.get("flag_keys_to_evaluate"))
+    contexts = body.get("evaluation_contexts", body.get("evaluation_environments"))
+    return Asked(
+        distinct_id=_distinct_id(body),
+        person_properties=_object(body, "person_properties", "$properties"),
+        groups=_groups(_object(body, "groups", "$groups")),
+        group_properties={
+            name: given
+            for name, given in _object(body, "group_properties", "$group_properties").items()
+            if isinstance(given, dict)
+        },
+        anonymous_id=_text(body, "$anon_distinct_id", "anon_distinct_id"),
+        device_id=_text(body, "$device_id", "device_id"),
+        flag_keys=_texts(keys, "flag_keys"),
+        contexts=_texts(contexts, "evaluation_contexts"),
+        runtime=_runtime(body, scope),
+        only_surveys=query.get("only_evaluate_survey_feature_flags") in ("true", "1"),
+    )
+
+
+def _distinct_id(body: Mapping[str, Any]) -> str:
+    value = next((body[name] for name in DISTINCT_ID_NAMES if body.get(name) is not None), None)
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise Invalid("A distinct_id is required.", code="missing_distinct_id")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid("A text or a number is required.", attr="distinct_id")
+    return str(value)
+
+
+def _object(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        value = body.get(name)
+        if value is not None:
+            if not isinstance(value, dict):
+                raise Invalid("A JSON object is required.", attr=name, code="malformed_data")
+            return value
+    return {}
+
+
+def _groups(given: Mapping[str, Any]) -> dict[str, str]:
+    """A group's key is text or a number; anything else is as if it were not there."""
+    return {
+        name: str(key)
+        for name, key in given.items()
+        if key != "" and isinstance(key, str | int | float) and not isinstance(key, bool)
+    }
+
+
+def _text(body: Mapping[str, Any], *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := body.get(name), str)), None)
+
+
+def _texts(value: Any, name: str) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise Invalid("A list is required.", attr=name)
+    return frozenset(each for each in value if isinstance(each, str))
+
+
+def _runtime(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
+    """Where the caller says it runs, or looks as if it did; None when nobody can tell."""
+    said = body.get("evaluation_runtime")
+    if said in ("client", "server", "all"):
+        return Runtime(said)
+    agent = b""
+    for name, value in scope["headers"]:
+        if name == b"user-agent":
+            agent = value
+        elif name in (b"origin", b"referer", b"sec-fetch-mode"):
+            return Runtime.CLIENT
+    text = agent[:200].decode("latin-1").lower()
+    if any(text.startswith(name) for name in SERVER_AGENTS):
+        return Runtime.SERVER
+    return Runtime.CLIENT if any(text.startswith(name) for name in CLIENT_AGENTS) else None
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    text = scope["query_string"]
+    if text == b"v=3":  # what nearly everybody asks
+        return {"v": "3"}
+    parsed = parse_qs(text[:2000].decode("latin-1"), keep_blank_values=True)
+    return {name: values[-1] for name, values in parsed.items()}
+
+
+def _number(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    text = text.strip()
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        return 1
+    return int(text[:10])
+
+
+def _decide_form(version: str | None) -> Form:
+    return (Form.KEYS, Form.ON, Form.VALUES, Form.DETAILS)[min(max(_number(version, 1), 1), 4) - 1]

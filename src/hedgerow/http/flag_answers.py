@@ -1,0 +1,129 @@
+"""What /decide and /flags answer, in each of their versions.
+
+An outcome's part of an answer is always the same bytes, so it is written once and kept with the
+outcome; an answer is those parts put together.
+"""
+
+import random
+import uuid
+from collections.abc import Sequence
+from enum import StrEnum
+
+from hedgerow.flags.decide import Decision
+from hedgerow.flags.model import Outcome
+from hedgerow.kit import jsonio
+
+
+class Form(StrEnum):
+    """The four shapes of an answer, by the version of /decide that introduced each."""
+
+    KEYS = "1"
+    ON = "2"
+    VALUES = "3"
+    DETAILS = "4"
+
+
+# What SDKs read besides flags. None of it is secret, and it is the same for every project.
+CONFIG = {
+    "config": {"enable_collect_everything": True},
+    "toolbarParams": {},
+    "isAuthenticated": False,
+    "supportedCompression": ["gzip", "lz64"],
+    "sessionRecording": False,
+    "capturePerformance": False,
+    "captureDeadClicks": False,
+    "autocapture_opt_out": False,
+    "autocaptureExceptions": False,
+    "analytics": {"endpoint": "/i/v0/e/"},
+    "elementsChainAsString": True,
+    "defaultIdentifiedOnly": True,
+    "flagsPersistenceDefault": False,
+    "heatmaps": False,
+    "surveys": False,
+    "siteApps": [],
+}
+_CONFIG = b"," + jsonio.encode(CONFIG)[1:-1]
+_ERRORS = {True: b"true", False: b"false"}
+
+
+def answer(decision: Decision, form: Form, *, with_config: bool) -> bytes:
+    outcomes = decision.outcomes
+    match form:
+        case Form.KEYS:
+            on = [jsonio.encode(each.flag.key) for each in outcomes if each.value is not False]
+            flags = b'"featureFlags":[%s]' % b",".join(on)
+        case Form.ON:
+            on = [_value(each) for each in outcomes if each.value is not False]
+            flags = b'"featureFlags":{%s}' % b",".join(on)
+        case Form.VALUES:
+            flags = _values(outcomes)
+        case Form.DETAILS:
+            flags = b'"flags":{%s}' % b",".join([_detail(each) for each in outcomes])
+    return b'{%s,"errorsWhileComputingFlags":%s%s,"requestId":"%s"}' % (
+        flags,
+        _ERRORS[decision.has_errors],
+        _CONFIG if with_config else b"",
+        _request_id(),
+    )
+
+
+def _values(outcomes: Sequence[Outcome]) -> bytes:
+    """Every flag with its value; one that could not be computed is left out, so that a client
+    keeps what it knew."""
+    values, payloads = [], []
+    for each in outcomes:
+        if not each.error:
+            values.append(_value(each))
+            if each.payload is not None:
+                payloads.append(_payload(each))
+    return b'"featureFlags":{%s},"featureFlagPayloads":{%s}' % (
+        b",".join(values),
+        b",".join(payloads),
+    )
+
+
+def _value(outcome: Outcome) -> bytes:
+    found = outcome.rendered.get("value")
+    if found is None:
+        pair = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.value)
+        found = outcome.rendered["value"] = pair
+    return found
+
+
+def _payload(outcome: Outcome) -> bytes:
+    found = outcome.rendered.get("payload")
+    if found is None:
+        pair = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.payload)
+        found = outcome.rendered["payload"] = pair
+    return found
+
+
+def _detail(outcome: Outcome) -> bytes:
+    found = outcome.rendered.get("detail")
+    if found is None:
+        flag = outcome.flag
+        detail = {
+            "key": flag.key,
+            "enabled": outcome.value is not False,
+            "variant": outcome.variant,
+            "reason": {
+                "code": outcome.reason.value,
+                "condition_index": outcome.condition_index,
+                "description": outcome.error or outcome.reason.description(outcome.condition_index),
+            },
+            "metadata": {
+                "id": flag.id,
+                "version": flag.version,
+                "description": None,
+                "payload": outcome.payload,
+            },
+        }
+        if outcome.error:
+            detail["failed"] = True
+        found = jsonio.encode(flag.key) + b":" + jsonio.encode(detail)
+        outcome.rendered["detail"] = found
+    return found
+
+
+def _request_id() -> bytes:
+    return str(uuid.UUID(int=random.getrandbits(128), version=4)).encode()

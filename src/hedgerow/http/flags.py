@@ -1,0 +1,335 @@
+"""Feature flags: definitions, what becomes of them, and why somebody gets what."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter
+from pydantic import ConfigDict
+from starlette.responses import Response
+
+from hedgerow.errors import Invalid
+from hedgerow.flags.decide import Asked
+from hedgerow.flags.flags import SCOPE, FlagFields, Seen, status_of
+from hedgerow.flags.model import Bucketing, Flag, Runtime
+from hedgerow.flags.store import FlagQuery
+from hedgerow.http.access import ProjectCall, in_project
+from hedgerow.http.activity import PAGE, ActivityPage, activity_page
+from hedgerow.http.describe import Parameter, describes
+from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
+from hedgerow.http.paging import WINDOW, Page, page
+from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import iso
+from hedgerow.kit.text import why_unstorable
+from hedgerow.projects.store import ActivityQuery
+
+router = APIRouter(tags=["Feature flags"])
+
+BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("projects", "environments"))
+NAME_MAX = 10_000
+FILTERS = (
+    Parameter("search", "Only those with this text in their key or name."),
+    Parameter("active", "Only active (true) or inactive (false) ones.", {"type": "string"}),
+)
+
+
+class FlagItem(msgspec.Struct, kw_only=True):
+    """A flag in PostHog's words. `name` is its description."""
+
+    id: int
+    name: str
+    key: str
+    filters: Mapping[str, Any]
+    deleted: bool
+    active: bool
+    archived: bool
+    created_by: Mapping[str, Any] | None
+    created_at: str
+    updated_at: str
+    version: int
+    last_modified_by: Mapping[str, Any] | None
+    ensure_experience_continuity: bool
+    experiment_set: Sequence[int]
+    surveys: Sequence[Any]
+    features: Sequence[Any]
+    rollback_conditions: Any
+    performed_rollback: bool
+    can_edit: bool
+    tags: Sequence[str]
+    evaluation_contexts: Sequence[str]
+    usage_dashboard: int | None
+    analytics_dashboards: Sequence[int]
+    has_enriched_analytics: bool
+    user_access_level: str
+    is_remote_configuration: bool
+    has_encrypted_payloads: bool
+    status: str
+    evaluation_runtime: str
+    bucketing_identifier: str
+    last_called_at: str | None
+
+
+class FlagStatus(msgspec.Struct, kw_only=True):
+    status: str
+    reason: str
+
+
+class FlagName(msgspec.Struct, kw_only=True):
+    id: int
+    key: str
+    name: str
+
+
+class FlagBody(Fields):
+    """The writable fields. `version` and `original_flag` are what the editor saw before."""
+
+    model_config = ConfigDict(str_strip_whitespace=False)
+
+    key: Annotated[str, Text(1000, blank=True)] = LEFT_OUT
+    name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
+    filters: Any = None
+    active: Boolean = LEFT_OUT
+    deleted: Boolean = LEFT_OUT
+    archived: Boolean = LEFT_OUT
+    ensure_experience_continuity: Boolean | None = None
+    is_remote_configuration: Boolean | None = None
+    has_encrypted_payloads: Boolean | None = None
+    evaluation_runtime: Runtime | None = None
+    bucketing_identifier: Bucketing | None = None
+    evaluation_contexts: list[Annotated[str, Text(200)]] | None = None
+    tags: list[Annotated[str, Text(200)]] | None = None
+    version: Annotated[int, Between()] | None = None
+    original_flag: Any = None
+
+    def fields(self) -> FlagFields:
+        given = {
+            name: getattr(self, name)
+            for name in FlagFields.__slots__
+            if getattr(self, name) is not None
+        }
+        for name in ("evaluation_contexts", "tags"):
+            if name in given:
+                given[name] = tuple(dict.fromkeys(given[name]))
+        return FlagFields(**given)
+
+    def seen(self) -> Seen | None:
+        if self.version is None:
+            return None
+        original = self.original_flag
+        return Seen(version=self.version, fields=original if isinstance(original, dict) else None)
+
+
+def item(call: ProjectCall, flag: Flag) -> FlagItem:
+    return FlagItem(
+        id=flag.id,
+        name=flag.name,
+        key=flag.key,
+        filters=flag.filters,
+        deleted=flag.deleted,
+        active=flag.active,
+        archived=flag.archived,
+        created_by=_person(call, flag.created_by),
+        created_at=iso(flag.created_at),
+        updated_at=iso(flag.updated_at),
+        version=flag.version,
+        last_modified_by=_person(call, flag.last_modified_by),
+        ensure_experience_continuity=flag.ensure_experience_continuity,
+        experiment_set=(),
+        surveys=(),
+        features=(),
+        rollback_conditions=None,
+        performed_rollback=False,
+        can_edit=True,
+        tags=flag.tags,
+        evaluation_contexts=flag.evaluation_contexts,
+        usage_dashboard=None,
+        analytics_dashboards=(),
+        has_enriched_analytics=False,
+        user_access_level="manager",
+        is_remote_configuration=flag.is_remote_configuration,
+        has_encrypted_payloads=flag.has_encrypted_payloads,
+        status=status_of(flag, call.now)[0],
+        evaluation_runtime=flag.evaluation_runtime.value,
+        bucketing_identifier=flag.bucketing_identifier.value,
+        last_called_at=iso(flag.last_called_at) if flag.last_called_at else None,
+    )
+
+
+def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
+    owner = call.rooms.directory.user(call.key.user_id)
+    if email != owner.email:
+        return {"first_name": email, "email": email}
+    return {
+        "id": owner.id,
+        "uuid": owner.uuid,
+        "distinct_id": owner.distinct_id,
+        "first_name": owner.first_name,
+        "email": owner.email,
+    }
+
+
+@describes(answer=Page[FlagItem], query=WINDOW + FILTERS)
+async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read")]) -> Response:
+    """The project's flags that are not deleted, newest first."""
+    asked = call.window
+    search = call.asked("search") or ""
+    if unstorable := why_unstorable(search):
+        raise Invalid(unstorable[1], attr="search", code=unstorable[0])
+    query = FlagQuery(
+        project_id=call.project.id,
+        search=search.strip()[:200],
+        active=_active(call.asked("active")),
+        limit=asked.limit,
+        offset=asked.offset,
+    )
+    flags, count = await call.rooms.flags.listing(query)
+    listed = [item(call, flag) for flag in flags]
+    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+
+
+@describes(answer=FlagItem, status=201, body=FlagBody)
+async def create_flag(call: Annotated[ProjectCall, in_project("feature_flag:write")]) -> Response:
+    """Make a flag."""
+    fields = (await call.body(FlagBody)).fields()
+    flag = await call.rooms.flags.create(call.project, fields, call.actor, call.now)
+    return JsonResponse(item(call, flag), status_code=201)
+
+
+@describes(answer=FlagItem)
+async def retrieve_flag(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
+) -> Response:
+    """One flag, by its id or its key."""
+    return JsonResponse(item(call, await call.rooms.flags.find(call.project, flag_id)))
+
+
+@describes(answer=FlagItem, body=FlagBody)
+async def change_flag(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
+) -> Response:
+    """Change some fields. `deleted: false` restores a deleted flag."""
+    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    body = await call.body(FlagBody)
+    flag = await call.rooms.flags.change(
+        call.project, found.id, body.fields(), seen=body.seen(), actor=call.actor, now=call.now
+    )
+    return JsonResponse(item(call, flag))
+
+
+@describes(status=204)
+async def delete_flag(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
+) -> Response:
+    """Delete a flag. It is disabled and hidden, and can be restored by its id."""
+    found = await call.rooms.flags.find(call.project, flag_id)
+    await call.rooms.flags.change(
+        call.project,
+        found.id,
+        FlagFields(deleted=True),
+        seen=None,
+        actor=call.actor,
+        now=call.now,
+    )
+    return no_content()
+
+
+@describes(answer=FlagStatus)
+async def flag_status(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
+) -> Response:
+    """Whether the flag is of use: ACTIVE, STALE or DELETED, and why."""
+    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    status, reason = status_of(found, call.now)
+    return JsonResponse(FlagStatus(status=status, reason=reason))
+
+
+@describes(answer=list[FlagName])
+async def dependent_flags(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
+) -> Response:
+    """The flags that depend on this one."""
+    found = await call.rooms.flags.find(call.project, flag_id)
+    flags = await call.rooms.flags.dependent(call.project, found.id)
+    return JsonResponse([FlagName(id=flag.id, key=flag.key, name=flag.name) for flag in flags])
+
+
+@describes(answer=ActivityPage, query=PAGE)
+async def flag_activity(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
+) -> Response:
+    """Who changed what in this flag, newest first."""
+    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(found.id))
+    return await activity_page(call, query)
+
+
+@describes(answer=ActivityPage, query=PAGE)
+async def flags_activity(
+    call: Annotated[ProjectCall, in_project("feature_flag:read")],
+) -> Response:
+    """Who changed what in any flag, newest first."""
+    return await activity_page(call, ActivityQuery(project_id=call.project.id, scope=SCOPE))
+
+
+REASONS = (
+    Parameter("distinct_id", "Whom the flags are evaluated for."),
+    Parameter("groups", "The groups they belong to, as a JSON object."),
+)
+
+
+@describes(answer=dict[str, Any], query=REASONS)
+async def evaluation_reasons(
+    call: Annotated[ProjectCall, in_project("feature_flag:read")],
+) -> Response:
+    """What somebody gets from every flag, and why."""
+    distinct_id = call.asked("distinct_id")
+    if not distinct_id:
+        raise Invalid("This field is required.", attr="distinct_id", code="required")
+    asked = Asked(distinct_id=distinct_id, groups=_groups(call.asked("groups")))
+    decision = await call.rooms.decider.decide(call.project, asked, call.now)
+    return JsonResponse(
+        {
+            outcome.flag.key: {
+                "value": outcome.value,
+                "evaluation": {
+                    "reason": "disabled" if not outcome.flag.active else outcome.reason.value,
+                    "condition_index": outcome.condition_index,
+                },
+            }
+            for outcome in decision.outcomes
+        }
+    )
+
+
+def _groups(text: str | None) -> dict[str, str]:
+    if not text:
+        return {}
+    try:
+        value = jsonio.parse(text.encode("utf-8", "surrogatepass"))
+    except jsonio.JsonError as error:
+        raise Invalid(str(error), attr="groups") from None
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value.values()):
+        raise Invalid("An object of group types and keys is required.", attr="groups")
+    return value
+
+
+def _active(text: str | None) -> bool | None:
+    if text is None or text == "" or text.upper() == "STALE":
+        return None
+    if text.lower() not in ("true", "false"):
+        raise Invalid("Must be a valid boolean.", attr="active")
+    return text.lower() == "true"
+
+
+for base in BASES:
+    router.get(base)(list_flags)
+    router.post(base)(create_flag)
+    router.get(base + "activity/")(flags_activity)
+    router.get(base + "evaluation_reasons/")(evaluation_reasons)
+    router.get(base + "{flag_id}/")(retrieve_flag)
+    router.patch(base + "{flag_id}/")(change_flag)
+    router.delete(base + "{flag_id}/")(delete_flag)
+    router.get(base + "{flag_id}/activity/")(flag_activity)
+    router.get(base + "{flag_id}/status/")(flag_status)
+    router.get(base + "{flag_id}/dependent_flags/")(dependent_flags)

@@ -1,0 +1,1 @@
+"""Persons, the groups they belong to, and cohorts of them."""

@@ -1,0 +1,51 @@
+"""Persons, groups and cohorts as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NewType
+
+from hedgerow.projects.model import ProjectId
+
+PersonId = NewType("PersonId", int)
+CohortId = NewType("CohortId", int)
+
+MAX_GROUP_TYPES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    id: PersonId
+    project_id: ProjectId
+    uuid: str
+    properties: Mapping[str, Any]
+    distinct_ids: Sequence[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    project_id: ProjectId
+    type_index: int
+    key: str
+    properties: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cohort:
+    """A named set of persons. A static one is a list; any other is a question about properties,
+    `{"type": "AND", "values": [...]}`, nested to any depth."""
+
+    id: CohortId
+    project_id: ProjectId
+    name: str
+    description: str
+    is_static: bool
+    definition: Mapping[str, Any]
+    deleted: bool
+    created_by: str
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,84 @@
+"""What this room needs of storage. storage/persons.py answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from hedgerow.persons.model import Cohort, CohortId, Group, Person
+from hedgerow.projects.activity import Entry
+from hedgerow.projects.model import ProjectId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonQuery:
+    project_id: ProjectId
+    distinct_id: str = ""
+    search: str = ""
+    cohort_id: CohortId | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+class PersonStore(Protocol):
+    async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
+
+    async def person(self, project_id: ProjectId, uuid: str) -> Person | None: ...
+
+    async def put_person(
+        self,
+        project_id: ProjectId,
+        distinct_ids: Sequence[str],
+        change: Callable[[Person | None], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person:
+        """Make or change the person of these ids; `change` gives the properties after it. Ids that
+        belong to nobody become theirs. Conflict when they belong to several persons."""
+        ...
+
+    async def delete_person(self, project_id: ProjectId, uuid: str) -> bool: ...
+
+    async def groups(
+        self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
+    ) -> tuple[list[Group], int]: ...
+
+    async def put_group(
+        self,
+        project_id: ProjectId,
+        type_index: int,
+        key: str,
+        properties: Mapping[str, Any],
+        now: datetime,
+    ) -> Group:
+        """Make a group, or lay these properties over those it has."""
+        ...
+
+    async def group_types(self, project_id: ProjectId) -> Mapping[str, int]: ...
+
+    async def put_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
+        """The index of a group type, which it keeps; None when all are taken."""
+        ...
+
+
+class CohortStore(Protocol):
+    async def cohorts(
+        self, project_id: ProjectId, *, limit: int, offset: int
+    ) -> tuple[list[Cohort], int]: ...
+
+    async def cohort(self, project_id: ProjectId, id: CohortId) -> Cohort | None: ...
+
+    async def write_cohort(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Mapping[CohortId, Cohort]], Cohort],
+        tell: Callable[[Cohort | None, Cohort], Entry],
+        now: datetime,
+    ) -> Cohort: ...
+
+    async def add_members(
+        self, project_id: ProjectId, id: CohortId, distinct_ids: Sequence[str]
+    ) -> int:
+        """Add the persons of these ids to a static cohort; how many it has then."""
+        ...
+
+    async def members(self, id: CohortId) -> int: ...

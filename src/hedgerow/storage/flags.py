@@ -1,0 +1,150 @@
+"""Flags' SQL. Changes of one project's flags run one after another."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, or_, select, update
+
+from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.store import FlagQuery, FlagWrite
+from hedgerow.persons.model import Cohort
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage import activity, generations
+from hedgerow.storage.database import Database
+from hedgerow.storage.tables import cohorts, group_types, projects
+from hedgerow.storage.tables import flags as table
+
+TOPIC = "flags:"
+
+
+def topic_of(project_id: ProjectId) -> str:
+    """What moves when anything changes that decides what flags evaluate to."""
+    return f"{TOPIC}{project_id}"
+
+
+class FlagRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def generation(self, project_id: ProjectId) -> int:
+        return await generations.number_of(self._database, topic_of(project_id))
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        found = await generations.numbers_of(self._database, TOPIC)
+        return {
+            ProjectId(int(topic.removeprefix(TOPIC))): number for topic, number in found.items()
+        }
+
+    async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
+        return await self._database.read(
+            lambda connection: _definitions(connection, project_id, timezone)
+        )
+
+    async def flags(self, query: FlagQuery) -> tuple[list[Flag], int]:
+        wanted = (table.c.project_id == query.project_id) & table.c.deleted.is_(False)
+        if query.active is not None:
+            wanted &= table.c.active.is_(query.active)
+        if query.search:
+            wanted &= or_(
+                table.c.key.icontains(query.search, autoescape=True),
+                table.c.name.icontains(query.search, autoescape=True),
+            )
+
+        def run(connection: Connection) -> tuple[list[Flag], int]:
+            count = connection.execute(
+                select(func.count()).select_from(table).where(wanted)
+            ).scalar_one()
+            page = (
+                select(table)
+                .where(wanted)
+                .order_by(table.c.created_at.desc(), table.c.id.desc())
+                .limit(query.limit)
+                .offset(query.offset)
+            )
+            return [_flag(row) for row in connection.execute(page)], count
+
+        return await self._database.read(run)
+
+    async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
+        return await self._database.read(lambda connection: _find(connection, project_id, id))
+
+    async def write(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Definitions, Callable[[FlagId], Flag | None]], FlagWrite],
+        now: datetime,
+    ) -> Flag:
+        def change(connection: Connection) -> Flag:
+            lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
+            timezone = connection.execute(lock).scalar_one()
+            definitions = _definitions(connection, project_id, timezone)
+            wish = decide(definitions, lambda id: _find(connection, project_id, id))
+            flag = _store(connection, wish.flag)
+            entry = wish.tell(flag)
+            if entry is not None:
+                activity.record(connection, entry, now)
+                generations.advance(connection, topic_of(project_id))
+            return flag
+
+        return await self._database.write(change)
+
+
+def _definitions(connection: Connection, project_id: ProjectId, timezone: str) -> Definitions:
+    own = table.c.project_id == project_id
+    rows = connection.execute(select(table).where(own & ~table.c.deleted).order_by(table.c.id))
+    kinds = connection.execute(
+        select(group_types.c.name, group_types.c.index).where(
+            group_types.c.project_id == project_id
+        )
+    )
+    return Definitions(
+        generation=generations.current(connection, topic_of(project_id)),
+        flags=[_flag(row) for row in rows],
+        cohorts=[
+            Cohort(**row._mapping)
+            for row in connection.execute(
+                select(cohorts)
+                .where((cohorts.c.project_id == project_id) & ~cohorts.c.deleted)
+                .order_by(cohorts.c.id)
+            )
+        ],
+        group_types=dict(kinds.tuples().all()),
+        timezone=timezone,
+    )
+
+
+def _flag(row: Row[Any]) -> Flag:
+    return Flag(
+        **{
+            **row._mapping,
+            "evaluation_runtime": Runtime(row.evaluation_runtime),
+            "bucketing_identifier": Bucketing(row.bucketing_identifier),
+            "evaluation_contexts": tuple(row.evaluation_contexts),
+            "tags": tuple(row.tags),
+        }
+    )
+
+
+def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:
+    row = connection.execute(
+        select(table).where((table.c.project_id == project_id) & (table.c.id == id))
+    ).one_or_none()
+    return None if row is None else _flag(row)
+
+
+def _store(connection: Connection, flag: Flag) -> Flag:
+    values = asdict(flag) | {
+        "filters": dict(flag.filters),
+        "evaluation_runtime": flag.evaluation_runtime.value,
+        "bucketing_identifier": flag.bucketing_identifier.value,
+        "evaluation_contexts": list(flag.evaluation_contexts),
+        "tags": list(flag.tags),
+    }
+    del values["id"]
+    if flag.id:
+        connection.execute(update(table).where(table.c.id == flag.id).values(**values))
+        return flag
+    id = connection.execute(insert(table).returning(table.c.id), values).scalar_one()
+    return replace(flag, id=FlagId(id))

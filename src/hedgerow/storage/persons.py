@@ -1,0 +1,333 @@
+"""Persons', groups' and subjects' SQL."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from hedgerow.errors import Conflict
+from hedgerow.flags.store import StoredSubject
+from hedgerow.kit import jsonio
+from hedgerow.persons.model import Group, Person
+from hedgerow.persons.store import PersonQuery
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage import generations
+from hedgerow.storage.database import Database, HotRead
+from hedgerow.storage.flags import topic_of
+from hedgerow.storage.tables import (
+    cohort_people,
+    flag_hash_keys,
+    group_types,
+    groups,
+    person_distinct_ids,
+    persons,
+    projects,
+)
+
+ids = person_distinct_ids
+
+_person_of = HotRead(
+    select(persons.c.id, persons.c.properties)
+    .join(ids, ids.c.person_id == persons.c.id)
+    .where((ids.c.project_id == bindparam("project")) & (ids.c.distinct_id == bindparam("id")))
+)
+_cohorts_of = HotRead(
+    select(cohort_people.c.cohort_id).where(cohort_people.c.person_id == bindparam("person"))
+)
+_hash_keys_of = HotRead(
+    select(flag_hash_keys.c.flag_key, flag_hash_keys.c.hash_key).where(
+        flag_hash_keys.c.person_id == bindparam("person")
+    )
+)
+_group_of = HotRead(
+    select(groups.c.properties).where(
+        (groups.c.project_id == bindparam("project"))
+        & (groups.c.type_index == bindparam("type_index"))
+        & (groups.c.key == bindparam("group_key"))
+    )
+)
+
+
+class SubjectRecords:
+    """What flags want to know of somebody, by the shortest way."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def subject(
+        self, project_id: ProjectId, distinct_id: str, groups: Mapping[int, str]
+    ) -> StoredSubject:
+        fetch = self._database.fetch
+        found = await fetch(_person_of, {"project": project_id, "id": distinct_id})
+        person_id = found[0][0] if found else None
+        cohorts: frozenset[int] = frozenset()
+        hash_keys: Mapping[str, str] = {}
+        if person_id is not None:
+            cohorts = frozenset(row[0] for row in await fetch(_cohorts_of, {"person": person_id}))
+            hash_keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
+        stored_groups = {}
+        for index, key in groups.items():
+            rows = await fetch(
+                _group_of, {"project": project_id, "type_index": index, "group_key": key}
+            )
+            if rows:
+                stored_groups[index] = _json(rows[0][0])
+        return StoredSubject(
+            person_id=person_id,
+            properties=_json(found[0][1]) if found else {},
+            cohorts=cohorts,
+            hash_keys=hash_keys,
+            groups=stored_groups,
+        )
+
+    async def keep_hash_keys(
+        self,
+        project_id: ProjectId,
+        distinct_ids: Sequence[str],
+        hash_key: str,
+        flags: Sequence[str],
+    ) -> None:
+        def change(connection: Connection) -> None:
+            found = connection.execute(
+                select(ids.c.person_id)
+                .distinct()
+                .where((ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids))
+            )
+            rows = [
+                {"person_id": row.person_id, "flag_key": flag, "hash_key": hash_key}
+                for row in found
+                for flag in flags
+            ]
+            if rows:
+                into = _upsert(connection)(flag_hash_keys).on_conflict_do_nothing()
+                connection.execute(into, rows)
+
+        await self._database.write(change)
+
+
+class PersonRecords:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
+        wanted = persons.c.project_id == query.project_id
+        if query.distinct_id:
+            wanted &= persons.c.id.in_(
+                select(ids.c.person_id).where(
+                    (ids.c.project_id == query.project_id)
+                    & (ids.c.distinct_id == query.distinct_id)
+                )
+            )
+        if query.search:
+            wanted &= persons.c.id.in_(
+                select(ids.c.person_id).where(
+                    (ids.c.project_id == query.project_id)
+                    & ids.c.distinct_id.icontains(query.search, autoescape=True)
+                )
+            )
+        if query.cohort_id is not None:
+            wanted &= persons.c.id.in_(
+                select(cohort_people.c.person_id).where(
+                    cohort_people.c.cohort_id == query.cohort_id
+                )
+            )
+
+        def run(connection: Connection) -> tuple[list[Person], int]:
+            count = connection.execute(
+                select(func.count()).select_from(persons).where(wanted)
+            ).scalar_one()
+            page = (
+                select(persons)
+                .where(wanted)
+                .order_by(persons.c.id.desc())
+                .limit(query.limit)
+                .offset(query.offset)
+            )
+            return _with_ids(connection, connection.execute(page).all()), count
+
+        return await self._database.read(run)
+
+    async def person(self, project_id: ProjectId, uuid: str) -> Person | None:
+        def run(connection: Connection) -> Person | None:
+            row = connection.execute(
+                select(persons).where(
+                    (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
+                )
+            ).one_or_none()
+            return None if row is None else _with_ids(connection, [row])[0]
+
+        return await self._database.read(run)
+
+    async def put_person(
+        self,
+        project_id: ProjectId,
+        distinct_ids: Sequence[str],
+        change: Callable[[Person | None], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person:
+        def run(connection: Connection) -> Person:
+            _lock(connection, project_id)
+            owners = connection.execute(
+                select(ids.c.distinct_id, ids.c.person_id).where(
+                    (ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids)
+                )
+            ).all()
+            owned = {row.person_id for row in owners}
+            if len(owned) > 1:
+                raise Conflict("These distinct ids belong to several persons.")
+            before = _by_id(connection, owned.pop()) if owned else None
+            properties = dict(change(before))
+            if before is None:
+                person_id = connection.execute(
+                    insert(persons).returning(persons.c.id),
+                    {
+                        "project_id": project_id,
+                        "uuid": str(uuid.uuid4()),
+                        "properties": properties,
+                        "created_at": now,
+                        "updated_at": now,
+                    },
+                ).scalar_one()
+            else:
+                person_id = before.id
+                connection.execute(
+                    update(persons)
+                    .where(persons.c.id == person_id)
+                    .values(properties=properties, updated_at=now)
+                )
+            known = {row.distinct_id for row in owners}
+            rows = [
+                {"project_id": project_id, "distinct_id": each, "person_id": person_id}
+                for each in dict.fromkeys(distinct_ids)
+                if each not in known
+            ]
+            if rows:
+                connection.execute(insert(ids), rows)
+            found = _by_id(connection, person_id)
+            assert found is not None
+            return found
+
+        return await self._database.write(run)
+
+    async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
+        def run(connection: Connection) -> bool:
+            gone = connection.execute(
+                delete(persons).where(
+                    (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
+                )
+            )
+            return bool(gone.rowcount)
+
+        return await self._database.write(run)
+
+    async def groups(
+        self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
+    ) -> tuple[list[Group], int]:
+        wanted = (groups.c.project_id == project_id) & (groups.c.type_index == type_index)
+
+        def run(connection: Connection) -> tuple[list[Group], int]:
+            count = connection.execute(
+                select(func.count()).select_from(groups).where(wanted)
+            ).scalar_one()
+            page = select(groups).where(wanted).order_by(groups.c.key).limit(limit).offset(offset)
+            return [Group(**row._mapping) for row in connection.execute(page)], count
+
+        return await self._database.read(run)
+
+    async def put_group(
+        self,
+        project_id: ProjectId,
+        type_index: int,
+        key: str,
+        properties: Mapping[str, Any],
+        now: datetime,
+    ) -> Group:
+        own = (
+            (groups.c.project_id == project_id)
+            & (groups.c.type_index == type_index)
+            & (groups.c.key == key)
+        )
+
+        def run(connection: Connection) -> Group:
+            _lock(connection, project_id)
+            before = connection.execute(select(groups).where(own)).one_or_none()
+            if before is None:
+                group = Group(
+                    project_id=project_id,
+                    type_index=type_index,
+                    key=key,
+                    properties=dict(properties),
+                    created_at=now,
+                    updated_at=now,
+                )
+                values = {name: getattr(group, name) for name in Group.__slots__}
+                connection.execute(insert(groups), values)
+                return group
+            merged = {**before.properties, **properties}
+            connection.execute(update(groups).where(own).values(properties=merged, updated_at=now))
+            return Group(**{**before._mapping, "properties": merged, "updated_at": now})
+
+        return await self._database.write(run)
+
+    async def group_types(self, project_id: ProjectId) -> Mapping[str, int]:
+        return await self._database.read(lambda connection: _types(connection, project_id))
+
+    async def put_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
+        def run(connection: Connection) -> int | None:
+            _lock(connection, project_id)
+            known = _types(connection, project_id)
+            if name in known:
+                return known[name]
+            free = [index for index in range(most) if index not in known.values()]
+            if not free:
+                return None
+            connection.execute(
+                insert(group_types), {"project_id": project_id, "index": free[0], "name": name}
+            )
+            generations.advance(connection, topic_of(project_id))
+            return free[0]
+
+        return await self._database.write(run)
+
+
+def _json(value: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = jsonio.decode(value) if isinstance(value, str) else value
+    return found
+
+
+def _lock(connection: Connection, project_id: ProjectId) -> None:
+    connection.execute(select(projects.c.id).where(projects.c.id == project_id).with_for_update())
+
+
+def _upsert(connection: Connection) -> Any:
+    return postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
+
+
+def _types(connection: Connection, project_id: ProjectId) -> dict[str, int]:
+    rows = connection.execute(
+        select(group_types.c.name, group_types.c.index)
+        .where(group_types.c.project_id == project_id)
+        .order_by(group_types.c.index)
+    )
+    return dict(rows.tuples().all())
+
+
+def _by_id(connection: Connection, id: int) -> Person | None:
+    row = connection.execute(select(persons).where(persons.c.id == id)).one_or_none()
+    return None if row is None else _with_ids(connection, [row])[0]
+
+
+def _with_ids(connection: Connection, rows: Sequence[Any]) -> list[Person]:
+    owned: dict[int, list[str]] = {row.id: [] for row in rows}
+    found = connection.execute(
+        select(ids.c.person_id, ids.c.distinct_id)
+        .where(ids.c.person_id.in_(owned))
+        .order_by(ids.c.distinct_id)
+    )
+    for each in found:
+        owned[each.person_id].append(each.distinct_id)
+    return [Person(**row._mapping, distinct_ids=owned[row.id]) for row in rows]

@@ -1,0 +1,163 @@
+from contextlib import suppress
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.properties.patterns import PATTERN_MAX, BadPattern, searcher
+from tests.unit.generated import bounded
+
+# Far above what is meant to pass, far below what would be felt.
+SOON_S = 0.5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("B", "abc", False),
+        ("(?i)B", "abc", True),
+        ("a.c", "a\nc", False),
+        ("(?s)a.c", "a\nc", True),
+        ("c$", "abc\n", False),
+        ("(?m)^c$", "ab\nc\nd", True),
+        ("", "", True),
+        ("^$", "", True),
+        ("", "abc", True),
+        (r"^[\w.+-]+@example\.com$", "somebody@example.com", True),
+        (r"^[\w.+-]+@example\.com$", "somebody@example.org", False),
+        (r"\d{3}", "a12b", False),
+        (r"^\pL+$", "Größe", True),
+        ("straße", "Hauptstraße 1", True),
+        ("(?i)ÀÉ", "xàéx", True),
+        ("👩‍🚀", "an 👩‍🚀 flies", True),
+        ("a\0b", "xa\0bx", True),
+    ],
+)
+def test_a_pattern_is_found_anywhere_and_case_counts(pattern: str, text: str, found: bool) -> None:
+    assert searcher(pattern)(text) is found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"foo(?=bar)", "foobar", True),
+        (r"foo(?=bar)", "foobaz", False),
+        (r"foo(?!bar)", "foobaz", True),
+        (r"foo(?!bar)", "foobar", False),
+        (r"(?<=\$)\d+", "cost $5", True),
+        (r"(?<=\$)\d+", "cost 5", False),
+        (r"(?<!a)b", "cb", True),
+        (r"(?<!a)b", "ab", False),
+        (r"^(?!.*@example\.com$).*$", "a@example.org", True),
+        (r"^(?!.*@example\.com$).*$", "a@example.com", False),
+        (r"(ab)\1", "abab", True),
+        (r"(ab)\1", "abba", False),
+        (r"(?>a+)b", "aab", True),
+        (r"(?=B)b", "b", False),
+    ],
+)
+def test_look_around_and_back_references_work(pattern: str, text: str, found: bool) -> None:
+    assert searcher(pattern)(text) is found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^\w+$", "Größe"),
+        (r"^\w+$", "имя"),
+        (r"^\d+$", "٣٤"),
+        (r"\s", "a\u00a0b"),
+        (r"\bé", "un é"),
+        (r"^\w+(?=!)", "Größe!"),
+    ],
+)
+def test_word_digit_and_space_mean_all_of_unicode(pattern: str, text: str) -> None:
+    """As in Rust's regular expressions, which flags are evaluated with elsewhere."""
+    assert searcher(pattern)(text)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", ")", "[", "[b-a]", "*", "a**", "(?P<n", "(?P<>a)", r"\1", "(?&x)", "a{2,1}"]
+)
+def test_a_pattern_that_no_engine_reads_is_refused(pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        searcher(pattern)
+
+
+def test_the_longest_pattern_is_read_and_a_longer_one_refused() -> None:
+    assert searcher("x" * PATTERN_MAX)("x") is False
+    with pytest.raises(BadPattern):
+        searcher("x" * (PATTERN_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(a+)+$", "a" * 100_000 + "b"),
+        ("(a|aa)+$", "a" * 100_000 + "b"),
+        ("(x+x+)+y", "x" * 100_000),
+        ("(.*)*(.*)*=", "a" * 50_000),
+        (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 100_000),
+        (r"(a+)+(?!c)$", "a" * 5_000 + "b"),
+        (r"(?=a)(a|a)+(?!a)$", "a" * 5_000 + "b"),
+        (r"(a*)*\1$", "a" * 5_000 + "b"),
+        (r"(?<!x)(.+)+(.+)+\1y", "a" * 5_000),
+        ("(?R)", "a"),
+    ],
+)
+def test_a_catastrophic_pattern_gives_up_soon_and_matches_nothing(pattern: str, text: str) -> None:
+    search = searcher(pattern)
+    started = perf_counter()
+    assert not search(text)
+    assert perf_counter() - started < SOON_S
+
+
+@pytest.mark.parametrize(
+    "pattern", ["((a{100}){100}){100}(?=b)", "((a{100}){100}){100}", "(?:(?=a)a{1000}){1000}"]
+)
+def test_a_pattern_that_stands_for_a_million_characters_costs_neither_time_nor_memory(
+    pattern: str,
+) -> None:
+    """Each further level costs a hundred times more; a few of them take all memory there is."""
+    started = perf_counter()
+    with suppress(BadPattern):
+        searcher(pattern)("aaa")
+    assert perf_counter() - started < 0.1
+
+
+@pytest.mark.parametrize("depth", [100, 1_000, 4_000])
+def test_a_deeply_nested_pattern_is_read_or_refused(depth: int) -> None:
+    for pattern in ("(" * depth + "a" + ")" * depth, "(?=" * depth + "a" + ")" * depth):
+        try:
+            assert searcher(pattern)("a")
+        except BadPattern:
+            continue
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x\udfffy"])
+def test_half_a_character_in_the_text_is_survived(text: str) -> None:
+    assert searcher("^nothing$")(text) in (False, None)
+    assert searcher("(?=nothing)n")(text) in (False, None)
+
+
+def test_half_a_character_in_the_pattern_is_survived() -> None:
+    search = searcher("a\ud800")
+    assert search("plain") is False
+    assert search("") is False
+
+
+@given(st.text(alphabet="ab(|)[]{}*+?^$\\.,12<>=!:PidwbB-&~", max_size=24), st.text(max_size=24))
+@bounded
+def test_any_pattern_is_refused_or_answers(pattern: str, text: str) -> None:
+    try:
+        search = searcher(pattern)
+    except BadPattern:
+        return
+    assert search(text) in (True, False)
+
+
+def test_the_same_pattern_is_made_once() -> None:
+    assert searcher("once") is searcher("once")
