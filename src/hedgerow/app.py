@@ -7,21 +7,22 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from hedgerow.errors import Unavailable, Unready
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.reach import Reaches
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
-from hedgerow.http.decide import Decide
+from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
@@ -34,6 +35,7 @@ from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.jobs import Jobs
@@ -46,15 +48,17 @@ from hedgerow.projects.throttle import API_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
 from hedgerow.storage.flags import FlagRecords
+from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.persons import SubjectRecords
+from hedgerow.storage.persons import PersonRecords, SubjectRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
 from hedgerow.storage.sealing_file import sealing_keys
@@ -224,7 +228,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         served_records=PipelineRecords(database),
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
         flags=Flags(flag_records, board),
+        cohorts=Cohorts(CohortRecords(database)),
+        persons=PersonRecords(database),
         decider=decider,
+        reaches=Reaches(board, PersonRecords(database)),
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
@@ -241,7 +248,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
-    decide = Decide(state.directory, decider, payloads, utc_now)
+    decide = Decide(state.directory, decider, payloads, _places(settings, rooms.origins), utc_now)
     door = FrontDoor(
         lean_routes(readiness, metrics, decide),
         api(rooms),
@@ -285,6 +292,16 @@ async def _live(
     readiness.waiting_for = None
     events.ready(keys if is_new else None)
     await work(chores)
+
+
+def _places(settings: Settings, origins: Origins) -> Places | None:
+    geoip = GeoIp(settings.geoip_file)
+
+    def place_of_request(scope: Scope) -> Mapping[str, str]:
+        address = origins.said_address(scope)
+        return geoip.properties(address) if address else {}
+
+    return place_of_request if geoip.is_there else None
 
 
 def _chores(state: State, board: Board, *, worker: bool) -> list[Chore]:

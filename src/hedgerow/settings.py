@@ -175,6 +175,12 @@ class Settings:
         "Keys that seal stored secrets, newest first. Empty: kept in the data folder.",
         secret=True,
     )
+    geoip_file: str = setting(
+        "",
+        text,
+        "A file in MaxMind's format that tells where addresses are. Empty: that of the package "
+        "maxminddb-geolite2 if it is installed, else none.",
+    )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
     )

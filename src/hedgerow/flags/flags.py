@@ -9,8 +9,15 @@ from typing import Any
 from hedgerow.errors import Conflict, Invalid, NotFound
 from hedgerow.flags.board import Board
 from hedgerow.flags.model import KEY_MAX, Bucketing, Definitions, Flag, FlagId, Runtime
-from hedgerow.flags.rules import Surroundings, checked_filters, needed_ids, variant_keys
+from hedgerow.flags.rules import (
+    Surroundings,
+    checked_filters,
+    needed_cohorts,
+    needed_ids,
+    variant_keys,
+)
 from hedgerow.flags.store import FlagQuery, FlagStore, FlagWrite
+from hedgerow.persons.model import CohortId
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 
@@ -90,6 +97,10 @@ class Flags:
             raise NotFound
         return flag
 
+    async def refresh(self, project: Project) -> None:
+        """See what somebody has just changed, so that whoever changed it finds it changed."""
+        await self._board.refreshed(project)
+
     async def create(
         self, project: Project, fields: FlagFields, actor: Actor, now: datetime
     ) -> Flag:
@@ -136,6 +147,13 @@ class Flags:
         """The flags that ask about this one."""
         snapshot = await self._board.refreshed(project)
         return [flag for flag in snapshot.definitions.flags if id in needed_ids(flag.filters)]
+
+    async def asking_for(self, project: Project, cohort_id: CohortId) -> list[Flag]:
+        """The flags that ask for a cohort."""
+        snapshot = await self._board.refreshed(project)
+        return [
+            flag for flag in snapshot.definitions.flags if cohort_id in needed_cohorts(flag.filters)
+        ]
 
     async def _stored(
         self,

@@ -3,29 +3,19 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
-from typing import Any, NoReturn
+from typing import Any
 
-from hedgerow.errors import Invalid
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
 from hedgerow.kit import jsonio
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.operators import Operator, operator_named, wildcard_numbers
-from hedgerow.properties.patterns import BadPattern, searcher
-from hedgerow.properties.values import as_moment, as_number, as_version, is_relative_date
+from hedgerow.properties.rules import check_property, refuse
 
 MAX_BYTES = 512 * 1024
 KINDS = ("person", "cohort", "group", "flag")
-TEXT_OPERATORS = frozenset(
-    {Operator.ICONTAINS, Operator.NOT_ICONTAINS, Operator.REGEX, Operator.NOT_REGEX}
-)
-NUMBER_OPERATORS = frozenset({Operator.GT, Operator.GTE, Operator.LT, Operator.LTE})
-LIST_OPERATORS = frozenset({Operator.ICONTAINS_MULTI, Operator.NOT_ICONTAINS_MULTI})
-RANGE_OPERATORS = frozenset({Operator.BETWEEN, Operator.NOT_BETWEEN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +32,10 @@ def checked_filters(given: Any, around: Surroundings) -> dict[str, Any]:
     filters = dict(_object(given, "filters"))
     check_storable(filters, "filters")
     if len(jsonio.encode(filters)) > MAX_BYTES:
-        _refuse("filters", f"Filters may have {MAX_BYTES} bytes at most.", "max_length")
+        refuse("filters", f"Filters may have {MAX_BYTES} bytes at most.", "max_length")
     groups = _list(filters.get("groups"), "filters.groups")
     if not groups:
-        _refuse("filters.groups", "A flag needs at least one condition set.", "required")
+        refuse("filters.groups", "A flag needs at least one condition set.", "required")
     flag_index = _group_index(filters.get("aggregation_group_type_index"), "filters")
     variants = _checked_variants(filters.get("multivariate"))
     indexes = set()
@@ -63,7 +53,7 @@ def checked_filters(given: Any, around: Surroundings) -> dict[str, Any]:
     _check_holdout(filters.get("holdout"))
     for name in ("feature_enrollment", "early_exit"):
         if not isinstance(filters.get(name), bool | None):
-            _refuse(f"filters.{name}", "Must be a valid boolean.")
+            refuse(f"filters.{name}", "Must be a valid boolean.")
     return filters
 
 
@@ -83,7 +73,7 @@ def _check_group(
         _percentage(group["rollout_percentage"], f"{place}.rollout_percentage")
     variant = group.get("variant")
     if variant is not None and variant not in variants:
-        _refuse(f"{place}.variant", f'"{_shown(variant)}" is not one of the flag\'s variants.')
+        refuse(f"{place}.variant", f'"{_shown(variant)}" is not one of the flag\'s variants.')
     properties = _list(group.get("properties"), f"{place}.properties")
     for number, filter in enumerate(properties):
         _check_filter(filter, f"{place}.properties[{number}]", index, around)
@@ -94,13 +84,13 @@ def _check_filter(filter: Any, place: str, index: int | None, around: Surroundin
     filter = _object(filter, place)
     kind = filter.get("type", "person")
     if kind not in KINDS:
-        _refuse(f"{place}.type", f'"{_shown(kind)}" is not a valid choice.', "invalid_choice")
+        refuse(f"{place}.type", f'"{_shown(kind)}" is not a valid choice.', "invalid_choice")
     if not isinstance(filter.get("key"), str) or not filter["key"]:
-        _refuse(f"{place}.key", "This field is required.", "required")
+        refuse(f"{place}.key", "This field is required.", "required")
     if index is None and kind == "group":
-        _refuse(f"{place}.type", "A condition on persons takes person, cohort and flag filters.")
+        refuse(f"{place}.type", "A condition on persons takes person, cohort and flag filters.")
     if index is not None and (kind != "group" or filter.get("group_type_index") != index):
-        _refuse(f"{place}.type", "A condition on groups takes filters of its own group type only.")
+        refuse(f"{place}.type", "A condition on groups takes filters of its own group type only.")
     match kind:
         case "cohort":
             _check_cohort(filter, place, around)
@@ -110,74 +100,15 @@ def _check_filter(filter: Any, place: str, index: int | None, around: Surroundin
             check_property(filter, place)
 
 
-def check_property(filter: Mapping[str, Any], place: str) -> None:
-    """A filter on a property of a person or group: the operator and what it compares with."""
-    name = filter.get("operator")
-    operator = operator_named(name)
-    if operator is None:
-        code = "unsupported_operator" if name in ("in", "not_in", FLAG_OPERATOR) else ""
-        detail = f'"{_shown(name)}" is no operator for a property.'
-        _refuse(f"{place}.operator", detail, code or "invalid_operator")
-    if operator not in (Operator.IS_SET, Operator.IS_NOT_SET):
-        _check_value(operator, filter.get("value"), f"{place}.value")
-
-
-def _check_value(operator: Operator, value: Any, place: str) -> None:
-    if value is None:
-        _refuse(place, "This field is required.", "required")
-    problem = _problem(operator, value)
-    if problem:
-        code = "invalid_date" if operator.startswith("is_date") else "invalid_value"
-        _refuse(place, problem, code)
-
-
-def _problem(operator: Operator, value: Any) -> str:
-    """Why an operator cannot compare with a value; "" if it can."""
-    if operator in TEXT_OPERATORS and not isinstance(value, str):
-        return "A text is required."
-    if operator in (Operator.REGEX, Operator.NOT_REGEX):
-        return _pattern_problem(value)
-    if operator in NUMBER_OPERATORS and as_number(value) is None:
-        return "A number is required."
-    if operator in LIST_OPERATORS and not (isinstance(value, list) and value):
-        return "A list of texts is required."
-    if operator in RANGE_OPERATORS and not (
-        isinstance(value, list) and len(value) == 2 and None not in map(as_number, value)
-    ):
-        return "A list of two numbers is required."
-    if operator.startswith("is_date"):
-        is_date = isinstance(value, str) and (
-            is_relative_date(value) or as_moment(value, UTC) is not None
-        )
-        return "" if is_date else "A date is required, or a time ago such as -7d."
-    if operator.startswith("semver") and not _is_version(operator, value):
-        return "A semantic version such as 1.2.3 is required."
-    return ""
-
-
-def _pattern_problem(pattern: str) -> str:
-    try:
-        searcher(pattern)
-    except BadPattern as error:
-        return f"This is no regular expression: {error}."
-    return ""
-
-
-def _is_version(operator: Operator, value: Any) -> bool:
-    if operator is not Operator.SEMVER_WILDCARD:
-        return as_version(value) is not None
-    return wildcard_numbers(str(value)) is not None
-
-
 def _check_cohort(filter: Mapping[str, Any], place: str, around: Surroundings) -> None:
     if filter.get("operator") not in (None, "in", "not_in", "exact"):
-        _refuse(f"{place}.operator", "A cohort filter is in or not_in.", "unsupported_operator")
+        refuse(f"{place}.operator", "A cohort filter is in or not_in.", "unsupported_operator")
     cohort = _cohort(filter.get("value"), around.cohorts)
     if cohort is None:
         detail = f"Cohort {_shown(filter.get('value'))} does not exist."
-        _refuse(f"{place}.value", detail, "cohort_does_not_exist")
+        refuse(f"{place}.value", detail, "cohort_does_not_exist")
     if asks_behaviour(cohort, around.cohorts):
-        _refuse(
+        refuse(
             f"{place}.value",
             "This cohort asks what people did, which flags cannot know.",
             "behavioral_cohort_found",
@@ -213,17 +144,17 @@ def asks_behaviour(cohort: Cohort, cohorts: Mapping[CohortId, Cohort]) -> bool:
 
 def _check_dependency(filter: Mapping[str, Any], place: str, around: Surroundings) -> None:
     if filter.get("operator", FLAG_OPERATOR) != FLAG_OPERATOR:
-        _refuse(f"{place}.operator", f"A flag filter is {FLAG_OPERATOR}.", "unsupported_operator")
+        refuse(f"{place}.operator", f"A flag filter is {FLAG_OPERATOR}.", "unsupported_operator")
     key = filter["key"]
     id = FlagId(int(key)) if key.isdecimal() and len(key) < 19 else FlagId(0)
     needed = around.flags.get(id)
     if needed is None or needed.deleted or not needed.active:
-        _refuse(f"{place}.key", f"There is no active flag with the id {_shown(key)}.")
+        refuse(f"{place}.key", f"There is no active flag with the id {_shown(key)}.")
     if id == around.own_id or around.own_id in _all_needed(id, around.flags):
-        _refuse(f"{place}.key", "A flag cannot depend on itself, not even through others.")
+        refuse(f"{place}.key", "A flag cannot depend on itself, not even through others.")
     value = filter.get("value")
     if not isinstance(value, bool) and value not in variant_keys(needed.filters):
-        _refuse(f"{place}.value", "True, false or a variant of that flag is required.")
+        refuse(f"{place}.value", "True, false or a variant of that flag is required.")
 
 
 def _all_needed(id: FlagId, flags: Mapping[FlagId, Flag]) -> set[FlagId]:
@@ -239,17 +170,21 @@ def _all_needed(id: FlagId, flags: Mapping[FlagId, Flag]) -> set[FlagId]:
 
 def needed_ids(filters: Mapping[str, Any]) -> set[FlagId]:
     """The flags that a definition asks about, as far as it can be read."""
-    return {
-        FlagId(int(filter["key"]))
-        for group in filters.get("groups") or ()
-        if isinstance(group, Mapping)
-        for filter in group.get("properties") or ()
-        if isinstance(filter, Mapping)
-        and filter.get("type") == "flag"
-        and isinstance(filter.get("key"), str)
-        and filter["key"].isdecimal()
-        and len(filter["key"]) < 19
-    }
+    return {FlagId(id) for id in _named(filters, "flag", "key")}
+
+
+def needed_cohorts(filters: Mapping[str, Any]) -> set[CohortId]:
+    """The cohorts that a definition asks for, as far as it can be read."""
+    return {CohortId(id) for id in _named(filters, "cohort", "value")}
+
+
+def _named(filters: Mapping[str, Any], kind: str, field: str) -> Iterator[int]:
+    for group in filters.get("groups") or ():
+        for filter in (group.get("properties") if isinstance(group, Mapping) else None) or ():
+            if isinstance(filter, Mapping) and filter.get("type") == kind:
+                text = str(filter.get(field))
+                if text.isascii() and text.isdecimal() and len(text) < 19:
+                    yield int(text)
 
 
 def variant_keys(filters: Mapping[str, Any]) -> list[str]:
@@ -268,13 +203,13 @@ def _checked_variants(multivariate: Any) -> list[str]:
         at = f"{place}.variants[{number}]"
         key = _object(variant, at).get("key")
         if not isinstance(key, str) or not key:
-            _refuse(f"{at}.key", "This field is required.", "required")
+            refuse(f"{at}.key", "This field is required.", "required")
         if key in keys:
-            _refuse(f"{at}.key", "Two variants have this key.", "unique")
+            refuse(f"{at}.key", "Two variants have this key.", "unique")
         keys.append(key)
         total += _percentage(variant.get("rollout_percentage"), f"{at}.rollout_percentage")
     if variants and not math.isclose(total, 100, abs_tol=1e-6):
-        _refuse(
+        refuse(
             f"{place}.variants",
             f"Variant rollout percentages must add up to 100, not {total:g}.",
         )
@@ -288,14 +223,14 @@ def _checked_payloads(payloads: Any, variants: Sequence[str]) -> dict[str, Any]:
     result = {}
     for key, value in _object(payloads, place).items():
         if key not in allowed:
-            _refuse(f"{place}.{key}", f"Payloads are for {', '.join(allowed)} only.")
+            refuse(f"{place}.{key}", f"Payloads are for {', '.join(allowed)} only.")
         if value is None:
             continue
         if isinstance(value, str):
             try:
                 jsonio.parse(value.encode())
             except jsonio.JsonError:
-                _refuse(f"{place}.{key}", "Payload value is not valid JSON.")
+                refuse(f"{place}.{key}", "Payload value is not valid JSON.")
             result[key] = value
         else:
             result[key] = jsonio.encode(value).decode()
@@ -307,14 +242,14 @@ def _check_holdout(holdout: Any) -> None:
         return
     place = "filters.holdout"
     if _object(holdout, place).get("id") is None:
-        _refuse(f"{place}.id", "This field is required.", "required")
+        refuse(f"{place}.id", "This field is required.", "required")
     _percentage(holdout.get("exclusion_percentage"), f"{place}.exclusion_percentage")
 
 
 def _object(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         kind = type(value).__name__
-        _refuse(place, f'Expected a dictionary of items but got type "{kind}".', "not_a_dict")
+        refuse(place, f'Expected a dictionary of items but got type "{kind}".', "not_a_dict")
     return value
 
 
@@ -323,14 +258,14 @@ def _list(value: Any, place: str) -> list[Any]:
         return []
     if not isinstance(value, list):
         kind = type(value).__name__
-        _refuse(place, f'Expected a list of items but got type "{kind}".', "not_a_list")
+        refuse(place, f'Expected a list of items but got type "{kind}".', "not_a_list")
     return value
 
 
 def _percentage(value: Any, place: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not 0 <= value <= 100:
-        _refuse(place, "A number from 0 to 100 is required.")
+        refuse(place, "A number from 0 to 100 is required.")
     return float(value)
 
 
@@ -338,7 +273,7 @@ def _group_index(value: Any, place: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_GROUP_TYPES:
-        _refuse(
+        refuse(
             f"{place}.aggregation_group_type_index",
             f"A whole number from 0 to {MAX_GROUP_TYPES - 1} is required.",
         )
@@ -347,7 +282,3 @@ def _group_index(value: Any, place: str) -> int | None:
 
 def _shown(value: Any) -> str:
     return str(value)[:100]
-
-
-def _refuse(place: str, detail: str, code: str = "invalid_input") -> NoReturn:
-    raise Invalid(detail, attr=place, code=code)

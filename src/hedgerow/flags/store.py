@@ -55,6 +55,16 @@ class FlagStore(Protocol):
         """Store what `decide` makes of the present definitions, alone with the project."""
         ...
 
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        work: Callable[[Definitions, Callable[[FlagWrite], Flag]], None],
+        now: datetime,
+    ) -> None:
+        """Let `work` store several flags, alone with the project: all of them or none. What it
+        hands over comes back with its id, so that the next flag can name it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSubject:

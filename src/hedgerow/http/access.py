@@ -23,6 +23,7 @@ from hedgerow.errors import (
 )
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.reach import Reaches
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -30,6 +31,8 @@ from hedgerow.http.page_cache import PageCache
 from hedgerow.http.paging import Window, window
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
+from hedgerow.persons.cohorts import Cohorts
+from hedgerow.persons.store import PersonStore
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
@@ -62,7 +65,10 @@ class Rooms:
     served_records: ServedRecords
     jobs: Jobs
     flags: Flags
+    cohorts: Cohorts
+    persons: PersonStore
     decider: Decider
+    reaches: Reaches
     pages: PageCache
     throttle: Throttle
     bodies: BodyReader

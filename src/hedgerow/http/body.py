@@ -137,7 +137,7 @@ async def _multipart(headers: Headers, data: bytes) -> Form:
         yield data
 
     parser = MultiPartParser(
-        headers, stream(), max_files=0, max_fields=MAX_FORM_FIELDS, max_part_size=len(data)
+        headers, stream(), max_files=1, max_fields=MAX_FORM_FIELDS, max_part_size=len(data)
     )
     try:
         data.decode()  # the parser would read other bytes as some other text
@@ -146,4 +146,13 @@ async def _multipart(headers: Headers, data: bytes) -> Form:
         raise Malformed(f"Multipart form parse error - {error}") from None
     if not data.rstrip().endswith(b"--"):  # the parser takes a body that was cut short
         raise Malformed("Multipart form parse error - the body has no end")
-    return Form.of([(name, value) for name, value in form.multi_items() if isinstance(value, str)])
+    # A file is text like any other field: all that is ever sent as one here is CSV.
+    try:
+        return Form.of(
+            [
+                (name, value if isinstance(value, str) else (await value.read()).decode())
+                for name, value in form.multi_items()
+            ]
+        )
+    finally:
+        await form.close()

@@ -1,6 +1,7 @@
 """`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -42,6 +43,10 @@ CLIENT_AGENTS = (
 )
 
 
+# The properties of the place that a request comes from.
+Places = Callable[[Scope], Mapping[str, str]]
+
+
 class NoProjectKey(AppError):
     """No project key came with the request."""
 
@@ -62,11 +67,17 @@ class Decide:
     """The handlers, with what they work with."""
 
     def __init__(
-        self, directory: Directory, decider: Decider, payloads: PayloadReader, clock: Clock
+        self,
+        directory: Directory,
+        decider: Decider,
+        payloads: PayloadReader,
+        places: Places | None,
+        clock: Clock,
     ) -> None:
         self._directory = directory
         self._decider = decider
         self._payloads = payloads
+        self._places = places
         self._clock = clock
 
     async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
@@ -101,6 +112,10 @@ class Decide:
         if body.get("disable_flags") in (True, "true", "1"):
             return NOTHING
         asked = _asked(body, scope, query)
+        if self._places is not None and body.get("geoip_disable") not in (True, "true", "1"):
+            # Below what the caller says itself, above what is stored.
+            given = {**self._places(scope), **asked.person_properties}
+            asked = replace(asked, person_properties=given)
         decision = await self._decider.decide(project, asked, self._clock())
         trace.mark("evaluate")
         return decision

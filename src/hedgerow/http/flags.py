@@ -22,6 +22,7 @@ from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import why_unstorable
+from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
 
 router = APIRouter(tags=["Feature flags"])
@@ -302,6 +303,30 @@ async def evaluation_reasons(
     )
 
 
+class Radius(msgspec.Struct, kw_only=True):
+    users_affected: int
+    total_users: int
+
+
+class RadiusBody(Fields):
+    """A condition set as in `filters.groups`, and the group type that it counts by."""
+
+    condition: dict[str, Any]
+    group_type_index: Annotated[int, Between(0, MAX_GROUP_TYPES - 1)] | None = None
+
+
+@describes(answer=Radius, body=RadiusBody)
+async def user_blast_radius(
+    call: Annotated[ProjectCall, in_project("feature_flag:read")],
+) -> Response:
+    """How many of the stored persons or groups a condition would reach."""
+    body = await call.body(RadiusBody)
+    reach = await call.rooms.reaches.of(
+        call.project, body.condition, body.group_type_index, call.now
+    )
+    return JsonResponse(Radius(users_affected=reach.affected, total_users=reach.total))
+
+
 def _groups(text: str | None) -> dict[str, str]:
     if not text:
         return {}
@@ -327,6 +352,7 @@ for base in BASES:
     router.post(base)(create_flag)
     router.get(base + "activity/")(flags_activity)
     router.get(base + "evaluation_reasons/")(evaluation_reasons)
+    router.post(base + "user_blast_radius/")(user_blast_radius)
     router.get(base + "{flag_id}/")(retrieve_flag)
     router.patch(base + "{flag_id}/")(change_flag)
     router.delete(base + "{flag_id}/")(delete_flag)

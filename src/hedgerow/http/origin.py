@@ -52,6 +52,12 @@ class Origins:
             peer = hop
         return peer
 
+    def said_address(self, scope: Scope) -> Address | None:
+        """The address that a caller gives for somebody else in PostHog's own header, else the
+        client's."""
+        said = header(scope, b"http_x_forwarded_for").partition(",")[0]
+        return _address(said) if said else self.client_address(scope)
+
     def _is_trusted(self, address: Address | None) -> bool:
         return address is not None and any(
             address.version == network.version and address in network for network in self._trusted

@@ -7,11 +7,13 @@ from fastapi import FastAPI
 from hedgerow import __version__
 from hedgerow.http import (
     activity,
+    cohorts,
     components,
     docs,
     errors,
     flags,
     keys,
+    persons,
     projects,
     record_actions,
     records,
@@ -36,6 +38,8 @@ FAMILIES = (
     records.router,
     site_app.router,
     flags.router,
+    cohorts.router,
+    persons.router,
 )
 
 

@@ -26,6 +26,8 @@ PATH_PARAMETERS = {
     "organization_id": "@current, or the organization's id.",
     "record_id": "The record's id.",
     "job_id": "The job's id.",
+    "cohort_id": "The cohort's id.",
+    "person_id": "The person's uuid.",
     "flag_id": "The flag's id, or its key.",
 }
 

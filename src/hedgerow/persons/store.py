@@ -36,6 +36,12 @@ class PersonStore(Protocol):
         belong to nobody become theirs. Conflict when they belong to several persons."""
         ...
 
+    async def some(
+        self, project_id: ProjectId, *, after: int, limit: int
+    ) -> list[tuple[int, Mapping[str, Any]]]:
+        """The next persons after one of this id: ids and properties, for walking over all."""
+        ...
+
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool: ...
 
     async def groups(

@@ -77,18 +77,49 @@ class FlagRecords:
         now: datetime,
     ) -> Flag:
         def change(connection: Connection) -> Flag:
-            lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
-            timezone = connection.execute(lock).scalar_one()
-            definitions = _definitions(connection, project_id, timezone)
+            definitions = _locked_definitions(connection, project_id)
             wish = decide(definitions, lambda id: _find(connection, project_id, id))
-            flag = _store(connection, wish.flag)
-            entry = wish.tell(flag)
-            if entry is not None:
-                activity.record(connection, entry, now)
+            flag, is_told = _store_and_tell(connection, wish, now)
+            if is_told:
                 generations.advance(connection, topic_of(project_id))
             return flag
 
         return await self._database.write(change)
+
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        work: Callable[[Definitions, Callable[[FlagWrite], Flag]], None],
+        now: datetime,
+    ) -> None:
+        def change(connection: Connection) -> None:
+            any_told = False
+
+            def store(wish: FlagWrite) -> Flag:
+                nonlocal any_told
+                flag, is_told = _store_and_tell(connection, wish, now)
+                any_told |= is_told
+                return flag
+
+            work(_locked_definitions(connection, project_id), store)
+            if any_told:
+                generations.advance(connection, topic_of(project_id))
+
+        await self._database.write(change)
+
+
+def _locked_definitions(connection: Connection, project_id: ProjectId) -> Definitions:
+    lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
+    timezone = connection.execute(lock).scalar_one()
+    return _definitions(connection, project_id, timezone)
+
+
+def _store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
+    flag = _store(connection, wish.flag)
+    entry = wish.tell(flag)
+    if entry is not None:
+        activity.record(connection, entry, now)
+    return flag, entry is not None
 
 
 def _definitions(connection: Connection, project_id: ProjectId, timezone: str) -> Definitions:

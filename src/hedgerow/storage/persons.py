@@ -213,6 +213,19 @@ class PersonRecords:
 
         return await self._database.write(run)
 
+    async def some(
+        self, project_id: ProjectId, *, after: int, limit: int
+    ) -> list[tuple[int, Mapping[str, Any]]]:
+        page = (
+            select(persons.c.id, persons.c.properties)
+            .where((persons.c.project_id == project_id) & (persons.c.id > after))
+            .order_by(persons.c.id)
+            .limit(limit)
+        )
+        return await self._database.read(
+            lambda connection: [(row.id, row.properties) for row in connection.execute(page)]
+        )
+
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
         def run(connection: Connection) -> bool:
             gone = connection.execute(

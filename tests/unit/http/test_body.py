@@ -49,6 +49,10 @@ async def test_a_body_reads_the_same_in_every_form(
     assert await READER.value(posted(body, content_type)) == value
 
 
+async def test_a_file_is_read_as_text() -> None:
+    assert await READER.value(posted(FILE.encode(), MULTIPART)) == {"f": ["data"]}
+
+
 FILE = part("f", "data", '; filename="x.txt"') + "--b--\r\n"
 CROWD = "".join(part(f"a{n}", "1") for n in range(MAX_FORM_FIELDS + 1)) + "--b--\r\n"
 
@@ -63,7 +67,7 @@ CROWD = "".join(part(f"a{n}", "1") for n in range(MAX_FORM_FIELDS + 1)) + "--b--
         (b"&".join([b"a=1"] * (MAX_FORM_FIELDS + 1)), FORM, Malformed, "Form parse error - "),
         (b"x", "multipart/form-data", Malformed, "Multipart form parse error - "),
         (b"no parts", MULTIPART, Malformed, "Multipart form parse error - "),
-        (FILE.encode(), MULTIPART, Malformed, "Multipart form parse error - "),
+        (2 * FILE.encode()[:-7] + b"--b--\r\n", MULTIPART, Malformed, "Multipart form parse error"),
         (CROWD.encode(), MULTIPART, Malformed, "Multipart form parse error - "),
         (
             b"x",

@@ -1,0 +1,78 @@
+"""How many persons or groups a condition would reach, before anybody makes it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.flags.board import Board
+from hedgerow.flags.questions import Broken
+from hedgerow.flags.subject import Subject
+from hedgerow.persons.store import PersonStore
+from hedgerow.projects.model import Project
+
+AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    affected: int
+    total: int
+
+
+class Reaches:
+    def __init__(self, board: Board, persons: PersonStore) -> None:
+        self._board = board
+        self._persons = persons
+
+    async def of(
+        self, project: Project, condition: Mapping[str, Any], group_index: int | None, now: datetime
+    ) -> Reach:
+        """Walks over everybody, a few at a time, so that others are served in between."""
+        snapshot = await self._board.refreshed(project)
+        properties = condition.get("properties") or []
+        try:
+            _, question = snapshot.questions.all_of(properties)
+        except (Broken, TypeError, ValueError, LookupError, AttributeError) as error:
+            raise Invalid(f"The condition cannot be read: {error}.", attr="condition") from None
+        affected = total = 0
+        async for subject in self._subjects(project, group_index, now):
+            total += 1
+            affected += question(subject)
+            if total % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return Reach(affected=affected, total=total)
+
+    async def _subjects(
+        self, project: Project, group_index: int | None, now: datetime
+    ) -> AsyncIterator[Subject]:
+        if group_index is None:
+            last = 0
+            while some := await self._persons.some(project.id, after=last, limit=AT_ONCE):
+                for _, properties in some:
+                    yield _complete(Subject(distinct_id="", now=now), person=properties)
+                last = some[-1][0]
+            return
+        offset = 0
+        while True:
+            groups, _ = await self._persons.groups(
+                project.id, group_index, limit=AT_ONCE, offset=offset
+            )
+            for group in groups:
+                subject = Subject(distinct_id="", now=now, groups={group_index: group.key})
+                yield _complete(subject, groups={group_index: group.properties})
+            offset += len(groups)
+            if len(groups) < AT_ONCE:
+                return
+
+
+def _complete(
+    subject: Subject,
+    *,
+    person: Mapping[str, Any] | None = None,
+    groups: Mapping[int, Mapping[str, Any]] | None = None,
+) -> Subject:
+    subject.complete(person or {}, groups=groups or {}, cohorts=frozenset(), hash_keys={})
+    return subject

@@ -1,0 +1,233 @@
+"""Persons and groups: who they are and what is known of them, for flags to ask."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from hedgerow.errors import Invalid, NotFound
+from hedgerow.http.access import ProjectCall, in_project
+from hedgerow.http.describe import Parameter, describes
+from hedgerow.http.fields import Fields, Text
+from hedgerow.http.paging import WINDOW, Page, page
+from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.kit.clock import iso
+from hedgerow.kit.text import why_unstorable
+from hedgerow.persons.model import MAX_GROUP_TYPES, Group, Person
+from hedgerow.persons.store import PersonQuery
+from hedgerow.projects.text import check_storable
+
+router = APIRouter(tags=["Persons"])
+
+ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
+DISTINCT_ID_MAX = 400
+FILTERS = (
+    Parameter("distinct_id", "Only the person of this id."),
+    Parameter("search", "Only those with this text in one of their distinct ids."),
+)
+GROUP_FILTERS = (Parameter("group_type_index", "Which kind of group.", {"type": "integer"}),)
+
+
+class PersonItem(msgspec.Struct, kw_only=True):
+    id: str
+    uuid: str
+    name: str
+    distinct_ids: Sequence[str]
+    properties: Mapping[str, Any]
+    created_at: str
+
+
+class GroupItem(msgspec.Struct, kw_only=True):
+    group_type_index: int
+    group_key: str
+    group_properties: Mapping[str, Any]
+    created_at: str
+
+
+class GroupTypeItem(msgspec.Struct, kw_only=True):
+    group_type: str
+    group_type_index: int
+
+
+class PersonBody(Fields):
+    """Whose properties to set: those that are given are laid over what is stored."""
+
+    distinct_ids: list[Annotated[str, Text(DISTINCT_ID_MAX)]] | None = None
+    properties: dict[str, Any] | None = None
+
+
+class GroupBody(Fields):
+    """The group's type by name, which is made if it is new, its key and its properties."""
+
+    group_type: Annotated[str, Text(400)]
+    group_key: Annotated[str, Text(400)]
+    group_properties: dict[str, Any] | None = None
+
+
+def person_item(person: Person) -> PersonItem:
+    email = person.properties.get("email")
+    first = person.distinct_ids[0] if person.distinct_ids else person.uuid
+    return PersonItem(
+        id=person.uuid,
+        uuid=person.uuid,
+        name=email if isinstance(email, str) and email else first,
+        distinct_ids=person.distinct_ids,
+        properties=person.properties,
+        created_at=iso(person.created_at),
+    )
+
+
+def group_item(group: Group) -> GroupItem:
+    return GroupItem(
+        group_type_index=group.type_index,
+        group_key=group.key,
+        group_properties=group.properties,
+        created_at=iso(group.created_at),
+    )
+
+
+def _asked_text(call: ProjectCall, name: str) -> str:
+    text = call.asked(name) or ""
+    if unstorable := why_unstorable(text):
+        raise Invalid(unstorable[1], attr=name, code=unstorable[0])
+    return text[:DISTINCT_ID_MAX]
+
+
+@describes(answer=Page[PersonItem], query=WINDOW + FILTERS)
+async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) -> Response:
+    """The project's persons, newest first."""
+    asked = call.window
+    query = PersonQuery(
+        project_id=call.project.id,
+        distinct_id=_asked_text(call, "distinct_id"),
+        search=_asked_text(call, "search").strip(),
+        limit=asked.limit,
+        offset=asked.offset,
+    )
+    found, count = await call.rooms.persons.persons(query)
+    listed = [person_item(person) for person in found]
+    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+
+
+@describes(answer=PersonItem, status=201, body=PersonBody)
+async def create_person(call: Annotated[ProjectCall, in_project("person:write")]) -> Response:
+    """Make the person of these ids, or change the one who has them."""
+    body = await call.body(PersonBody)
+    if not body.distinct_ids:
+        raise Invalid("At least one distinct id is required.", attr="distinct_ids", code="required")
+    given = _checked(body.properties)
+    person = await call.rooms.persons.put_person(
+        call.project.id,
+        body.distinct_ids,
+        lambda before: {**(before.properties if before else {}), **given},
+        call.now,
+    )
+    return JsonResponse(person_item(person), status_code=201)
+
+
+@describes(answer=PersonItem)
+async def retrieve_person(
+    person_id: str, call: Annotated[ProjectCall, in_project("person:read")]
+) -> Response:
+    """One person."""
+    return JsonResponse(person_item(await _found(call, person_id)))
+
+
+@describes(answer=PersonItem, body=PersonBody)
+async def change_person(
+    person_id: str, call: Annotated[ProjectCall, in_project("person:write")]
+) -> Response:
+    """Set some properties; null takes one away. More distinct ids may be added."""
+    found = await _found(call, person_id)
+    body = await call.body(PersonBody)
+    given = _checked(body.properties)
+    person = await call.rooms.persons.put_person(
+        call.project.id,
+        [*found.distinct_ids, *(body.distinct_ids or ())],
+        lambda before: {
+            name: value
+            for name, value in {**(before.properties if before else {}), **given}.items()
+            if value is not None
+        },
+        call.now,
+    )
+    return JsonResponse(person_item(person))
+
+
+@describes(status=204)
+async def delete_person(
+    person_id: str, call: Annotated[ProjectCall, in_project("person:write")]
+) -> Response:
+    """Forget a person and their ids."""
+    found = await _found(call, person_id)
+    await call.rooms.persons.delete_person(call.project.id, found.uuid)
+    return no_content()
+
+
+@describes(answer=list[GroupTypeItem])
+async def list_group_types(call: Annotated[ProjectCall, in_project("group:read")]) -> Response:
+    """The kinds of group that the project has, five at most."""
+    types = await call.rooms.persons.group_types(call.project.id)
+    return JsonResponse(
+        [GroupTypeItem(group_type=name, group_type_index=index) for name, index in types.items()]
+    )
+
+
+@describes(answer=Page[GroupItem], query=WINDOW + GROUP_FILTERS)
+async def list_groups(call: Annotated[ProjectCall, in_project("group:read")]) -> Response:
+    """The groups of one type, by their keys."""
+    text = call.asked("group_type_index") or ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise Invalid("A valid integer is required.", attr="group_type_index")
+    asked = call.window
+    found, count = await call.rooms.persons.groups(
+        call.project.id, int(text), limit=asked.limit, offset=asked.offset
+    )
+    listed = [group_item(group) for group in found]
+    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+
+
+@describes(answer=GroupItem, status=201, body=GroupBody)
+async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) -> Response:
+    """Make a group, or lay properties over those it has."""
+    body = await call.body(GroupBody)
+    given = _checked(body.group_properties)
+    index = await call.rooms.persons.put_group_type(
+        call.project.id, body.group_type, MAX_GROUP_TYPES
+    )
+    if index is None:
+        raise Invalid(f"A project has {MAX_GROUP_TYPES} group types at most.", attr="group_type")
+    group = await call.rooms.persons.put_group(
+        call.project.id, index, body.group_key, given, call.now
+    )
+    await call.rooms.flags.refresh(call.project)
+    return JsonResponse(group_item(group), status_code=201)
+
+
+def _checked(properties: dict[str, Any] | None) -> dict[str, Any]:
+    check_storable(properties or {}, "properties")
+    return properties or {}
+
+
+async def _found(call: ProjectCall, person_id: str) -> Person:
+    person = (
+        None
+        if why_unstorable(person_id)
+        else await call.rooms.persons.person(call.project.id, person_id)
+    )
+    if person is None:
+        raise NotFound
+    return person
+
+
+for root in ROOTS:
+    router.get(root + "persons/")(list_persons)
+    router.post(root + "persons/")(create_person)
+    router.get(root + "persons/{person_id}/")(retrieve_person)
+    router.patch(root + "persons/{person_id}/")(change_person)
+    router.delete(root + "persons/{person_id}/")(delete_person)
+    router.get(root + "groups_types/")(list_group_types)
+    router.get(root + "groups/")(list_groups)
+    router.post(root + "groups/")(create_group)
