@@ -75,6 +75,8 @@ def first_screen(address: str, settings: Settings, first: FirstKeys | None) -> s
 Try it:
   # your pipeline destinations
   curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
+  # what your flags say to somebody
+  curl -H 'Content-Type: application/json' '{address}/decide?v=3' -d '{{"api_key": "{first.project_key}", "distinct_id": "somebody"}}'
 
 {docs}
 {new_keys}
