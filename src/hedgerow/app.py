@@ -227,7 +227,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=PipelineRecords(database),
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
-        flags=Flags(flag_records, board),
+        flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         decider=decider,

@@ -204,6 +204,7 @@ def _wanted(value: Any, place: str) -> Wanted:
         with _At(f"{place}: {name}"):
             fields[name] = default if given is None else checked(given)
     filters = value.get("filters", {})
+    check_storable(filters, f"{place}: filters")
     _check_no_reference(filters, f"{place}: filters")
     return Wanted(place=place, key=key, fields=fields, filters=filters)
 
@@ -411,7 +412,7 @@ class _Names:
             return f"{number} cohorts are called {shown} in this project: give the id of one."
         if kind == FLAG:
             return f"There is no flag {shown}, neither in the file nor in the project."
-        known = ", ".join(list(self._ids[kind])[:20]) or "none"
+        known = ", ".join(map(json.dumps, list(self._ids[kind])[:20])) or "none"
         return f"There is no {kind} {shown} in this project. It has: {known}."
 
 
@@ -554,6 +555,8 @@ def _check_dependencies_active(flag: Flag, flags: Mapping[FlagId, Flag]) -> None
     def check(kind: str, value: Any, place: str) -> Any:
         if kind == FLAG and isinstance(value, str) and value.isdecimal():
             needed = flags.get(FlagId(int(value)))
+            if needed is flag:
+                raise Invalid("A flag cannot depend on itself.", attr=place)
             if needed is not None and not needed.active:
                 raise Invalid(f"The flag {needed.key} is not active.", attr=place)
         return value

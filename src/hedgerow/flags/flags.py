@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from hedgerow.errors import Conflict, Invalid, NotFound
 from hedgerow.flags.board import Board
-from hedgerow.flags.model import KEY_MAX, Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.model import KEY_MAX, REDACTED, Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.rules import (
     Surroundings,
     checked_filters,
@@ -16,7 +16,8 @@ from hedgerow.flags.rules import (
     needed_ids,
     variant_keys,
 )
-from hedgerow.flags.store import FlagQuery, FlagStore, FlagWrite
+from hedgerow.flags.store import FlagStore, FlagWrite
+from hedgerow.kit.sealing import CannotUnseal
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
@@ -25,6 +26,7 @@ SCOPE = "FeatureFlag"
 MAX_FLAGS = 2000
 STALE_AFTER = timedelta(days=30)
 NEW = FlagId(0)
+TYPES = ("boolean", "multivariant", "experiment", "remote_config")
 
 _KEY = re.compile(r"[a-zA-Z0-9_-]+")
 AUDITED = (
@@ -76,13 +78,61 @@ class Seen:
     fields: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagFilter:
+    """Which flags to list; None means any. `type` is one of TYPES."""
+
+    search: str = ""
+    active: bool | None = None
+    type: str | None = None
+
+    def takes(self, flag: Flag) -> bool:
+        needle = self.search.lower()
+        return (
+            (needle in flag.key.lower() or needle in flag.name.lower())
+            and self.active in (None, flag.active)
+            and self.type in (None, type_of(flag))
+        )
+
+
+def type_of(flag: Flag) -> str:
+    if flag.is_remote_configuration:
+        return "remote_config"
+    return "multivariant" if variant_keys(flag.filters) else "boolean"
+
+
+class Sealer(Protocol):
+    def seal(self, value: Any) -> str: ...
+    def unseal(self, sealed: str) -> Any: ...
+
+
 class Flags:
-    def __init__(self, store: FlagStore, board: Board) -> None:
+    def __init__(self, store: FlagStore, board: Board, sealer: Sealer) -> None:
         self._store = store
         self._board = board
+        self._sealer = sealer
 
-    async def listing(self, query: FlagQuery) -> tuple[list[Flag], int]:
-        return await self._store.flags(query)
+    async def listing(self, project: Project, wanted: FlagFilter) -> list[Flag]:
+        """The flags that a filter lets through, newest first."""
+        snapshot = await self._board.refreshed(project)
+        found = [flag for flag in snapshot.definitions.flags if wanted.takes(flag)]
+        return sorted(found, key=lambda flag: (flag.created_at, flag.id), reverse=True)
+
+    def shown_filters(self, flag: Flag) -> Mapping[str, Any]:
+        """The definition as it may be shown: sealed payloads are not."""
+        return with_payloads(flag.filters, lambda _: REDACTED) if _is_sealed(flag) else flag.filters
+
+    def payload(self, flag: Flag) -> Any:
+        """What a remote configuration holds, in the clear."""
+        payload = (flag.filters.get("payloads") or {}).get("true")
+        if payload is None or not _is_sealed(flag):
+            return payload
+        try:
+            return self._sealer.unseal(payload)
+        except CannotUnseal:
+            raise Conflict(
+                "This payload was sealed with a key that is not here. Bring the key back."
+            ) from None
 
     async def find(self, project: Project, id_or_key: str, *, deleted_too: bool = False) -> Flag:
         """By id, else by key."""
@@ -112,6 +162,7 @@ class Flags:
                 raise Invalid(f"A project may have {MAX_FLAGS} flags at most.")
             blank = _blank(project, actor, now)
             flag = _checked(blank, replace(blank, **fields.given()), fields, definitions)
+            flag = self._sealed(blank, flag)
             return FlagWrite(flag=flag, tell=lambda made: _entry("created", None, made, actor))
 
         return await self._stored(project, decide, now)
@@ -133,6 +184,7 @@ class Flags:
             if seen is not None:
                 _check_conflict(before, fields, seen)
             after = _checked(before, replace(before, **fields.given()), fields, definitions)
+            after = self._sealed(before, after)
             if after == before:
                 return FlagWrite(flag=before, tell=lambda _: None)
             after = replace(
@@ -155,6 +207,20 @@ class Flags:
             flag for flag in snapshot.definitions.flags if cohort_id in needed_cohorts(flag.filters)
         ]
 
+    def _sealed(self, before: Flag, after: Flag) -> Flag:
+        """With encrypted payloads sealed; one that is shown as redacted and sent back stays."""
+        if not _is_sealed(after):
+            return after
+        stored = (before.filters.get("payloads") or {}) if _is_sealed(before) else {}
+
+        def seal(name: str) -> str:
+            payload = after.filters["payloads"][name]
+            if payload == REDACTED or payload == stored.get(name):
+                return str(stored.get(name, payload))
+            return self._sealer.seal(payload)
+
+        return replace(after, filters=with_payloads(after.filters, seal))
+
     async def _stored(
         self,
         project: Project,
@@ -164,6 +230,15 @@ class Flags:
         flag = await self._store.write(project.id, decide, now)
         await self._board.refreshed(project)
         return flag
+
+
+def _is_sealed(flag: Flag) -> bool:
+    return flag.has_encrypted_payloads
+
+
+def with_payloads(filters: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    payloads = filters.get("payloads") or {}
+    return {**filters, "payloads": {name: change(name) for name in payloads}}
 
 
 def _blank(project: Project, actor: Actor, now: datetime) -> Flag:
@@ -295,7 +370,10 @@ def _entry(verb: str, before: Flag | None, after: Flag, actor: Actor) -> Entry:
 def _audited(flag: Flag | None) -> dict[str, Any]:
     if flag is None:
         return {}
-    return {name: _plain(getattr(flag, name)) for name in AUDITED}
+    audited = {name: _plain(getattr(flag, name)) for name in AUDITED}
+    if _is_sealed(flag):
+        audited["filters"] = with_payloads(flag.filters, lambda _: REDACTED)
+    return audited
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,8 @@ from hedgerow.projects.model import ProjectId
 FlagId = NewType("FlagId", int)
 
 KEY_MAX = 400
+# What stands for an encrypted payload on every way out: itself a JSON text.
+REDACTED = '"********* (encrypted)"'
 DISTINCT_ID_MAX = 200
 
 
@@ -134,4 +136,5 @@ def _payload(flag: Flag, value: bool | str) -> Any:
     payloads = filters.get("payloads") if isinstance(filters, dict) else None
     if value is False or not isinstance(payloads, dict):
         return None
-    return payloads.get(value if isinstance(value, str) else "true")
+    payload = payloads.get(value if isinstance(value, str) else "true")
+    return REDACTED if flag.has_encrypted_payloads and payload is not None else payload

@@ -11,17 +11,6 @@ from hedgerow.projects.model import ProjectId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlagQuery:
-    """Which flags to list; None means any. Deleted ones are never listed."""
-
-    project_id: ProjectId
-    search: str = ""
-    active: bool | None = None
-    limit: int = 100
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagWrite:
     """A flag to store: a new one has no id yet. `tell` gives the entry for the audit trail."""
 
@@ -39,8 +28,6 @@ class FlagStore(Protocol):
     async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
         """Everything that is not deleted."""
         ...
-
-    async def flags(self, query: FlagQuery) -> tuple[list[Flag], int]: ...
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
         """Also a deleted one."""

@@ -8,11 +8,10 @@ from fastapi import APIRouter
 from pydantic import ConfigDict
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.decide import Asked
-from hedgerow.flags.flags import SCOPE, FlagFields, Seen, status_of
+from hedgerow.flags.flags import SCOPE, TYPES, FlagFields, FlagFilter, Seen, status_of
 from hedgerow.flags.model import Bucketing, Flag, Runtime
-from hedgerow.flags.store import FlagQuery
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
@@ -31,7 +30,8 @@ BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("project
 NAME_MAX = 10_000
 FILTERS = (
     Parameter("search", "Only those with this text in their key or name."),
-    Parameter("active", "Only active (true) or inactive (false) ones.", {"type": "string"}),
+    Parameter("active", "Only active (true) or inactive (false) ones."),
+    Parameter("type", f"Only those of this type: {', '.join(TYPES)}."),
 )
 
 
@@ -126,7 +126,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         id=flag.id,
         name=flag.name,
         key=flag.key,
-        filters=flag.filters,
+        filters=call.rooms.flags.shown_filters(flag),
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
@@ -177,16 +177,16 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
     search = call.asked("search") or ""
     if unstorable := why_unstorable(search):
         raise Invalid(unstorable[1], attr="search", code=unstorable[0])
-    query = FlagQuery(
-        project_id=call.project.id,
-        search=search.strip()[:200],
-        active=_active(call.asked("active")),
-        limit=asked.limit,
-        offset=asked.offset,
+    kind = call.asked("type") or None
+    if kind is not None and kind not in TYPES:
+        detail = f'"{kind[:100]}" is not a valid choice.'
+        raise Invalid(detail, attr="type", code="invalid_choice")
+    wanted = FlagFilter(
+        search=search.strip()[:200], active=_active(call.asked("active")), type=kind
     )
-    flags, count = await call.rooms.flags.listing(query)
-    listed = [item(call, flag) for flag in flags]
-    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+    flags = await call.rooms.flags.listing(call.project, wanted)
+    listed = [item(call, flag) for flag in asked.of(flags)]
+    return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
 
 @describes(answer=FlagItem, status=201, body=FlagBody)
@@ -271,6 +271,17 @@ async def flags_activity(
 ) -> Response:
     """Who changed what in any flag, newest first."""
     return await activity_page(call, ActivityQuery(project_id=call.project.id, scope=SCOPE))
+
+
+@describes(answer=Any)
+async def remote_config(
+    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
+) -> Response:
+    """The payload of a remote configuration flag, decrypted."""
+    found = await call.rooms.flags.find(call.project, flag_id)
+    if not found.is_remote_configuration:
+        raise NotFound
+    return JsonResponse(call.rooms.flags.payload(found))
 
 
 REASONS = (
@@ -358,4 +369,5 @@ for base in BASES:
     router.delete(base + "{flag_id}/")(delete_flag)
     router.get(base + "{flag_id}/activity/")(flag_activity)
     router.get(base + "{flag_id}/status/")(flag_status)
+    router.get(base + "{flag_id}/remote_config/")(remote_config)
     router.get(base + "{flag_id}/dependent_flags/")(dependent_flags)

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
-from hedgerow.flags.store import FlagQuery, FlagWrite
+from hedgerow.flags.store import FlagWrite
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
@@ -41,31 +41,6 @@ class FlagRecords:
         return await self._database.read(
             lambda connection: _definitions(connection, project_id, timezone)
         )
-
-    async def flags(self, query: FlagQuery) -> tuple[list[Flag], int]:
-        wanted = (table.c.project_id == query.project_id) & table.c.deleted.is_(False)
-        if query.active is not None:
-            wanted &= table.c.active.is_(query.active)
-        if query.search:
-            wanted &= or_(
-                table.c.key.icontains(query.search, autoescape=True),
-                table.c.name.icontains(query.search, autoescape=True),
-            )
-
-        def run(connection: Connection) -> tuple[list[Flag], int]:
-            count = connection.execute(
-                select(func.count()).select_from(table).where(wanted)
-            ).scalar_one()
-            page = (
-                select(table)
-                .where(wanted)
-                .order_by(table.c.created_at.desc(), table.c.id.desc())
-                .limit(query.limit)
-                .offset(query.offset)
-            )
-            return [_flag(row) for row in connection.execute(page)], count
-
-        return await self._database.read(run)
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
         return await self._database.read(lambda connection: _find(connection, project_id, id))
