@@ -1,4 +1,378 @@
 """Why somebody gets what from a flag: every question with its answer, as values. Pure.
 
-The outcome is the engine's own. What is told beside it asks the same compiled questions again.
+The outcome is the engine's own; what is told beside it asks the same compiled questions again.
 """
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from hedgerow.flags.bucket import HOLDOUT, VARIANT, identifier_bytes, place
+from hedgerow.flags.compile import (
+    ENROLLMENT,
+    Compiled,
+    Condition,
+    Identify,
+    _holdout,
+    _identify,
+    _percentage,
+    _variant_shares,
+    _with_groups,
+)
+from hedgerow.flags.decide import Asked, _subject
+from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
+from hedgerow.flags.rules import needed_ids
+from hedgerow.flags.snapshot import Snapshot
+from hedgerow.flags.store import StoredSubject
+from hedgerow.properties.values import MISSING
+
+
+class Source(StrEnum):
+    """Where a value was found."""
+
+    GIVEN = "given"
+    STORED = "stored"
+    MISSING = "missing"
+    EVALUATED = "evaluated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterTold:
+    """`key` is a property, a cohort's name or a flag's key. `found` is MISSING where there is
+    nothing; `holds` is None where it cannot be told."""
+
+    about: str
+    key: str
+    operator: str
+    wanted: Any
+    found: Any
+    source: Source
+    holds: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutTold:
+    """Places and shares are per cent. Without an identifier there is no place."""
+
+    percentage: float
+    counted_by: str
+    identifier: str | None
+    place: float | None
+    is_in: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRange:
+    key: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantsTold:
+    """Who is in gets the variant of their place, or the one that the condition forces."""
+
+    ranges: Sequence[VariantRange]
+    place: float | None
+    forced: str | None
+
+
+class Verdict(StrEnum):
+    MATCHES = "matches"
+    NO_MATCH = "does not match"
+    OUT = "matches, but is out of the rollout"
+    NO_GROUP = "not asked: no group of its type was given"
+    NO_DEVICE = "out of the rollout: no device id was given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionTold:
+    """`is_reached` is false where something before has decided."""
+
+    index: int
+    group_type: str | None
+    filters: Sequence[FilterTold]
+    rollout: RolloutTold
+    variants: VariantsTold | None
+    verdict: Verdict
+    is_reached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExceptionTold:
+    """What comes before all conditions: enrolment, super condition, holdout."""
+
+    kind: str
+    filters: Sequence[FilterTold]
+    rollout: RolloutTold | None
+    decides: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependencyTold:
+    """`value` is what the other flag gives, None if `problem` says why there is none."""
+
+    key: str
+    value: bool | str | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    outcome: Outcome
+    exceptions: Sequence[ExceptionTold] = ()
+    conditions: Sequence[ConditionTold] = ()
+    dependencies: Sequence[DependencyTold] = ()
+
+
+def explained(
+    snapshot: Snapshot, asked: Asked, stored: StoredSubject, now: datetime
+) -> list[Explanation]:
+    """One for each flag that was asked for, by key."""
+    return _Explainer(snapshot, asked, stored, now).explanations()
+
+
+class _Explainer:
+    def __init__(
+        self, snapshot: Snapshot, asked: Asked, stored: StoredSubject, now: datetime
+    ) -> None:
+        self._snapshot = snapshot
+        self._asked = asked
+        self._stored = stored
+        definitions = snapshot.definitions
+        self._type_names = {index: name for name, index in definitions.group_types.items()}
+        self._cohort_names = {int(cohort.id): cohort.name for cohort in definitions.cohorts}
+        self._flags = {flag.id: flag for flag in definitions.flags}
+        self._subject = _subject(snapshot, asked, now)
+        self._subject.complete(
+            stored.properties,
+            groups=stored.groups,
+            cohorts=stored.cohorts,
+            hash_keys=stored.hash_keys,
+        )
+        keys = asked.flag_keys
+        flags = snapshot.everything if keys is None else snapshot.chosen(keys)
+        outcomes = snapshot.evaluate(flags, self._subject)
+        self._results = {outcome.flag.id: outcome for outcome in outcomes}
+
+    def explanations(self) -> list[Explanation]:
+        keys = self._asked.flag_keys
+        wanted = [
+            outcome
+            for outcome in self._results.values()
+            if keys is None or outcome.flag.key in keys
+        ]
+        return [self._explanation(each) for each in sorted(wanted, key=lambda each: each.flag.key)]
+
+    def _explanation(self, outcome: Outcome) -> Explanation:
+        compiled = self._snapshot.of(outcome.flag.key)
+        if outcome.reason is Reason.MISSING_DEPENDENCY:
+            return Explanation(outcome=outcome, dependencies=self._dependencies(outcome.flag))
+        if compiled is None or not compiled.conditions:
+            return Explanation(outcome=outcome)
+        filters = _with_groups(outcome.flag.filters)
+        exceptions = [
+            told
+            for tell in (self._enrolment, self._super_condition, self._holdout)
+            if (told := tell(outcome.flag, filters)) is not None
+        ]
+        return Explanation(
+            outcome=outcome,
+            exceptions=exceptions,
+            conditions=self._conditions(
+                compiled, filters, is_open=not any(each.decides for each in exceptions)
+            ),
+            dependencies=self._dependencies(outcome.flag),
+        )
+
+    def _conditions(
+        self, compiled: Compiled, filters: Mapping[str, Any], *, is_open: bool
+    ) -> list[ConditionTold]:
+        told = []
+        for condition in compiled.conditions:
+            each = self._condition(compiled.flag, condition, filters, is_reached=is_open)
+            told.append(each)
+            ends = each.verdict is Verdict.MATCHES
+            if each.verdict is Verdict.OUT and filters.get("early_exit"):
+                ends = True
+            is_open = is_open and not ends
+        return told
+
+    def _condition(
+        self, flag: Flag, condition: Condition, filters: Mapping[str, Any], *, is_reached: bool
+    ) -> ConditionTold:
+        group = filters["groups"][condition.index]
+        index = condition.group_index
+        rollout = self._rollout(flag, index, condition.identify, _percentage(group))
+        if not condition.needs_identifier:
+            rollout = RolloutTold(**asdict(rollout) | {"is_in": True})
+        told = [self._filter(each) for each in condition.filters]
+        if index is not None and not self._subject.groups.get(index):
+            verdict = Verdict.NO_GROUP
+        elif condition.by_device and self._subject.device is None:
+            verdict = Verdict.NO_DEVICE
+        elif not all(each.holds for each in told):
+            verdict = Verdict.NO_MATCH
+        else:
+            verdict = Verdict.MATCHES if rollout.is_in else Verdict.OUT
+        return ConditionTold(
+            index=condition.index,
+            group_type=None if index is None else self._type_name(index),
+            filters=told,
+            rollout=rollout,
+            variants=self._variants(flag, condition, filters),
+            verdict=verdict,
+            is_reached=is_reached,
+        )
+
+    def _variants(
+        self, flag: Flag, condition: Condition, filters: Mapping[str, Any]
+    ) -> VariantsTold | None:
+        shares = _variant_shares(filters)
+        if not shares:
+            return None
+        starts = [0.0, *(end for _, end in shares)]
+        identifier = condition.identify(self._subject)
+        return VariantsTold(
+            ranges=[
+                VariantRange(key=key, start=start * 100, end=end * 100)
+                for (key, end), start in zip(shares, starts, strict=False)
+            ],
+            place=None if identifier is None else place(_prefix(flag), identifier, VARIANT) * 100,
+            forced=condition.on.variant,
+        )
+
+    def _rollout(
+        self,
+        flag: Flag,
+        group_index: int | None,
+        identify: Identify,
+        percentage: float,
+        prefix: bytes | None = None,
+    ) -> RolloutTold:
+        identifier = identify(self._subject)
+        at = None
+        if identifier is not None:
+            at = place(_prefix(flag) if prefix is None else prefix, identifier)
+        return RolloutTold(
+            percentage=percentage,
+            counted_by=self._counted_by(flag, group_index),
+            identifier=None if identifier is None else identifier.decode("utf-8", "replace"),
+            place=None if at is None else at * 100,
+            is_in=at is not None and at <= percentage / 100,
+        )
+
+    def _counted_by(self, flag: Flag, group_index: int | None) -> str:
+        if group_index is not None:
+            return self._type_name(group_index)
+        if flag.bucketing_identifier is Bucketing.DEVICE_ID:
+            return "device id"
+        if flag.ensure_experience_continuity and flag.key in self._stored.hash_keys:
+            return "id from before the login"
+        return "distinct id"
+
+    def _enrolment(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
+        if filters.get("feature_enrollment") is not True:
+            return None
+        told = self._filter({"key": ENROLLMENT + flag.key, "operator": "exact", "value": "true"})
+        decides = told.source is not Source.MISSING
+        return ExceptionTold(kind="enrolment", filters=[told], rollout=None, decides=decides)
+
+    def _super_condition(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
+        if not filters.get("super_groups"):
+            return None
+        group = filters["super_groups"][0]
+        properties = group.get("properties") or []
+        person = self._subject.person
+        return ExceptionTold(
+            kind="super condition",
+            filters=[self._filter(each) for each in properties],
+            rollout=self._rollout(flag, None, lambda subject: subject.id, _percentage(group)),
+            decides=not properties
+            or any(person[str(each["key"])] is not MISSING for each in properties),
+        )
+
+    def _holdout(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
+        holdout = _holdout(filters)
+        if holdout is None:
+            return None
+        index = filters.get("aggregation_group_type_index")
+        percentage = min(max(holdout[0], 0.0), 100.0)
+        rollout = self._rollout(flag, index, _identify(flag, index), percentage, HOLDOUT)
+        return ExceptionTold(kind="holdout", filters=(), rollout=rollout, decides=rollout.is_in)
+
+    def _dependencies(self, flag: Flag) -> list[DependencyTold]:
+        return [self._dependency(id) for id in sorted(needed_ids(flag.filters))]
+
+    def _dependency(self, id: FlagId) -> DependencyTold:
+        flag, result = self._flags.get(id), self._results.get(id)
+        if flag is None:
+            return DependencyTold(key=str(id), value=None, problem="does not exist")
+        if not flag.active:
+            return DependencyTold(key=flag.key, value=None, problem="is not active")
+        if result is None or result.reason in (Reason.MISSING_DEPENDENCY, Reason.FAILED):
+            return DependencyTold(key=flag.key, value=None, problem="cannot be evaluated")
+        return DependencyTold(key=flag.key, value=result.value, problem="")
+
+    def _filter(self, filter: Mapping[str, Any]) -> FilterTold:
+        kind, key = str(filter.get("type") or "person"), str(filter.get("key"))
+        found, source = MISSING, Source.MISSING
+        holds = self._holds(filter)
+        operator, wanted = str(filter.get("operator") or "exact"), filter.get("value")
+        match kind:
+            case "cohort" | "static-cohort":
+                operator = "not_in" if operator == "not_in" else "in"
+                key, wanted = self._cohort_names.get(int(str(wanted)), ""), int(str(wanted))
+                found, source = holds is (operator == "in"), Source.EVALUATED
+            case "flag":
+                id = FlagId(int(key))
+                needed, result = self._flags.get(id), self._results.get(id)
+                key = needed.key if needed else key
+                found, source = result.value if result else False, Source.EVALUATED
+            case "group":
+                found, source = self._of_group(filter.get("group_type_index"), key)
+                kind = self._type_name(filter.get("group_type_index"))
+            case _:
+                kind, found = "person", self._subject.person[key]
+                given = {"distinct_id": "", **self._asked.person_properties}
+                source = _source(key, found, given)
+        return FilterTold(
+            about=kind,
+            key=key,
+            operator=operator,
+            wanted=wanted,
+            found=found,
+            source=source,
+            holds=holds,
+        )
+
+    def _of_group(self, index: Any, key: str) -> tuple[Any, Source]:
+        properties = self._subject.group_properties.get(index)
+        if properties is None:
+            return MISSING, Source.MISSING
+        found = properties[key]
+        given = self._asked.group_properties.get(self._type_name(index), {})
+        return found, _source(key, found, {"$group_key": "", **given})
+
+    def _holds(self, filter: Mapping[str, Any]) -> bool | None:
+        try:
+            return self._snapshot.questions.one(filter)[1](self._subject)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
+            return None  # what breaks while it is evaluated is told as a failed flag
+
+    def _type_name(self, index: Any) -> str:
+        return self._type_names.get(index, f"group type {index}")
+
+
+def _prefix(flag: Flag) -> bytes:
+    return identifier_bytes(f"{flag.key}.")
+
+
+def _source(key: str, found: Any, given: Mapping[str, Any]) -> Source:
+    if found is MISSING:
+        return Source.MISSING
+    if key in given:
+        return Source.GIVEN
+    return Source.STORED

@@ -6,8 +6,8 @@ from hedgerow.errors import Conflict
 from hedgerow.kit.sealing import CannotUnseal, SealingKeys
 from hedgerow.pipelines.config import resealed
 from hedgerow.storage.database import Database
+from hedgerow.storage.tables import flags, sealing_check
 from hedgerow.storage.tables import pipeline_records as records
-from hedgerow.storage.tables import sealing_check
 
 PROBE = "hedgerow"
 
@@ -30,20 +30,42 @@ async def reseal(database: Database, keys: SealingKeys) -> int:
     def change(connection: Connection) -> int:
         if not check(connection, keys):
             raise Conflict("These sealing keys are not those that sealed the stored secrets.")
-        changed = 0
-        stored = select(records.c.id, records.c.config).with_for_update()
-        for row in connection.execute(stored).all():
-            config = resealed(row.config, keys)
-            if config != row.config:
-                connection.execute(
-                    update(records).where(records.c.id == row.id).values(config=config)
-                )
-                changed += 1
+        changed = _reseal_settings(connection, keys) + _reseal_payloads(connection, keys)
         connection.execute(delete(sealing_check))
         _leave_mark(connection, keys)
         return changed
 
     return await database.write(change)
+
+
+def _reseal_settings(connection: Connection, keys: SealingKeys) -> int:
+    changed = 0
+    stored = select(records.c.id, records.c.config).with_for_update()
+    for row in connection.execute(stored).all():
+        config = resealed(row.config, keys)
+        if config != row.config:
+            connection.execute(update(records).where(records.c.id == row.id).values(config=config))
+            changed += 1
+    return changed
+
+
+def _reseal_payloads(connection: Connection, keys: SealingKeys) -> int:
+    stored = select(flags.c.id, flags.c.filters).where(flags.c.has_encrypted_payloads)
+    rows = connection.execute(stored.with_for_update()).all()
+
+    def again(sealed: str) -> str:
+        try:
+            return keys.seal(keys.unseal(sealed))
+        except CannotUnseal:
+            return sealed
+
+    for row in rows:
+        payloads = {
+            name: again(sealed) for name, sealed in (row.filters.get("payloads") or {}).items()
+        }
+        filters = {**row.filters, "payloads": payloads}
+        connection.execute(update(flags).where(flags.c.id == row.id).values(filters=filters))
+    return len(rows)
 
 
 def has_no_mark(connection: Connection) -> bool:
