@@ -78,7 +78,7 @@ def snapshot_of(definitions: Definitions, before: Snapshot | None = None) -> Sna
     for flag in definitions.flags:
         if not flag.deleted:
             same = known.get(flag.id)
-            is_same = same is not None and same.flag == flag
+            is_same = same is not None and (same.flag is flag or same.flag == flag)
             flags[flag.id] = same if same and is_same else compiled(flag, questions)
     return Snapshot(definitions, flags, questions)
 

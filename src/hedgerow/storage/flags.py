@@ -17,6 +17,8 @@ from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
 
 TOPIC = "flags:"
+# So few flags are read anew each time.
+FEW = 200
 
 
 def topic_of(project_id: ProjectId) -> str:
@@ -27,6 +29,7 @@ def topic_of(project_id: ProjectId) -> str:
 class FlagRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._decoded = Decoded()
 
     async def generation(self, project_id: ProjectId) -> int:
         return await generations.number_of(self._database, topic_of(project_id))
@@ -39,7 +42,7 @@ class FlagRecords:
 
     async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
         return await self._database.read(
-            lambda connection: _definitions(connection, project_id, timezone)
+            lambda connection: _definitions(connection, project_id, timezone, self._decoded)
         )
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
@@ -52,7 +55,7 @@ class FlagRecords:
         now: datetime,
     ) -> Flag:
         def change(connection: Connection) -> Flag:
-            definitions = _locked_definitions(connection, project_id)
+            definitions = self._locked_definitions(connection, project_id)
             wish = decide(definitions, lambda id: _find(connection, project_id, id))
             flag, is_told = _store_and_tell(connection, wish, now)
             if is_told:
@@ -76,17 +79,45 @@ class FlagRecords:
                 any_told |= is_told
                 return flag
 
-            work(_locked_definitions(connection, project_id), store)
+            work(self._locked_definitions(connection, project_id), store)
             if any_told:
                 generations.advance(connection, topic_of(project_id))
 
         await self._database.write(change)
 
+    def _locked_definitions(self, connection: Connection, project_id: ProjectId) -> Definitions:
+        lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
+        timezone = connection.execute(lock).scalar_one()
+        return _definitions(connection, project_id, timezone, self._decoded)
 
-def _locked_definitions(connection: Connection, project_id: ProjectId) -> Definitions:
-    lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
-    timezone = connection.execute(lock).scalar_one()
-    return _definitions(connection, project_id, timezone)
+
+class Decoded:
+    """Flags as they were read last, by project. Reading thousands anew because one has changed
+    would keep requests waiting."""
+
+    def __init__(self) -> None:
+        self._flags: dict[ProjectId, dict[FlagId, Flag]] = {}
+
+    def flags(self, connection: Connection, project_id: ProjectId) -> list[Flag]:
+        live = (table.c.project_id == project_id) & ~table.c.deleted
+        marks = connection.execute(
+            select(table.c.id, table.c.version, table.c.updated_at).where(live).order_by(table.c.id)
+        ).all()
+        known = self._flags.get(project_id, {})
+        if len(marks) <= FEW:
+            known = {}
+        changed = [
+            mark.id
+            for mark in marks
+            if (flag := known.get(mark.id)) is None
+            or (flag.version, flag.updated_at) != (mark.version, mark.updated_at)
+        ]
+        wanted = live if len(changed) == len(marks) else table.c.id.in_(changed)
+        rows = connection.execute(select(table).where(wanted)) if changed else ()
+        read = {row.id: _flag(row) for row in rows}
+        flags = {mark.id: read.get(mark.id) or known[mark.id] for mark in marks}
+        self._flags[project_id] = flags
+        return list(flags.values())
 
 
 def _store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
@@ -97,9 +128,9 @@ def _store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> t
     return flag, entry is not None
 
 
-def _definitions(connection: Connection, project_id: ProjectId, timezone: str) -> Definitions:
-    own = table.c.project_id == project_id
-    rows = connection.execute(select(table).where(own & ~table.c.deleted).order_by(table.c.id))
+def _definitions(
+    connection: Connection, project_id: ProjectId, timezone: str, decoded: Decoded
+) -> Definitions:
     kinds = connection.execute(
         select(group_types.c.name, group_types.c.index).where(
             group_types.c.project_id == project_id
@@ -107,7 +138,7 @@ def _definitions(connection: Connection, project_id: ProjectId, timezone: str) -
     )
     return Definitions(
         generation=generations.current(connection, topic_of(project_id)),
-        flags=[_flag(row) for row in rows],
+        flags=decoded.flags(connection, project_id),
         cohorts=[
             Cohort(**row._mapping)
             for row in connection.execute(
