@@ -16,6 +16,7 @@ import structlog
 from starlette.types import ASGIApp, Scope
 
 from hedgerow.errors import Unavailable, Unready
+from hedgerow.flags.as_code import FlagsAsCode
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
@@ -182,6 +183,30 @@ async def opened_pipelines(
         pipelines = join_pipelines(state.database, sealer)
         await register_components(pipelines)
         yield state, pipelines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagRooms:
+    """What the terminal does with flags, on an open database."""
+
+    board: Board
+    subjects: SubjectRecords
+    as_code: FlagsAsCode
+
+
+@asynccontextmanager
+async def opened_flags(settings: Settings) -> AsyncIterator[tuple[State, FlagRooms]]:
+    """For verbs that work on flags of a prepared database."""
+    async with opened_state(settings) as state:
+        store = FlagRecords(state.database)
+        yield (
+            state,
+            FlagRooms(
+                board=Board(store, in_daemon_thread),
+                subjects=SubjectRecords(state.database),
+                as_code=FlagsAsCode(store),
+            ),
+        )
 
 
 async def _fitting_keys(settings: Settings, database: Database) -> SealingKeys:

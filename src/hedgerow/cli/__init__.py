@@ -9,6 +9,7 @@ import typer
 from hedgerow import __version__
 from hedgerow.cli.components import components
 from hedgerow.cli.doctor import doctor
+from hedgerow.cli.flags import flags
 from hedgerow.cli.init import init
 from hedgerow.cli.keys import keys
 from hedgerow.cli.migrate import migrate
@@ -41,6 +42,7 @@ app.add_typer(keys)
 app.add_typer(projects)
 app.command()(components)
 app.add_typer(pipelines)
+app.add_typer(flags)
 app.command()(settings)
 app.command()(migrate)
 app.command()(doctor)

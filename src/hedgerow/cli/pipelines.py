@@ -4,15 +4,28 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import uvloop
 
-from hedgerow.app import Pipelines, State, opened_pipelines
+from hedgerow.app import Pipelines, opened_pipelines
+from hedgerow.cli.files import (
+    CheckOption,
+    FileArgument,
+    OutputOption,
+    ProjectOption,
+    YesOption,
+    ask,
+    change_line,
+    project_of,
+    read,
+    refusal,
+    summary,
+    write,
+)
 from hedgerow.cli.options import DataOption, prepared_settings
-from hedgerow.errors import Invalid, Unready
+from hedgerow.errors import Invalid
 from hedgerow.kit import yamlio
 from hedgerow.kit.clock import utc_now
 from hedgerow.pipelines.document import SECTIONS
@@ -29,11 +42,6 @@ pipelines = typer.Typer(
     help="Pipeline records as a file: export, apply. Their secrets: reseal.",
 )
 
-ProjectOption = Annotated[
-    int | None, typer.Option("--project", help="The project's id; not needed if there is only one.")
-]
-
-SHOWN_CHARS = 100
 # Told by the heading or by the line about the order.
 NOT_LISTED = ("plugin", "version", "order", "deleted", "name")
 
@@ -41,9 +49,7 @@ NOT_LISTED = ("plugin", "version", "order", "deleted", "name")
 @pipelines.command()
 def export(
     project: ProjectOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file, not to the screen.")
-    ] = None,
+    output: OutputOption = None,
     data: DataOption = None,
 ) -> None:
     """Write all pipeline records of a project as YAML.
@@ -54,7 +60,7 @@ def export(
 
     async def run(settings: Settings) -> tuple[Project, dict[str, Any], list[Record]]:
         async with opened_pipelines(settings, seals=False) as (state, room):
-            found = _project(state, project)
+            found = project_of(state, project)
             document, missing = await room.as_code.document(found.id)
             return found, document, missing
 
@@ -70,21 +76,15 @@ def export(
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Unready(f"{output} cannot be written: {error.strerror or error}.") from None
-    print(f"Wrote {sum(len(document[name]) for name in SECTIONS)} record(s) to {output}.")
+    write(text, output, f"{sum(len(document[name]) for name in SECTIONS)} record(s)")
 
 
 @pipelines.command()
 def apply(
-    file: Annotated[Path, typer.Argument(help="The YAML file, or - for the standard input.")],
+    file: FileArgument,
     project: ProjectOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit status 1 if something would.")
-    ] = False,
+    yes: YesOption = False,
+    check: CheckOption = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete records that are not in the file.")
     ] = False,
@@ -96,24 +96,23 @@ def apply(
     becomes the records' order. A setting that the file leaves out is cleared. Sections and records
     that the file leaves out stay, unless `--prune` is given for the records.
     """
-    document = _read(file)
+    document = read(file)
 
     async def run(settings: Settings) -> bool:
         async with opened_pipelines(settings, seals=True) as (state, room):
-            target = _project(state, project)
+            target = project_of(state, project)
             try:
                 plan = await room.as_code.plan(
                     target.id, document, environment=os.environ, prune=prune, now=utc_now()
                 )
             except Invalid as error:
-                place = f"{error.attr}: " if error.attr else ""
-                raise Unready(f"{file}: {place}{error.detail}") from None
+                raise refusal(file, error) from None
             for line in _shown(plan, room):
                 print(line)
             if plan.is_empty or check:
                 return plan.is_empty
             if not yes:
-                _ask()
+                ask()
             await room.as_code.apply(plan, TERMINAL, utc_now())
             print("Applied.")
             return True
@@ -137,35 +136,6 @@ def reseal(data: DataOption = None) -> None:
     print(f"Sealed the secrets of {number} record(s) with the newest key.")
 
 
-def _project(state: State, id: int | None) -> Project:
-    everything = state.directory.all_projects()
-    wanted = [project for project in everything if id in (None, project.id)]
-    if len(wanted) == 1:
-        return wanted[0]
-    known = ", ".join(f"{project.id} ({project.name})" for project in everything[:20])
-    reason = f"There is no project {id}." if id is not None else "Which project?"
-    raise Unready(f"{reason} Name one with --project: {known}.")
-
-
-def _read(file: Path) -> Any:
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        return yamlio.decode(text)
-    except OSError as error:
-        raise Unready(f"{file} cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise Unready(f"{file} is not UTF-8 text.") from None
-    except yamlio.BadYaml as error:
-        raise Unready(f"{file} cannot be read: {error}.") from None
-
-
-def _ask() -> None:
-    if not sys.stdin.isatty():
-        raise Unready("Nothing was changed: nobody is here to ask. Say --yes to apply it.")
-    if not typer.confirm("Apply this?"):
-        raise Unready("Nothing was changed.")
-
-
 def _shown(plan: Plan, room: Pipelines) -> Iterator[str]:
     for family in plan.families:
         if not family.is_empty:
@@ -174,13 +144,11 @@ def _shown(plan: Plan, room: Pipelines) -> Iterator[str]:
         if family.kept:
             names = ", ".join(_name(record, room) for record in family.kept)
             yield f"Not in the file, and kept: {names}. --prune deletes them."
-    if plan.is_empty:
-        yield "Nothing to change."
-    else:
-        created = sum(len(family.created) for family in plan.families)
-        changed = sum(len(family.changed) for family in plan.families)
-        deleted = sum(len(family.deleted) for family in plan.families)
-        yield f"{created} to create, {changed} to change, {deleted} to delete."
+    yield summary(
+        sum(len(family.created) for family in plan.families),
+        sum(len(family.changed) for family in plan.families),
+        sum(len(family.deleted) for family in plan.families),
+    )
 
 
 def _family_lines(family: FamilyPlan, room: Pipelines) -> Iterator[str]:
@@ -208,12 +176,8 @@ def _field_lines(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
         if MASK in (before, after):
             verb = "cleared" if after is None else "set" if before is None else "changed"
             yield f"      {label}: (secret) {verb}"
-        elif before is None:
-            yield f"      {label}: {_value(after)}"
-        elif after is None:
-            yield f"      {label}: {_value(before)} -> cleared"
         else:
-            yield f"      {label}: {_value(before)} -> {_value(after)}"
+            yield change_line(label, before, after)
 
 
 def _name(record: Record, room: Pipelines) -> str:
@@ -223,8 +187,3 @@ def _name(record: Record, room: Pipelines) -> str:
 def _component(record: Record, room: Pipelines) -> str:
     component = room.catalogue.component(record.component_id)
     return component.key if component else f"component {record.component_id}, not installed"
-
-
-def _value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -1,5 +1,6 @@
 """`hedgerow serve`: the service, and on its very first start a screen that says what to do next."""
 
+import gc
 from typing import Annotated
 
 import typer
@@ -45,6 +46,9 @@ async def _serve(settings: Settings, *, worker: bool) -> None:
     failure: list[Exception] = []
 
     def ready(first: FirstKeys | None) -> None:
+        # What start made stays; looking through it again and again would keep requests waiting.
+        gc.collect()
+        gc.freeze()
         print(first_screen(address, settings, first), flush=True)
 
     def failed(error: Exception) -> None:

@@ -10,7 +10,8 @@
 
 A flag is known by its key, and what it leaves out is at its default. Where stored filters name
 another flag, a cohort or a group type by number, the document names it by key or name, so that it
-means the same in another project. A number there is an id.
+means the same in another project. A number there is an id. Flags with encrypted payloads are not
+in it, and are left alone.
 """
 
 import json
@@ -47,8 +48,6 @@ NAME_MAX = 10_000
 LABEL_MAX = 200
 # New flags have such ids until they are stored.
 FIRST_PROVISIONAL = 10**17
-# Keeps the place of a filter on a flag while the other flags are still to be checked.
-ANY_FILTER = {"key": "distinct_id", "type": "person", "operator": "is_set"}
 
 FLAG, COHORT, GROUP_TYPE = "flag", "cohort", "group type"
 # What a number or name stands for (one of the above), the number or name, its place.
@@ -90,13 +89,21 @@ class Plan:
         return not (self.created or self.changed or self.deleted)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """A document, the flags that are not in it because their payloads are secret, and the places
+    in it that only this project can read: what they mean has no name of its own."""
+
+    document: dict[str, Any]
+    left_out: Sequence[Flag]
+    nameless: Sequence[str]
+
+
 class FlagsAsCode:
     def __init__(self, store: FlagStore) -> None:
         self._store = store
 
-    async def document(self, project: Project) -> tuple[dict[str, Any], list[str]]:
-        """The document, and the places in it that only this project can read, because what they
-        mean has no name of its own."""
+    async def document(self, project: Project) -> Composed:
         seen = await self._store.definitions(project.id, project.timezone)
         return composed(seen)
 
@@ -284,22 +291,25 @@ _FIELDS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "tags": ((), _labels),
     "ensure_experience_continuity": (False, _boolean),
     "is_remote_configuration": (False, _boolean),
-    "has_encrypted_payloads": (False, _boolean),
     "evaluation_runtime": (Runtime.ALL, _choice(Runtime)),
     "bucketing_identifier": (Bucketing.DISTINCT_ID, _choice(Bucketing)),
     "evaluation_contexts": ((), _labels),
 }
 
 
-def composed(seen: Definitions) -> tuple[dict[str, Any], list[str]]:
-    """The document of all flags by key, and the places that hold an id for want of a name."""
+def composed(seen: Definitions) -> Composed:
     names = _Names(seen, {flag.id: flag.key for flag in seen.flags})
     flags = sorted(seen.flags, key=lambda flag: flag.key)
-    items = []
-    for number, flag in enumerate(flags):
-        names.prefix = f"flags[{number}] ({flag.key}): "
-        items.append(_item(flag, names.outward))
-    return {"version": VERSION, "flags": items}, names.nameless
+    items: list[dict[str, Any]] = []
+    for flag in flags:
+        if not flag.has_encrypted_payloads:
+            names.prefix = f"flags[{len(items)}] ({flag.key}): "
+            items.append(_item(flag, names.outward))
+    return Composed(
+        document={"version": VERSION, "flags": items},
+        left_out=[flag for flag in flags if flag.has_encrypted_payloads],
+        nameless=names.nameless,
+    )
 
 
 def _item(flag: Flag, rewrite: Rewrite) -> dict[str, Any]:
@@ -427,7 +437,11 @@ class _Planner:
         self._wanted = wanted
         self._blank = blank
         keys = {each.key for each in wanted}
-        others = [flag for flag in seen.flags if flag.key not in keys]
+        others = sorted(seen.flags, key=lambda flag: flag.key)
+        others = [flag for flag in others if flag.key not in keys]
+        # A document cannot hold a secret, so it cannot leave one out.
+        self._secret = [flag for flag in others if flag.has_encrypted_payloads]
+        others = [flag for flag in others if not flag.has_encrypted_payloads]
         self._deleted, self._kept = (others, []) if prune else ([], others)
         self._present = {flag.key: flag for flag in seen.flags}
         self._ids = {
@@ -437,42 +451,55 @@ class _Planner:
             for number, each in enumerate(wanted)
         }
         ending = {id: key for key, id in self._ids.items()}
-        ending |= {flag.id: flag.key for flag in self._kept}
+        ending |= {flag.id: flag.key for flag in (*self._kept, *self._secret)}
         self._inward = _Names(seen, ending).inward
         self._outward = _Names(seen, ending | {flag.id: flag.key for flag in seen.flags}).outward
 
     def plan(self) -> Plan:
         afters = {each.key: self._after(each) for each in self._wanted}
-        changed_filters = [
-            each
-            for each in self._wanted
-            if (before := self._present.get(each.key)) is None
-            or afters[each.key].filters is not before.filters
-        ]
-        # Other flags' definitions are looked at only once they are known to be sound.
-        for each in changed_filters:
-            self._checked(each, _without_dependencies(afters[each.key]), {})
-        ending = {flag.id: flag for flag in (*afters.values(), *self._kept)}
-        for each in changed_filters:
-            flag = afters[each.key] = self._checked(each, afters[each.key], ending)
-            ending[flag.id] = flag
-        steps = [self._step(afters[each.key]) for each in self._wanted]
+        ending = {flag.id: flag for flag in (*afters.values(), *self._kept, *self._secret)}
+        checked: set[str] = set()
+        ordered = self._dependencies_first(afters)
+        for each in ordered:
+            flag, before = afters[each.key], self._present.get(each.key)
+            if before is None or flag.filters is not before.filters:
+                ending[flag.id] = self._checked(each, flag, ending)
+                checked.add(each.key)
+        steps = [self._step(ending[self._ids[each.key]]) for each in ordered]
         plan = Plan(
             project_id=self._blank.project_id,
             seen=self._seen,
-            created=_dependencies_first([step for step in steps if step.before is None]),
+            created=[step for step in steps if step.before is None],
             changed=[step for step in steps if step.before is not None and step.changes],
             deleted=self._deleted,
             kept=self._kept,
         )
-        self._check_needs(plan, ending, {each.key for each in changed_filters})
+        self._check_needs(plan, ending, checked)
         if plan.created and len(ending) > MAX_FLAGS:
             raise Invalid(f"A project may have {MAX_FLAGS} flags at most.", attr="flags")
         return plan
 
+    def _dependencies_first(self, afters: Mapping[str, Flag]) -> list[Wanted]:
+        waiting = {afters[each.key].id: each for each in self._wanted}
+        needs = {id: _dependencies(afters[each.key]) for id, each in waiting.items()}
+        placed: list[Wanted] = []
+        while waiting:
+            ready = [id for id in waiting if not needs[id] & waiting.keys()]
+            if not ready:
+                id, seen = next(iter(waiting)), set()
+                while id not in seen:  # until it comes round
+                    seen.add(id)
+                    id = min(needs[id] & waiting.keys())
+                detail = "A flag cannot depend on itself, not even through others."
+                raise Invalid(detail, attr=waiting[id].place)
+            placed += [waiting.pop(id) for id in ready]
+        return placed
+
     def _after(self, wanted: Wanted) -> Flag:
         before = self._present.get(wanted.key)
         with _At(wanted.place):
+            if before is not None and before.has_encrypted_payloads:
+                raise Invalid("Its payloads are encrypted, so no file can tell what it is to be.")
             if before is not None and jsonio.same(
                 wanted.filters, _rewritten(before.filters, self._outward)
             ):
@@ -529,34 +556,12 @@ class _Planner:
         return True
 
 
-def _without_dependencies(flag: Flag) -> Flag:
-    """The flag with another filter in the place of each that asks about a flag."""
-
-    def plain(group: Any) -> Any:
-        if not isinstance(group, Mapping) or not isinstance(group.get("properties"), list):
-            return group
-        return {
-            **group,
-            "properties": [
-                ANY_FILTER if isinstance(each, Mapping) and each.get("type") == "flag" else each
-                for each in group["properties"]
-            ],
-        }
-
-    filters: Any = flag.filters
-    if not isinstance(filters, Mapping) or not isinstance(filters.get("groups"), list):
-        return flag
-    return replace(flag, filters={**filters, "groups": [plain(each) for each in filters["groups"]]})
-
-
 def _check_dependencies_active(flag: Flag, flags: Mapping[FlagId, Flag]) -> None:
     """In the document's words, where the rules would tell an id."""
 
     def check(kind: str, value: Any, place: str) -> Any:
         if kind == FLAG and isinstance(value, str) and value.isdecimal():
             needed = flags.get(FlagId(int(value)))
-            if needed is flag:
-                raise Invalid("A flag cannot depend on itself.", attr=place)
             if needed is not None and not needed.active:
                 raise Invalid(f"The flag {needed.key} is not active.", attr=place)
         return value
@@ -564,26 +569,23 @@ def _check_dependencies_active(flag: Flag, flags: Mapping[FlagId, Flag]) -> None
     _rewritten(flag.filters, check)
 
 
-def _dependencies_first(steps: Sequence[Step]) -> list[Step]:
-    """There are no circles: the rules have refused them."""
-    waiting = {step.after.id: step for step in steps}
-    placed: list[Step] = []
-    while waiting:
-        ready = [
-            step
-            for step in waiting.values()
-            if not needed_ids(step.after.filters) & (waiting.keys() - {step.after.id})
-        ]
-        placed += ready
-        for step in ready:
-            del waiting[step.after.id]
-    return placed
+def _dependencies(flag: Flag) -> set[FlagId]:
+    """As far as they can be read: the definition may be anything yet."""
+    found: set[FlagId] = set()
+
+    def note(kind: str, value: Any, place: str) -> Any:
+        if kind == FLAG and isinstance(value, str) and value.isdecimal():
+            found.add(FlagId(int(value)))
+        return value
+
+    _rewritten(flag.filters, note)
+    return found
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
     """Down to the innermost value that differs; lists of plain values are told whole."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in dict.fromkeys((*before, *after)):
+        for key in dict.fromkeys((*after, *before)):
             inner = f"{path}.{key}" if path else key
             yield from _differences(before.get(key, MISSING), after.get(key, MISSING), inner)
     elif _is_list_of_objects(before) and _is_list_of_objects(after):

@@ -6,6 +6,7 @@ a share is turned once into bytes: a digest that sorts below them lies within th
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 try:
@@ -51,11 +52,13 @@ def place(prefix: bytes, identifier: bytes, salt: bytes = b"") -> float:
     return float(int.from_bytes(digest[:8], "big") >> 4) / SCALE
 
 
+@lru_cache(maxsize=10_000)
 def limit_up_to(share: float) -> bytes:
     """A digest is below this exactly when its place is at most `share`."""
     return _limit(lambda number: float(number) <= share * SCALE)
 
 
+@lru_cache(maxsize=10_000)
 def limit_below(share: float) -> bytes:
     """A digest is below this exactly when its place is less than `share`."""
     return _limit(lambda number: float(number) < share * SCALE)

@@ -1,8 +1,8 @@
 """A flag's definition as a function of a subject, made once for each change.
 
 The function gets the subject and the answers it has given so far, and returns one of the outcomes
-that were made beforehand. Most flags are one condition on distinct ids; those get a function of
-their own shape, because they decide how many people a server can serve.
+that were made beforehand. Most flags are one condition on distinct ids; the snapshot answers those
+together, because they decide how many people a server can serve.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any
 
 from hedgerow.flags.bucket import (
-    EVERYBODY,
     HOLDOUT,
     VARIANT,
     hasher_for,
@@ -55,11 +54,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
+    """A plain flag is one condition on distinct ids and nothing else: its run is `plain`, and
+    those that ask the same question are answered together."""
+
     flag: Flag
     run: Run
     failed: Outcome
     conditions: Sequence[Condition] = ()
     needs: frozenset[FlagId] = frozenset()
+    plain: Condition | None = None
 
 
 def compiled(flag: Flag, questions: Questions) -> Compiled:
@@ -98,10 +101,26 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
         for each in condition.filters
         if (id := dependency_of(each)) is not None
     )
-    run = _run_of(flag, conditions, bool(filters.get("early_exit")))
+    general = _run_of(flag, conditions, bool(filters.get("early_exit")))
+    run = general
     for wrap in (_with_holdout, _with_super_group, _with_enrollment):
         run = wrap(flag, filters, run, questions)
-    return Compiled(flag=flag, run=run, failed=failed, conditions=conditions, needs=needs)
+    is_plain = (
+        run is general
+        and len(conditions) == 1
+        and not needs
+        and conditions[0].group_index is None
+        and flag.bucketing_identifier is Bucketing.DISTINCT_ID
+        and not flag.ensure_experience_continuity
+    )
+    return Compiled(
+        flag=flag,
+        run=run,
+        failed=failed,
+        conditions=conditions,
+        needs=needs,
+        plain=conditions[0] if is_plain else None,
+    )
 
 
 def _with_groups(filters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -193,54 +212,7 @@ def _run_of(flag: Flag, conditions: Sequence[Condition], early_exit: bool) -> Ru
     if not conditions:
         nothing = Outcome(flag, False, Reason.NO_MATCH)
         return lambda subject, answers: nothing
-    is_plain = (
-        len(conditions) == 1
-        and conditions[0].group_index is None
-        and flag.bucketing_identifier is Bucketing.DISTINCT_ID
-        and not flag.ensure_experience_continuity
-    )
-    prefix = identifier_bytes(f"{flag.key}.")
-    if is_plain:
-        return _plain_run(conditions[0], prefix)
-    return _general_run(conditions, prefix, early_exit)
-
-
-def _plain_run(condition: Condition, prefix: bytes) -> Run:
-    """One condition on distinct ids."""
-    number, question = condition.number, condition.question
-    limit = EVERYBODY if condition.limit is None else condition.limit
-    skip_hash = condition.limit is None
-    variants, on, out, no_match = (
-        condition.variants,
-        condition.on,
-        condition.out,
-        condition.no_match,
-    )
-
-    def boolean(subject: Subject, answers: Answers) -> Outcome:
-        matched = answers.get(number)
-        if matched is None:
-            matched = answers[number] = question(subject)
-        if not matched:
-            return no_match
-        if skip_hash or subject.hash(prefix + subject.id).digest() < limit:
-            return on
-        return out
-
-    if not variants:
-        return boolean
-
-    def multivariate(subject: Subject, answers: Answers) -> Outcome:
-        outcome = boolean(subject, answers)
-        if outcome is not on:
-            return outcome
-        digest = subject.hash(prefix + subject.id + VARIANT).digest()
-        for end, variant in variants:
-            if digest < end:
-                return variant
-        return on
-
-    return multivariate
+    return _general_run(conditions, identifier_bytes(f"{flag.key}."), early_exit)
 
 
 def _general_run(conditions: Sequence[Condition], prefix: bytes, early_exit: bool) -> Run:

@@ -4,10 +4,14 @@ Stored data is read only if the answer depends on it. If it cannot be read, flag
 are right all the same, and the decision says that others are missing.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from hedgerow.errors import Unavailable
 from hedgerow.flags.board import Board
@@ -21,19 +25,23 @@ from hedgerow.projects.model import Project
 SURVEY_PREFIX = "survey-targeting-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Who asks, and for what. None means no limit."""
+def _anywhere() -> Runtime | None:
+    return None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and for what. None means no limit. Where the caller runs is found out only if some
+    flag wants to know."""
 
     distinct_id: str
-    person_properties: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=dict)
-    group_properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    person_properties: Mapping[str, Any] = {}
+    groups: Mapping[str, str] = {}
+    group_properties: Mapping[str, Mapping[str, Any]] = {}
     anonymous_id: str | None = None
     device_id: str | None = None
     flag_keys: frozenset[str] | None = None
     contexts: frozenset[str] | None = None
-    runtime: Runtime | None = None
+    runtime: Callable[[], Runtime | None] = _anywhere
     only_surveys: bool = False
 
 
@@ -53,26 +61,34 @@ class Decider:
         flags = _wanted(snapshot, asked)
         subject = _subject(snapshot, asked, now)
         keeps = await self._keep_hash_keys(project, snapshot, asked)
-        outcomes = snapshot.evaluate(flags, subject)
+        outcomes = snapshot.evaluate(flags, subject, until_stored=True)
         if subject.needs_stored:
-            try:
-                await self._complete(project, subject)
-            except Unavailable:
-                return Decision(outcomes=outcomes, has_errors=True)
+            with contextlib.suppress(Unavailable):
+                await self._complete(project, snapshot, subject, asked.anonymous_id)
             outcomes = snapshot.evaluate(flags, subject)
-        has_errors = not keeps
-        for outcome in outcomes:
-            if outcome.error:
-                has_errors = True
+        has_errors = not keeps or any(map(_error, outcomes))
         return Decision(outcomes=outcomes, has_errors=has_errors)
 
-    async def _complete(self, project: Project, subject: Subject) -> None:
-        stored = await self._subjects.subject(project.id, subject.distinct_id, subject.groups)
+    async def _complete(
+        self, project: Project, snapshot: Snapshot, subject: Subject, before: str | None
+    ) -> None:
+        stored = await self._subjects.subject(
+            project.id,
+            subject.distinct_id,
+            subject.groups,
+            cohorts=snapshot.has_static_cohorts,
+            hash_keys=bool(snapshot.asks_continuity),
+        )
+        hash_keys = stored.hash_keys
+        if before and snapshot.asks_continuity:
+            # Who they were before the login may have been counted already; their own count wins.
+            earlier = await self._subjects.subject(project.id, before, {}, cohorts=False)
+            hash_keys = {**earlier.hash_keys, **hash_keys}
         subject.complete(
             stored.properties,
             groups=stored.groups,
             cohorts=stored.cohorts,
-            hash_keys=stored.hash_keys,
+            hash_keys=hash_keys,
         )
 
     async def _keep_hash_keys(self, project: Project, snapshot: Snapshot, asked: Asked) -> bool:
@@ -91,26 +107,30 @@ class Decider:
         return True
 
 
+_error = attrgetter("error")
+
+
 def _wanted(snapshot: Snapshot, asked: Asked) -> Sequence[Compiled]:
     flags: Sequence[Compiled] = snapshot.everything
     if asked.flag_keys is not None:
         flags = snapshot.chosen(asked.flag_keys)
     if snapshot.has_limits:
-        flags = [each for each in flags if _is_for(each, asked)]
+        runtime = asked.runtime()
+        flags = [each for each in flags if _is_for(each, runtime, asked.contexts)]
     if asked.only_surveys:
         flags = [each for each in flags if each.flag.key.startswith(SURVEY_PREFIX)]
     return flags
 
 
-def _is_for(each: Compiled, asked: Asked) -> bool:
+def _is_for(each: Compiled, runtime: Runtime | None, contexts: frozenset[str] | None) -> bool:
     flag = each.flag
-    runs_there = Runtime.ALL in (flag.evaluation_runtime, asked.runtime) or (
-        flag.evaluation_runtime is asked.runtime
+    runs_there = Runtime.ALL in (flag.evaluation_runtime, runtime) or (
+        flag.evaluation_runtime is runtime
     )
     has_context = (
         not flag.evaluation_contexts
-        or asked.contexts is None
-        or not asked.contexts.isdisjoint(flag.evaluation_contexts)
+        or contexts is None
+        or not contexts.isdisjoint(flag.evaluation_contexts)
     )
     return runs_there and has_context
 

@@ -4,7 +4,7 @@ The outcome is the engine's own; what is told beside it asks the same compiled q
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,7 @@ from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
 from hedgerow.flags.rules import needed_ids
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import StoredSubject
+from hedgerow.flags.subject import INITIAL
 from hedgerow.properties.values import MISSING
 
 
@@ -40,9 +41,11 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterTold:
-    """`key` is a property, a cohort's name or a flag's key. `found` is MISSING where there is
-    nothing; `holds` is None where it cannot be told."""
+    """`kind` is person, group, cohort or flag; `about` is the group type of a group, else the same.
+    `key` is a property, a cohort's name or a flag's key. `found` is MISSING where there is nothing;
+    `holds` is None where it cannot be told."""
 
+    kind: str
     about: str
     key: str
     operator: str
@@ -72,10 +75,11 @@ class VariantRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantsTold:
-    """Who is in gets the variant of their place, or the one that the condition forces."""
+    """Who is in gets `drawn`, the variant of their place, or the one that the condition forces."""
 
     ranges: Sequence[VariantRange]
     place: float | None
+    drawn: str | None
     forced: str | None
 
 
@@ -207,7 +211,7 @@ class _Explainer:
         index = condition.group_index
         rollout = self._rollout(flag, index, condition.identify, _percentage(group))
         if not condition.needs_identifier:
-            rollout = RolloutTold(**asdict(rollout) | {"is_in": True})
+            rollout = replace(rollout, is_in=True)
         told = [self._filter(each) for each in condition.filters]
         if index is not None and not self._subject.groups.get(index):
             verdict = Verdict.NO_GROUP
@@ -235,12 +239,14 @@ class _Explainer:
             return None
         starts = [0.0, *(end for _, end in shares)]
         identifier = condition.identify(self._subject)
+        at = None if identifier is None else place(_prefix(flag), identifier, VARIANT)
         return VariantsTold(
             ranges=[
                 VariantRange(key=key, start=start * 100, end=end * 100)
                 for (key, end), start in zip(shares, starts, strict=False)
             ],
-            place=None if identifier is None else place(_prefix(flag), identifier, VARIANT) * 100,
+            place=None if at is None else at * 100,
+            drawn=None if at is None else next((key for key, end in shares if at < end), None),
             forced=condition.on.variant,
         )
 
@@ -276,9 +282,21 @@ class _Explainer:
     def _enrolment(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
         if filters.get("feature_enrollment") is not True:
             return None
-        told = self._filter({"key": ENROLLMENT + flag.key, "operator": "exact", "value": "true"})
-        decides = told.source is not Source.MISSING
-        return ExceptionTold(kind="enrolment", filters=[told], rollout=None, decides=decides)
+        key = ENROLLMENT + flag.key
+        found, source = self._of_person(key)
+        told = FilterTold(
+            kind="person",
+            about="person",
+            key=key,
+            operator="exact",
+            wanted=True,
+            found=found,
+            source=source,
+            holds=found is True or found == "true",
+        )
+        return ExceptionTold(
+            kind="enrolment", filters=[told], rollout=None, decides=found is not MISSING
+        )
 
     def _super_condition(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
         if not filters.get("super_groups"):
@@ -318,13 +336,16 @@ class _Explainer:
 
     def _filter(self, filter: Mapping[str, Any]) -> FilterTold:
         kind, key = str(filter.get("type") or "person"), str(filter.get("key"))
+        about = kind
         found, source = MISSING, Source.MISSING
         holds = self._holds(filter)
-        operator, wanted = str(filter.get("operator") or "exact"), filter.get("value")
+        operator = str(filter.get("operator") or "exact")
+        wanted: Any = filter.get("value")
         match kind:
             case "cohort" | "static-cohort":
+                kind = about = "cohort"
                 operator = "not_in" if operator == "not_in" else "in"
-                key, wanted = self._cohort_names.get(int(str(wanted)), ""), int(str(wanted))
+                key, wanted = self._cohort_names.get(int(wanted), ""), int(wanted)
                 found, source = holds is (operator == "in"), Source.EVALUATED
             case "flag":
                 id = FlagId(int(key))
@@ -333,13 +354,13 @@ class _Explainer:
                 found, source = result.value if result else False, Source.EVALUATED
             case "group":
                 found, source = self._of_group(filter.get("group_type_index"), key)
-                kind = self._type_name(filter.get("group_type_index"))
+                about = self._type_name(filter.get("group_type_index"))
             case _:
-                kind, found = "person", self._subject.person[key]
-                given = {"distinct_id": "", **self._asked.person_properties}
-                source = _source(key, found, given)
+                kind = about = "person"
+                found, source = self._of_person(key)
         return FilterTold(
-            about=kind,
+            kind=kind,
+            about=about,
             key=key,
             operator=operator,
             wanted=wanted,
@@ -348,18 +369,30 @@ class _Explainer:
             holds=holds,
         )
 
+    def _of_person(self, key: str) -> tuple[Any, Source]:
+        given = {**self._asked.person_properties}
+        if "distinct_id" not in self._stored.properties:
+            given["distinct_id"] = self._subject.distinct_id
+        return _found(self._subject.person, key, given)
+
     def _of_group(self, index: Any, key: str) -> tuple[Any, Source]:
         properties = self._subject.group_properties.get(index)
         if properties is None:
             return MISSING, Source.MISSING
-        found = properties[key]
         given = self._asked.group_properties.get(self._type_name(index), {})
-        return found, _source(key, found, {"$group_key": "", **given})
+        return _found(properties, key, {**given, "$group_key": ""})
 
     def _holds(self, filter: Mapping[str, Any]) -> bool | None:
         try:
             return self._snapshot.questions.one(filter)[1](self._subject)
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+        ):
             return None  # what breaks while it is evaluated is told as a failed flag
 
     def _type_name(self, index: Any) -> str:
@@ -370,9 +403,38 @@ def _prefix(flag: Flag) -> bytes:
     return identifier_bytes(f"{flag.key}.")
 
 
-def _source(key: str, found: Any, given: Mapping[str, Any]) -> Source:
-    if found is MISSING:
-        return Source.MISSING
-    if key in given:
-        return Source.GIVEN
-    return Source.STORED
+def _found(properties: Mapping[str, Any], key: str, given: Mapping[str, Any]) -> tuple[Any, Source]:
+    value = properties[key]
+    if value is MISSING:
+        return MISSING, Source.MISSING
+    names = [key]
+    if key.startswith(INITIAL):
+        rest = key.removeprefix(INITIAL)
+        names += [f"${rest}", rest]  # what stands in for a first value that was not kept
+    used = next((name for name in names if name in properties), key)
+    return value, Source.GIVEN if used in given else Source.STORED
+
+
+def plain(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as JSON has it; what is missing is null."""
+    outcome = explanation.outcome
+    told = {
+        "conditions": [asdict(each) for each in explanation.conditions],
+        "exceptions": [asdict(each) for each in explanation.exceptions],
+        "dependencies": [asdict(each) for each in explanation.dependencies],
+    }
+    for each in (*told["conditions"], *told["exceptions"]):
+        for filter in each["filters"]:
+            if filter["source"] is Source.MISSING:
+                filter["found"] = None
+    return {
+        "key": outcome.flag.key,
+        "value": outcome.value,
+        "variant": outcome.variant,
+        "payload": outcome.payload,
+        "reason": outcome.reason.value,
+        "description": outcome.reason.description(outcome.condition_index),
+        "condition_index": outcome.condition_index,
+        "error": outcome.error,
+        **told,
+    }

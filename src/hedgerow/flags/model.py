@@ -103,7 +103,17 @@ _DESCRIPTIONS = {
 class Outcome:
     """What one flag gives to somebody. Made once per flag and way out, when it is compiled."""
 
-    __slots__ = ("condition_index", "error", "flag", "payload", "reason", "rendered", "value")
+    __slots__ = (
+        "condition_index",
+        "detail_part",
+        "error",
+        "flag",
+        "payload",
+        "payload_part",
+        "reason",
+        "value",
+        "value_part",
+    )
 
     def __init__(
         self,
@@ -119,8 +129,10 @@ class Outcome:
         self.condition_index = condition_index
         self.error = error
         self.payload = _payload(flag, value)
-        # The answer's bytes for each form of it, filled in by whoever writes answers.
-        self.rendered: dict[str, bytes] = {}
+        # Their parts of an answer, filled in by whoever writes answers.
+        self.value_part: bytes | None = None
+        self.payload_part: bytes | None = None
+        self.detail_part: bytes | None = None
 
     @property
     def variant(self) -> str | None:

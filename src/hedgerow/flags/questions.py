@@ -33,6 +33,10 @@ class Questions:
         self._questions: list[Question] = []
         self._open_cohorts: list[CohortId] = []
 
+    def apart(self) -> "Questions":
+        """The same project's, for a question that nobody will ask again."""
+        return Questions(list(self._cohorts.values()), self._zone)
+
     def all_of(self, filters: Sequence[Mapping[str, Any]]) -> tuple[int, Question]:
         """One question for several filters; properties first and cohorts last."""
         parts = sorted(map(self.one, filters), key=lambda part: part[2])
@@ -209,6 +213,8 @@ def _about_flag(filter: Mapping[str, Any]) -> Question:
     def ask(subject: Subject) -> bool:
         outcome = subject.results.get(id)
         if outcome is not None and outcome.failed:
+            if subject.needs_stored:
+                raise NeedsStored
             return False
         value = False if outcome is None else outcome.value  # who was not asked for is off
         if isinstance(wanted, bool):

@@ -34,7 +34,7 @@ class Reaches:
         snapshot = await self._board.refreshed(project)
         properties = condition.get("properties") or []
         try:
-            _, question = snapshot.questions.all_of(properties)
+            _, question = snapshot.questions.apart().all_of(properties)
         except (Broken, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Invalid(f"The condition cannot be read: {error}.", attr="condition") from None
         affected = total = 0

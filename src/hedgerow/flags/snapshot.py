@@ -4,10 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hedgerow.flags.compile import Answers, Compiled, compiled, missing_dependency
+from hedgerow.flags.bucket import VARIANT, identifier_bytes
+from hedgerow.flags.compile import Answers, Compiled, Variants, compiled, missing_dependency
 from hedgerow.flags.model import Definitions, FlagId, Outcome, Runtime
-from hedgerow.flags.questions import Questions
+from hedgerow.flags.questions import Question, Questions
 from hedgerow.flags.subject import NeedsStored, Subject
+
+# A plain flag within its question: its place, the prefix of its hash, its limit if it has one, what
+# it gives to those who are in and out, and its variants.
+Member = tuple[int, bytes, bytes | None, Outcome, Outcome, Variants]
 
 
 class Snapshot:
@@ -22,7 +27,9 @@ class Snapshot:
         self.everything = _evaluable(flags.values())
         self._by_key = {each.flag.key: each for each in self.everything}
         self._by_id = {each.flag.id: each for each in self.everything}
+        self._plan = Plan(self.everything)
         self._needed = frozenset(id for each in self.everything for id in each.needs)
+        self.has_static_cohorts = any(cohort.is_static for cohort in definitions.cohorts)
         self.has_limits = any(
             each.flag.evaluation_contexts or each.flag.evaluation_runtime is not Runtime.ALL
             for each in self.everything
@@ -46,24 +53,83 @@ class Snapshot:
                 waiting.append(self._by_id[id])
         return tuple(each for each in self.everything if each.flag.id in wanted)
 
-    def evaluate(self, flags: Sequence[Compiled], subject: Subject) -> list[Outcome]:
+    def evaluate(
+        self, flags: Sequence[Compiled], subject: Subject, *, until_stored: bool = False
+    ) -> list[Outcome]:
         """What each of the flags gives. One that waits for stored data is told as failed, and
-        `subject.needs_stored` says that there are such."""
+        `subject.needs_stored` says that there are such; `until_stored` stops at the first."""
+        plan = self._plan if flags is self.everything else Plan(flags)
+        outcomes = plan.answer_plain(subject, until_stored=until_stored)
+        if subject.needs_stored and until_stored:
+            return outcomes
+        if self._needed:
+            for place, each in enumerate(flags):
+                if each.plain is not None and each.flag.id in self._needed:
+                    subject.results[each.flag.id] = outcomes[place]
         answers: Answers = {}
-        outcomes: list[Outcome] = []
-        add, needed = outcomes.append, self._needed
-        for each in flags:
+        for place, each in plan.others:
             try:
                 outcome = each.run(subject, answers)
             except NeedsStored:
                 subject.needs_stored = True
+                if until_stored:
+                    return outcomes
                 outcome = each.failed
             except Exception:  # noqa: BLE001 - what breaks one flag must leave the others right
                 outcome = each.failed
-            if needed and each.flag.id in needed:
+            outcomes[place] = outcome
+            if each.flag.id in self._needed:
                 subject.results[each.flag.id] = outcome
-            add(outcome)
         return outcomes
+
+
+class Plan:
+    """Flags laid out for the shortest way through them: plain ones by the question they ask."""
+
+    def __init__(self, flags: Sequence[Compiled]) -> None:
+        self.others = [(place, each) for place, each in enumerate(flags) if each.plain is None]
+        self._usual = [each.plain.no_match if each.plain else each.failed for each in flags]
+        self._failed = [each.failed for each in flags]
+        by_number: dict[int, tuple[Question, list[Member]]] = {}
+        for place, each in enumerate(flags):
+            plain = each.plain
+            if plain is not None:
+                _, members = by_number.setdefault(plain.number, (plain.question, []))
+                prefix = identifier_bytes(f"{each.flag.key}.")
+                members.append((place, prefix, plain.limit, plain.on, plain.out, plain.variants))
+        self._asked = list(by_number.values())
+
+    def answer_plain(self, subject: Subject, *, until_stored: bool) -> list[Outcome]:
+        outcomes = self._usual.copy()
+        for question, members in self._asked:
+            try:
+                if question(subject):
+                    _roll_out(members, subject, outcomes)
+            except NeedsStored:
+                subject.needs_stored = True
+                if until_stored:
+                    break
+                self._fail(members, outcomes)
+            except Exception:  # noqa: BLE001 - what breaks one flag must leave the others right
+                self._fail(members, outcomes)
+        return outcomes
+
+    def _fail(self, members: Sequence[Member], outcomes: list[Outcome]) -> None:
+        for member in members:
+            outcomes[member[0]] = self._failed[member[0]]
+
+
+def _roll_out(members: Sequence[Member], subject: Subject, outcomes: list[Outcome]) -> None:
+    """The question holds: who is in, and with which variant."""
+    hash, id = subject.hash, subject.id
+    for place, prefix, limit, on, out, variants in members:
+        if limit is not None and hash(prefix + id).digest() >= limit:
+            outcomes[place] = out
+        elif not variants:
+            outcomes[place] = on
+        else:
+            digest = hash(prefix + id + VARIANT).digest()
+            outcomes[place] = next((variant for end, variant in variants if digest < end), on)
 
 
 def snapshot_of(definitions: Definitions, before: Snapshot | None = None) -> Snapshot:

@@ -66,8 +66,16 @@ class StoredSubject:
 
 class SubjectStore(Protocol):
     async def subject(
-        self, project_id: ProjectId, distinct_id: str, groups: Mapping[int, str]
-    ) -> StoredSubject: ...
+        self,
+        project_id: ProjectId,
+        distinct_id: str,
+        groups: Mapping[int, str],
+        *,
+        cohorts: bool = True,
+        hash_keys: bool = True,
+    ) -> StoredSubject:
+        """Static cohorts and hash keys only if they are wanted."""
+        ...
 
     async def keep_hash_keys(
         self,

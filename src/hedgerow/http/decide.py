@@ -1,7 +1,6 @@
 """`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -111,14 +110,15 @@ class Decide:
         trace.mark("access")
         if body.get("disable_flags") in (True, "true", "1"):
             return NOTHING
-        asked = _asked(body, scope, query)
-        if self._places is not None and body.get("geoip_disable") not in (True, "true", "1"):
-            # Below what the caller says itself, above what is stored.
-            given = {**self._places(scope), **asked.person_properties}
-            asked = replace(asked, person_properties=given)
+        asked = _asked(body, scope, query, self._place(body, scope))
         decision = await self._decider.decide(project, asked, self._clock())
         trace.mark("evaluate")
         return decision
+
+    def _place(self, body: Mapping[str, Any], scope: Scope) -> Mapping[str, str]:
+        if self._places is None or body.get("geoip_disable") in (True, "true", "1"):
+            return {}
+        return self._places(scope)
 
     async def _project(self, body: Mapping[str, Any]) -> Project:
         token = next((body[name] for name in TOKEN_NAMES if body.get(name)), None)
@@ -137,12 +137,16 @@ class Decide:
         return project
 
 
-def _asked(body: Mapping[str, Any], scope: Scope, query: Mapping[str, str]) -> Asked:
+def _asked(
+    body: Mapping[str, Any], scope: Scope, query: Mapping[str, str], place: Mapping[str, str]
+) -> Asked:
+    given = _object(body, "person_properties", "$properties")
     keys = body.get("flag_keys", body.get("flag_keys_to_evaluate"))
     contexts = body.get("evaluation_contexts", body.get("evaluation_environments"))
     return Asked(
         distinct_id=_distinct_id(body),
-        person_properties=_object(body, "person_properties", "$properties"),
+        # What the caller says goes over its place, and both over what is stored.
+        person_properties={**place, **given} if place else given,
         groups=_groups(_object(body, "groups", "$groups")),
         group_properties={
             name: given
@@ -153,7 +157,7 @@ def _asked(body: Mapping[str, Any], scope: Scope, query: Mapping[str, str]) -> A
         device_id=_text(body, "$device_id", "device_id"),
         flag_keys=_texts(keys, "flag_keys"),
         contexts=_texts(contexts, "evaluation_contexts"),
-        runtime=_runtime(body, scope),
+        runtime=lambda: _runtime(body, scope),
         only_surveys=query.get("only_evaluate_survey_feature_flags") in ("true", "1"),
     )
 
@@ -212,9 +216,9 @@ def _runtime(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
         elif name in (b"origin", b"referer", b"sec-fetch-mode"):
             return Runtime.CLIENT
     text = agent[:200].decode("latin-1").lower()
-    if any(text.startswith(name) for name in SERVER_AGENTS):
+    if text.startswith(SERVER_AGENTS):
         return Runtime.SERVER
-    return Runtime.CLIENT if any(text.startswith(name) for name in CLIENT_AGENTS) else None
+    return Runtime.CLIENT if text.startswith(CLIENT_AGENTS) else None
 
 
 def _query(scope: Scope) -> dict[str, str]:

@@ -5,7 +5,6 @@ outcome; an answer is those parts put together.
 """
 
 import random
-import uuid
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -72,10 +71,11 @@ def _values(outcomes: Sequence[Outcome]) -> bytes:
     keeps what it knew."""
     values, payloads = [], []
     for each in outcomes:
-        if not each.error:
-            values.append(_value(each))
-            if each.payload is not None:
-                payloads.append(_payload(each))
+        if each.error:
+            continue
+        values.append(each.value_part or _value(each))
+        if each.payload is not None:
+            payloads.append(each.payload_part or _payload(each))
     return b'"featureFlags":{%s},"featureFlagPayloads":{%s}' % (
         b",".join(values),
         b",".join(payloads),
@@ -83,23 +83,19 @@ def _values(outcomes: Sequence[Outcome]) -> bytes:
 
 
 def _value(outcome: Outcome) -> bytes:
-    found = outcome.rendered.get("value")
-    if found is None:
-        pair = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.value)
-        found = outcome.rendered["value"] = pair
-    return found
+    part = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.value)
+    outcome.value_part = part
+    return part
 
 
 def _payload(outcome: Outcome) -> bytes:
-    found = outcome.rendered.get("payload")
-    if found is None:
-        pair = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.payload)
-        found = outcome.rendered["payload"] = pair
-    return found
+    part = jsonio.encode(outcome.flag.key) + b":" + jsonio.encode(outcome.payload)
+    outcome.payload_part = part
+    return part
 
 
 def _detail(outcome: Outcome) -> bytes:
-    found = outcome.rendered.get("detail")
+    found = outcome.detail_part
     if found is None:
         flag = outcome.flag
         detail = {
@@ -121,9 +117,12 @@ def _detail(outcome: Outcome) -> bytes:
         if outcome.error:
             detail["failed"] = True
         found = jsonio.encode(flag.key) + b":" + jsonio.encode(detail)
-        outcome.rendered["detail"] = found
+        outcome.detail_part = found
     return found
 
 
 def _request_id() -> bytes:
-    return str(uuid.UUID(int=random.getrandbits(128), version=4)).encode()
+    """A random UUID of version 4, written out by hand: the library's takes ten times as long."""
+    digits = f"{random.getrandbits(128):032x}"
+    text = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+    return text.encode()

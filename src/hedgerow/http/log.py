@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from hedgerow.http.trace import Trace
-from hedgerow.kit import jsonio
 
 FLUSH_EVERY_S = 0.1
 FLUSH_AT = 1000
@@ -48,19 +47,12 @@ def _for_people(trace: Trace, method: str, route: str, status: int, seconds: flo
 
 
 def _for_machines(trace: Trace, method: str, route: str, status: int, seconds: float) -> str:
-    line = {
-        "event": "request",
-        "level": "info",
-        "timestamp": datetime.now(UTC),
-        "request_id": trace.id.decode(),
-        "method": method,
-        "route": route,
-        "status": status,
-        "ms": round(seconds * 1000, 3),
-        "phases_ms": {name: round(took * 1000, 3) for name, took in trace.phases.items()},
-    }
-    if trace.key_id is not None:
-        line["key_id"] = trace.key_id
-    if trace.project_id is not None:
-        line["project_id"] = trace.project_id
-    return jsonio.encode(line).decode()
+    # Put together by hand: nothing in it needs escaping, and an encoder takes ten times as long.
+    phases = ",".join([f'"{name}":{took * 1000:.3f}' for name, took in trace.phases.items()])
+    who = f',"key_id":"{trace.key_id}"' if trace.key_id is not None else ""
+    where = f',"project_id":{trace.project_id}' if trace.project_id is not None else ""
+    return (
+        f'{{"event":"request","level":"info","timestamp":"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"'
+        f',"request_id":"{trace.id.decode()}","method":"{method}","route":"{route}"'
+        f',"status":{status},"ms":{seconds * 1000:.3f},"phases_ms":{{{phases}}}{who}{where}}}'
+    )

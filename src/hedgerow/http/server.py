@@ -24,6 +24,10 @@ CLOSING = b"connection: close\r\n\r\n"
 UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 
+# The headers of every answer and their bytes, as long as the server has that very list.
+_usual: list[Any] = [None, b""]
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """httptools puts no limit on headers, neither in size nor in time, nor on trailers, nor on a
     peer that does not read; this does. What cannot be read as HTTP at all is refused in our one
@@ -151,7 +155,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _usual_headers(self) -> bytes:
         """The date, which the server writes anew each second."""
-        return header_lines(self.server_state.default_headers)
+        headers = self.server_state.default_headers
+        if headers is not _usual[0]:
+            _usual[:] = [headers, header_lines(headers)]
+        lines: bytes = _usual[1]
+        return lines
 
     def _decline(self, rest: bytes) -> None:
         """Go on as if no other protocol had been offered. The parser would lose the body, so

@@ -147,7 +147,7 @@ def _definitions(
                 .order_by(cohorts.c.id)
             )
         ],
-        group_types=dict(kinds.tuples().all()),
+        group_types=dict(kinds.all()),
         timezone=timezone,
     )
 

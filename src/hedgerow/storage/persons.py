@@ -59,16 +59,23 @@ class SubjectRecords:
         self._database = database
 
     async def subject(
-        self, project_id: ProjectId, distinct_id: str, groups: Mapping[int, str]
+        self,
+        project_id: ProjectId,
+        distinct_id: str,
+        groups: Mapping[int, str],
+        *,
+        cohorts: bool = True,
+        hash_keys: bool = True,
     ) -> StoredSubject:
         fetch = self._database.fetch
         found = await fetch(_person_of, {"project": project_id, "id": distinct_id})
         person_id = found[0][0] if found else None
-        cohorts: frozenset[int] = frozenset()
-        hash_keys: Mapping[str, str] = {}
-        if person_id is not None:
-            cohorts = frozenset(row[0] for row in await fetch(_cohorts_of, {"person": person_id}))
-            hash_keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
+        member_of: frozenset[int] = frozenset()
+        keys: Mapping[str, str] = {}
+        if cohorts and person_id is not None:
+            member_of = frozenset(row[0] for row in await fetch(_cohorts_of, {"person": person_id}))
+        if hash_keys and person_id is not None:
+            keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
         stored_groups = {}
         for index, key in groups.items():
             rows = await fetch(
@@ -79,8 +86,8 @@ class SubjectRecords:
         return StoredSubject(
             person_id=person_id,
             properties=_json(found[0][1]) if found else {},
-            cohorts=cohorts,
-            hash_keys=hash_keys,
+            cohorts=member_of,
+            hash_keys=keys,
             groups=stored_groups,
         )
 

@@ -1,0 +1,375 @@
+"""`hedgerow flags`: why somebody gets what, and a project's flags as a file, out and in."""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+import uvloop
+
+from hedgerow.app import opened_flags
+from hedgerow.cli.files import (
+    CheckOption,
+    FileArgument,
+    OutputOption,
+    ProjectOption,
+    YesOption,
+    ask,
+    change_line,
+    on_one_line,
+    project_of,
+    read,
+    refusal,
+    shown,
+    summary,
+    write,
+)
+from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.tables import show, table
+from hedgerow.errors import Invalid, Unready
+from hedgerow.flags.as_code import Composed, Plan, Step
+from hedgerow.flags.decide import Asked
+from hedgerow.flags.explain import (
+    ConditionTold,
+    ExceptionTold,
+    Explanation,
+    FilterTold,
+    RolloutTold,
+    Source,
+    VariantsTold,
+    explained,
+    plain,
+)
+from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome
+from hedgerow.flags.snapshot import Snapshot
+from hedgerow.kit import jsonio, yamlio
+from hedgerow.kit.clock import utc_now
+from hedgerow.kit.text import why_unstorable
+from hedgerow.projects.activity import TERMINAL
+from hedgerow.projects.model import Project
+from hedgerow.properties.values import MISSING
+from hedgerow.settings import Settings
+
+flags = typer.Typer(
+    name="flags",
+    no_args_is_help=True,
+    help="Flags: why somebody gets what (evaluate), and as a file (export, apply).",
+)
+
+ALL = "-"
+
+
+@flags.command()
+def evaluate(  # noqa: PLR0913 - the options of a verb
+    key: Annotated[str, typer.Argument(help="The flag's key, or - for all flags.")],
+    distinct_id: Annotated[
+        str | None, typer.Argument(help="Whom to evaluate for. Alone, it means all flags.")
+    ] = None,
+    property: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A person property, over the stored one."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=KEY", help="A group that they belong to.")
+    ] = None,
+    group_property: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE.NAME=VALUE", help="A group property, over the stored one."),
+    ] = None,
+    device_id: Annotated[
+        str | None, typer.Option(help="Their device, for flags that count by devices.")
+    ] = None,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain what somebody gets from a flag, condition by condition, and why.
+
+    The stored person and groups are read, and nothing is changed. A VALUE is JSON, or else text:
+    age=41 is a number, version='"1.10"' is text. All options but --device-id may be repeated.
+    """
+    if distinct_id is None:
+        key, distinct_id = ALL, key
+    asked = Asked(
+        distinct_id=_storable(distinct_id),
+        person_properties=_values(property, "--property"),
+        groups=dict(_pair(each, "--group") for each in group or ()),
+        group_properties=_group_values(group_property),
+        device_id=device_id,
+        flag_keys=None if key == ALL else frozenset({key}),
+    )
+
+    async def run(settings: Settings) -> list[Explanation]:
+        async with opened_flags(settings) as (state, rooms):
+            found = project_of(state, project)
+            snapshot = await rooms.board.snapshot(found)
+            _check(snapshot, asked, found)
+            types = snapshot.definitions.group_types
+            stored = await rooms.subjects.subject(
+                found.id,
+                asked.distinct_id[:DISTINCT_ID_MAX],
+                {types[name]: key for name, key in asked.groups.items()},
+            )
+            return explained(snapshot, asked, stored, utc_now())
+
+    found = uvloop.run(run(prepared_settings(data)))
+    if as_json:
+        told = [plain(each) for each in found]
+        print(json.dumps(told if key == ALL else told[0]))
+    elif key == ALL:
+        _show_all(found)
+    else:
+        for line in _explanation_lines(found[0], asked):
+            print(on_one_line(line))
+
+
+@flags.command()
+def export(
+    project: ProjectOption = None,
+    output: OutputOption = None,
+    data: DataOption = None,
+) -> None:
+    """Write all flags of a project as YAML.
+
+    Other flags are named by key, and cohorts and group types by name, so that the file can be
+    applied to another project. Flags with encrypted payloads are left out.
+    """
+
+    async def run(settings: Settings) -> tuple[Project, Composed]:
+        async with opened_flags(settings) as (state, rooms):
+            found = project_of(state, project)
+            return found, await rooms.as_code.document(found)
+
+    found, made = uvloop.run(run(prepared_settings(data)))
+    for flag in made.left_out:
+        print(f"left out: {flag.key}, whose payloads are encrypted", file=sys.stderr)
+    for place in made.nameless:
+        print(f"has no name of its own, so that only its id is written: {place}", file=sys.stderr)
+    title = f"# Flags of project {found.id}, {json.dumps(found.name)}.\n"
+    text = title + yamlio.encode(made.document)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write(text, output, f"{len(made.document['flags'])} flag(s)")
+
+
+@flags.command()
+def apply(
+    file: FileArgument,
+    project: ProjectOption = None,
+    yes: YesOption = False,
+    check: CheckOption = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete flags that are not in the file.")
+    ] = False,
+    data: DataOption = None,
+) -> None:
+    """Make a project's flags what a file says: show the difference, ask, then do it.
+
+    Everything is applied, or nothing is. A flag is known by its key. What the file leaves out of a
+    flag goes back to its default; flags that it leaves out stay, unless `--prune` is given.
+    """
+    document = read(file)
+
+    async def run(settings: Settings) -> bool:
+        async with opened_flags(settings) as (state, rooms):
+            target = project_of(state, project)
+            try:
+                plan = await rooms.as_code.plan(
+                    target, document, prune=prune, actor=TERMINAL, now=utc_now()
+                )
+            except Invalid as error:
+                raise refusal(file, error) from None
+            for line in _plan_lines(plan):
+                print(on_one_line(line))
+            if plan.is_empty or check:
+                return plan.is_empty
+            if not yes:
+                ask()
+            await rooms.as_code.apply(plan, TERMINAL, utc_now())
+            print("Applied.")
+            return True
+
+    if not uvloop.run(run(prepared_settings(data))):
+        raise typer.Exit(1)
+
+
+def _plan_lines(plan: Plan) -> Iterator[str]:
+    if not plan.is_empty:
+        yield "flags"
+    for step in plan.created:
+        yield f"  + {step.after.key}, new"
+        yield from _change_lines(step)
+    for step in plan.changed:
+        yield f"  ~ {step.after.key}"
+        yield from _change_lines(step)
+    for flag in plan.deleted:
+        yield f"  - {flag.key}"
+    if plan.kept:
+        keys = ", ".join(flag.key for flag in plan.kept)
+        yield f"Not in the file, and kept: {keys}. --prune deletes them."
+    yield summary(len(plan.created), len(plan.changed), len(plan.deleted))
+
+
+def _change_lines(step: Step) -> Iterator[str]:
+    for change in step.changes:
+        yield change_line(change.field, change.before, change.after, MISSING)
+
+
+# What the command line says about somebody.
+
+
+def _storable(text: str) -> str:
+    if unstorable := why_unstorable(text):
+        raise Unready(f"This cannot be an id: {unstorable[1]}")
+    return text
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise Unready(f"{option} {shown(text)}: a name, = and a value are wanted.")
+    return name, _storable(value)
+
+
+def _values(pairs: Sequence[str] | None, option: str) -> dict[str, Any]:
+    return {name: _value(text) for name, text in (_pair(each, option) for each in pairs or ())}
+
+
+def _value(text: str) -> Any:
+    try:
+        return jsonio.parse(text.encode())
+    except jsonio.JsonError:
+        return text
+
+
+def _group_values(pairs: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for path, value in _values(pairs, "--group-property").items():
+        type, dot, name = path.partition(".")
+        if not type or not dot or not name:
+            raise Unready(f"--group-property {shown(path)}: a group type, . and a name are wanted.")
+        found.setdefault(type, {})[name] = value
+    return found
+
+
+def _check(snapshot: Snapshot, asked: Asked, project: Project) -> None:
+    """What the service passes over in silence is most likely a slip here."""
+    for key in asked.flag_keys or ():
+        if snapshot.of(key) is None:
+            keys = [each.flag.key for each in snapshot.everything]
+            near = difflib.get_close_matches(key, keys, n=3)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise Unready(f"There is no flag {shown(key)} in project {project.id}.{hint}")
+    types = snapshot.definitions.group_types
+    for name in asked.groups:
+        if name not in types:
+            known = ", ".join(types) or "none"
+            raise Unready(f"There is no group type {shown(name)}. The project has: {known}.")
+    for name in asked.group_properties:
+        if name not in asked.groups:
+            raise Unready(f"Which {name}? Name the group with --group {name}=KEY.")
+
+
+# Explanations, for people.
+
+
+def _show_all(found: Sequence[Explanation]) -> None:
+    rows = table("flag", "value", "payload", "reason")
+    for each in found:
+        outcome = each.outcome
+        payload = "" if outcome.payload is None else _payload(outcome)
+        rows.add_row(outcome.flag.key, shown(outcome.value), payload, _reason(outcome))
+    show(rows)
+
+
+def _explanation_lines(told: Explanation, asked: Asked) -> Iterator[str]:
+    outcome = told.outcome
+    yield f"{outcome.flag.key} for {shown(asked.distinct_id)}"
+    yield f"  value    {shown(outcome.value is not False)}"
+    if outcome.variant is not None:
+        yield f"  variant  {shown(outcome.variant)}"
+    if outcome.payload is not None:
+        yield f"  payload  {_payload(outcome)}"
+    yield f"  reason   {_reason(outcome)}"
+    for needed in told.dependencies:
+        yield f"depends on {needed.key}: {needed.problem or _given(needed.value)}"
+    for exception in told.exceptions:
+        yield from _exception_lines(exception)
+    for condition in told.conditions:
+        yield from _condition_lines(condition)
+
+
+def _payload(outcome: Outcome) -> str:
+    return outcome.payload if isinstance(outcome.payload, str) else shown(outcome.payload)
+
+
+def _reason(outcome: Outcome) -> str:
+    text = f"{outcome.reason.value}: {outcome.reason.description(outcome.condition_index)}"
+    return f"{text} ({outcome.error})" if outcome.error else text
+
+
+def _given(value: bool | str | None) -> str:
+    return f"gives {shown(value)}"
+
+
+def _exception_lines(told: ExceptionTold) -> Iterator[str]:
+    yield f"{told.kind}: {'decides' if told.decides else 'does not decide'}"
+    yield from map(_filter_line, told.filters)
+    if told.rollout is not None:
+        yield _rollout_line(told.rollout, *_HOLDOUT if told.kind == "holdout" else _ROLLOUT)
+
+
+def _condition_lines(told: ConditionTold) -> Iterator[str]:
+    about = f" on {told.group_type}" if told.group_type else ""
+    verdict = told.verdict.value
+    if not told.is_reached:
+        verdict = f"not reached, as it was decided before ({verdict})"
+    yield f"condition {told.index + 1}{about}: {verdict}"
+    if not told.filters:
+        yield "  everybody: it has no filters"
+    yield from map(_filter_line, told.filters)
+    yield _rollout_line(told.rollout, *_ROLLOUT)
+    if told.variants is not None:
+        yield _variants_line(told.variants)
+
+
+def _filter_line(told: FilterTold) -> str:
+    mark = {True: "yes", False: "no ", None: "?  "}[told.holds]
+    match told.kind:
+        case "cohort":
+            found = "is in it" if told.found else "is not in it"
+            return f"  {mark}  cohort {shown(told.key)} {told.operator}: {found}"
+        case "flag":
+            return (
+                f"  {mark}  flag {told.key} is to give {shown(told.wanted)}: {_given(told.found)}"
+            )
+    wanted = "" if told.operator in ("is_set", "is_not_set") else f" {shown(told.wanted)}"
+    asked = f"{told.about} {told.key} {told.operator}{wanted}"
+    if told.source is Source.MISSING:
+        return f"  {mark}  {asked}: missing"
+    return f"  {mark}  {asked}: {shown(told.found)} ({told.source.value})"
+
+
+_ROLLOUT, _HOLDOUT = ("rollout", "in"), ("holdout", "held out")
+
+
+def _rollout_line(told: RolloutTold, name: str, word: str) -> str:
+    share = f"{name} of {told.percentage:g} %"
+    if told.place is None:
+        return f"  {share}: no {told.counted_by} to count by"
+    verdict = word if told.is_in else f"not {word}"
+    return (
+        f"  {share}: {told.counted_by} {shown(told.identifier)} is at {told.place:.4f} %, {verdict}"
+    )
+
+
+def _variants_line(told: VariantsTold) -> str:
+    if told.forced is not None:
+        return f"  variant {told.forced}: this condition gives it to all of its own"
+    ranges = ", ".join(f"{each.key} {each.start:g}-{each.end:g} %" for each in told.ranges)
+    if told.place is None:
+        return f"  variants {ranges}"
+    return f"  variants {ranges}: {told.place:.4f} % is {told.drawn or 'beyond them'}"

@@ -1,0 +1,378 @@
+"""An explanation agrees with the engine, whatever the flag, and says what was found where."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.flags.decide import Asked
+from hedgerow.flags.explain import Explanation, Source, Verdict, explained, plain
+from hedgerow.flags.model import Bucketing, Flag, Reason
+from hedgerow.flags.store import StoredSubject
+from hedgerow.kit import jsonio
+from hedgerow.persons.model import Cohort
+from hedgerow.properties.values import MISSING
+from tests.unit.fake_time import START
+from tests.unit.flags.world import (
+    EVERYBODY,
+    a_cohort,
+    a_flag,
+    a_snapshot,
+    depends_on,
+    group_prop,
+    in_cohort,
+    of_groups,
+    prop,
+    someone,
+    variants,
+)
+
+EARLY = someone("flag-1.", 0, 0.1)
+LATE = someone("flag-1.", 0.5, 1)
+
+
+def stored(**fields: Any) -> StoredSubject:
+    nothing: dict[str, Any] = {
+        "person_id": None,
+        "properties": {},
+        "cohorts": frozenset(),
+        "hash_keys": {},
+        "groups": {},
+    }
+    return StoredSubject(**nothing | fields)
+
+
+def all_told(
+    *flags: Flag,
+    cohorts: tuple[Cohort, ...] = (),
+    known: StoredSubject | None = None,
+    id: str = "somebody",
+    **asked: Any,
+) -> dict[str, Explanation]:
+    snapshot = a_snapshot(*flags, cohorts=cohorts)
+    found = explained(snapshot, Asked(distinct_id=id, **asked), known or stored(), START)
+    return {each.outcome.flag.key: each for each in found}
+
+
+def told(filters: Any, *, flag: Mapping[str, Any] | None = None, **fields: Any) -> Explanation:
+    """About one flag alone."""
+    [explanation] = all_told(a_flag(filters, **flag or {}), **fields).values()
+    return explanation
+
+
+def verdicts(explanation: Explanation) -> list[tuple[Verdict, bool]]:
+    return [(each.verdict, each.is_reached) for each in explanation.conditions]
+
+
+def test_each_filter_tells_what_was_found_and_where() -> None:
+    asked = [
+        prop("country", "DE"),
+        prop("age", 40, "gt"),
+        prop("plan", "pro"),
+        prop("distinct_id", "somebody"),
+        prop("$initial_browser", "Firefox"),
+        prop("email", operator="is_not_set"),
+    ]
+    explanation = told(
+        of_groups({"properties": asked}),
+        known=stored(properties={"age": 41, "country": "FR", "browser": "Firefox"}),
+        person_properties={"country": "DE"},
+    )
+    [condition] = explanation.conditions
+    assert [(each.key, each.found, each.source, each.holds) for each in condition.filters] == [
+        ("country", "DE", Source.GIVEN, True),
+        ("age", 41, Source.STORED, True),
+        ("plan", MISSING, Source.MISSING, False),
+        ("distinct_id", "somebody", Source.GIVEN, True),
+        ("$initial_browser", "Firefox", Source.STORED, True),
+        ("email", MISSING, Source.MISSING, True),
+    ]
+    assert condition.verdict is Verdict.NO_MATCH
+    assert explanation.outcome.reason is Reason.NO_MATCH
+
+
+def test_null_is_a_value_that_was_found() -> None:
+    [condition] = told(
+        of_groups({"properties": [prop("plan", operator="is_set")]}),
+        person_properties={"plan": None},
+    ).conditions
+    assert [(each.found, each.source, each.holds) for each in condition.filters] == [
+        (None, Source.GIVEN, True)
+    ]
+
+
+def test_a_match_ends_the_search_and_says_where_they_are() -> None:
+    filters = of_groups({"rollout_percentage": 10}, {}, multivariate=variants(a=25, b=75))
+    explanation = told(filters, id=EARLY)
+    assert verdicts(explanation) == [(Verdict.MATCHES, True), (Verdict.MATCHES, False)]
+    rollout, variation = explanation.conditions[0].rollout, explanation.conditions[0].variants
+    assert (rollout.percentage, rollout.counted_by, rollout.identifier) == (
+        10,
+        "distinct id",
+        EARLY,
+    )
+    assert rollout.place is not None
+    assert 0 < rollout.place <= 10
+    assert variation is not None
+    assert [(each.key, each.start, each.end) for each in variation.ranges] == [
+        ("a", 0, 25),
+        ("b", 25, 100),
+    ]
+    assert variation.drawn == explanation.outcome.value
+    assert variation.forced is None
+
+
+def test_out_of_the_rollout_goes_on_unless_the_flag_exits_early() -> None:
+    groups: list[dict[str, Any]] = [{"rollout_percentage": 10}, {"rollout_percentage": 20}, {}]
+    goes_on = told(of_groups(*groups), id=LATE)
+    assert verdicts(goes_on) == [
+        (Verdict.OUT, True),
+        (Verdict.OUT, True),
+        (Verdict.MATCHES, True),
+    ]
+    exits = told(of_groups(*groups, early_exit=True), id=LATE)
+    assert verdicts(exits) == [
+        (Verdict.OUT, True),
+        (Verdict.OUT, False),
+        (Verdict.MATCHES, False),
+    ]
+    assert exits.outcome.reason is Reason.OUT_OF_ROLLOUT
+
+
+def test_a_forced_variant_is_told() -> None:
+    filters = of_groups({"variant": "b"}, multivariate=variants(a=100, b=0))
+    explanation = told(filters)
+    assert explanation.conditions[0].variants is not None
+    assert explanation.conditions[0].variants.forced == explanation.outcome.value == "b"
+
+
+def test_groups_are_told_by_their_type() -> None:
+    filters = of_groups(
+        {"properties": [group_prop(0, "plan", "pro"), group_prop(0, "$group_key", "acme")]},
+        aggregation_group_type_index=0,
+    )
+    without = told(filters)
+    assert verdicts(without) == [(Verdict.NO_GROUP, True)]
+    assert without.outcome.reason is Reason.NO_GROUP_TYPE
+    found = told(filters, groups={"company": "acme"}, known=stored(groups={0: {"plan": "pro"}}))
+    [condition] = found.conditions
+    assert (condition.group_type, condition.rollout.counted_by) == ("company", "company")
+    assert condition.rollout.identifier == "acme"
+    assert [(each.about, each.found, each.source) for each in condition.filters] == [
+        ("company", "pro", Source.STORED),
+        ("company", "acme", Source.GIVEN),
+    ]
+    over = told(
+        filters,
+        groups={"company": "acme"},
+        group_properties={"company": {"plan": "free"}},
+        known=stored(groups={0: {"plan": "pro"}}),
+    )
+    first = over.conditions[0].filters[0]
+    assert (first.found, first.source, first.holds) == ("free", Source.GIVEN, False)
+
+
+def test_cohorts_are_told_by_name() -> None:
+    cohorts = (
+        a_cohort(7, name="Testers"),
+        a_cohort(8, {"type": "AND", "values": [prop("age", 40, "gt")]}, name="Old"),
+    )
+    filters = of_groups(
+        {"properties": [in_cohort(7), in_cohort(8, "not_in"), in_cohort("7", None)]}
+    )
+    explanation = told(
+        filters, cohorts=cohorts, known=stored(cohorts=frozenset({7}), properties={"age": 41})
+    )
+    [condition] = explanation.conditions
+    assert [(each.key, each.operator, each.found, each.holds) for each in condition.filters] == [
+        ("Testers", "in", True, True),
+        ("Old", "not_in", True, False),
+        ("Testers", "in", True, True),
+    ]
+
+
+def test_dependencies_are_told_by_key_with_what_they_give() -> None:
+    found = all_told(
+        a_flag(of_groups({}, multivariate=variants(a=100)), 1),
+        a_flag(of_groups({"properties": [depends_on(1, "a")]}), 2),
+        a_flag(EVERYBODY, 3, active=False),
+        a_flag(of_groups({"properties": [depends_on(3), depends_on(99)]}), 4),
+        a_flag(of_groups({"properties": [depends_on(4)]}), 5),
+    )
+    assert [(each.key, each.value, each.problem) for each in found["flag-2"].dependencies] == [
+        ("flag-1", "a", "")
+    ]
+    [filter] = found["flag-2"].conditions[0].filters
+    assert (filter.key, filter.found, filter.source) == ("flag-1", "a", Source.EVALUATED)
+    assert found["flag-4"].outcome.reason is Reason.MISSING_DEPENDENCY
+    assert [(each.key, each.problem) for each in found["flag-4"].dependencies] == [
+        ("flag-3", "is not active"),
+        ("99", "does not exist"),
+    ]
+    assert [(each.key, each.problem) for each in found["flag-5"].dependencies] == [
+        ("flag-4", "cannot be evaluated")
+    ]
+
+
+def test_only_the_flags_that_were_asked_for_are_told() -> None:
+    found = all_told(
+        a_flag(EVERYBODY, 1),
+        a_flag(of_groups({"properties": [depends_on(1)]}), 2),
+        flag_keys=frozenset({"flag-2"}),
+    )
+    assert list(found) == ["flag-2"]
+    assert found["flag-2"].outcome.value is True
+
+
+@pytest.mark.parametrize(("share", "decides"), [(100, True), (0, False)])
+def test_a_holdout_is_told(share: float, decides: bool) -> None:
+    explanation = told(of_groups({}, holdout={"id": 3, "exclusion_percentage": share}))
+    [exception] = explanation.exceptions
+    assert (exception.kind, exception.decides) == ("holdout", decides)
+    assert exception.rollout is not None
+    assert exception.rollout.percentage == share
+    assert verdicts(explanation) == [(Verdict.MATCHES, not decides)]
+    assert (explanation.outcome.reason is Reason.HOLDOUT) is decides
+
+
+@pytest.mark.parametrize(
+    ("choice", "decides", "value"),
+    [({}, False, True), (True, True, True), ("true", True, True), ("True", True, False)],
+)
+def test_enrolment_is_told(choice: Any, decides: bool, value: bool) -> None:
+    properties = {} if choice == {} else {"$feature_enrollment/flag-1": choice}
+    explanation = told(of_groups({}, feature_enrollment=True), person_properties=properties)
+    [exception] = explanation.exceptions
+    assert (exception.kind, exception.decides) == ("enrolment", decides)
+    assert explanation.outcome.value is value
+    if decides:
+        assert exception.filters[0].holds is value
+        assert explanation.outcome.reason is Reason.SUPER_CONDITION
+
+
+def test_a_super_condition_is_told() -> None:
+    group = {"properties": [prop("$feature_enrollment/flag-1", ["true"])]}
+    filters = of_groups({}, super_groups=[group])
+    asked = {"$feature_enrollment/flag-1": "false"}
+    decided = told(filters, person_properties=asked)
+    assert [(each.kind, each.decides) for each in decided.exceptions] == [("super condition", True)]
+    assert decided.outcome.reason is Reason.SUPER_CONDITION
+    assert told(filters).exceptions[0].decides is False
+
+
+def test_flags_that_never_get_to_their_conditions() -> None:
+    found = all_told(
+        a_flag(EVERYBODY, 1, active=False),
+        a_flag(of_groups({"properties": [in_cohort(404)]}), 2),
+        a_flag(5, 3),
+    )
+    assert [each.outcome.reason for each in found.values()] == [
+        Reason.DISABLED,
+        Reason.FAILED,
+        Reason.FAILED,
+    ]
+    assert "cohort 404" in found["flag-2"].outcome.error
+    assert all(not each.conditions and not each.exceptions for each in found.values())
+
+
+def test_what_somebody_is_counted_by_is_told() -> None:
+    half = of_groups({"rollout_percentage": 50})
+    device = {"bucketing_identifier": Bucketing.DEVICE_ID}
+    assert verdicts(told(half, flag=device)) == [(Verdict.NO_DEVICE, True)]
+    [condition] = told(half, flag=device, device_id="phone").conditions
+    assert (condition.rollout.counted_by, condition.rollout.identifier) == ("device id", "phone")
+    [condition] = told(
+        half,
+        flag={"ensure_experience_continuity": True},
+        known=stored(hash_keys={"flag-1": "anonymous"}),
+    ).conditions
+    assert condition.rollout.counted_by == "id from before the login"
+    assert condition.rollout.identifier == "anonymous"
+
+
+FILTERS = st.sampled_from(
+    [prop("country", "DE"), prop("age", 40, "gt"), in_cohort(7), in_cohort(8, "not_in")]
+)
+SHARES = st.sampled_from([None, 0, 10, 50, 90, 100])
+CONDITIONS = st.lists(
+    st.fixed_dictionaries(
+        {"properties": st.lists(FILTERS, max_size=2), "rollout_percentage": SHARES},
+        optional={"variant": st.sampled_from(["a", "b", None])},
+    )
+    | st.fixed_dictionaries(
+        {
+            "aggregation_group_type_index": st.just(0),
+            "properties": st.lists(st.just(group_prop(0, "plan", "pro")), max_size=1),
+            "rollout_percentage": SHARES,
+        }
+    ),
+    min_size=1,
+    max_size=4,
+)
+DEFINITIONS = st.fixed_dictionaries(
+    {"groups": CONDITIONS},
+    optional={
+        "early_exit": st.booleans(),
+        "feature_enrollment": st.booleans(),
+        "multivariate": st.just(variants(a=30, b=40)),
+        "holdout": st.just({"id": 1, "exclusion_percentage": 30}),
+    },
+)
+
+
+@settings(database=None, deadline=None, max_examples=400)
+@given(
+    filters=DEFINITIONS,
+    id=st.integers(0, 200),
+    person=st.dictionaries(
+        st.sampled_from(["country", "age", "$feature_enrollment/flag-1"]),
+        st.sampled_from(["DE", "true", 41, False]),
+    ),
+    is_in=st.booleans(),
+    groups=st.sampled_from([{}, {"company": "acme"}, {"company": ""}]),
+    fields=st.sampled_from(
+        [{}, {"bucketing_identifier": Bucketing.DEVICE_ID}, {"ensure_experience_continuity": True}]
+    ),
+    device_id=st.sampled_from([None, "phone"]),
+)
+def test_what_is_told_is_what_the_engine_did(
+    filters: Any, id: int, person: Any, is_in: bool, groups: Any, fields: Any, device_id: Any
+) -> None:
+    cohorts = (a_cohort(7), a_cohort(8, {"type": "AND", "values": [prop("age", 40, "gt")]}))
+    explanation = told(
+        filters,
+        flag=fields,
+        id=f"user-{id}",
+        cohorts=cohorts,
+        known=stored(
+            properties=person,
+            cohorts=frozenset({7} if is_in else ()),
+            groups={0: {"plan": "pro"}},
+        ),
+        groups=groups,
+        device_id=device_id,
+    )
+    outcome = explanation.outcome
+    decided = [each for each in explanation.exceptions if each.decides]
+    reached = [each for each in explanation.conditions if each.is_reached]
+    assert jsonio.decode(jsonio.encode(plain(explanation)))["value"] == outcome.value
+    if decided:
+        assert outcome.reason in (Reason.SUPER_CONDITION, Reason.HOLDOUT)
+        assert reached == []
+        return
+    matching = [each for each in reached if each.verdict is Verdict.MATCHES]
+    if matching:
+        [winner] = matching
+        assert (outcome.reason, outcome.condition_index) == (Reason.MATCH, winner.index)
+        if winner.variants is not None:
+            assert outcome.value == (winner.variants.forced or winner.variants.drawn or True)
+        return
+    said = {each.verdict for each in reached}
+    if said & {Verdict.OUT, Verdict.NO_DEVICE}:
+        assert outcome.reason is Reason.OUT_OF_ROLLOUT
+    elif Verdict.NO_MATCH in said:
+        assert outcome.reason is Reason.NO_MATCH
+    else:
+        assert outcome.reason is Reason.NO_GROUP_TYPE
