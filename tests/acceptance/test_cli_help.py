@@ -27,6 +27,10 @@ WORDS = {
     "pipelines export": ("--project", "--output", "!env NAME"),
     "pipelines apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
     "pipelines reseal": ("newest sealing key",),
+    "flags": ("evaluate", "export", "apply"),
+    "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
+    "flags export": ("--project", "--output", "by name"),
+    "flags apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
     "doctor": ("Exit status 0",),
 }
 

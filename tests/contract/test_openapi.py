@@ -104,6 +104,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "MigrateBody": {},
     "JobBody": {},
     "RearrangeBody": {"orders": {}},
+    "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
 
@@ -115,7 +116,9 @@ def good_body(operation: Operation) -> dict[str, Any] | None:
         "NewRecordBody": {"plugin": component},
         "ConfigBody": {**config},
     }
-    return (GOOD_BODIES | of_records)[operation.body_name]
+    body = (GOOD_BODIES | of_records)[operation.body_name]
+    is_new_flag = operation.body_name == "FlagBody" and operation.method == "POST"
+    return {"key": "documented", **body} if is_new_flag else body
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +148,11 @@ def test_a_live_answer_is_what_the_document_says(
         assert valid(operation.body["content"]["application/json"]["schema"], body, document)
     key = admin.post("/api/personal_api_keys/", json=GOOD_BODIES["NewKey"]).json()["id"]
     own = replace(ids, key_id=key)
-    if operation.method == "DELETE" and operation.family:
+    if operation.method == "DELETE" and (operation.family or "{flag_id}" in operation.path):
         own = ids_with_records(admin, ids.project_id, key)
     form = {"format": "js" if operation.path.endswith("/frontend/") else "json"}
-    answer = admin.request(operation.method, operation.url(own), params=form, json=body)
+    asked = {**form, "distinct_id": "somebody"}
+    answer = admin.request(operation.method, operation.url(own), params=asked, json=body)
     nowhere = Ids(project_id="@nobody", key_id="@nobody", organization_id="@nobody")
     refused = admin.request(operation.method, operation.url(nowhere), json=[])
     [status] = (status for status in described["responses"] if status.startswith("2"))

@@ -27,11 +27,11 @@ from hedgerow.errors import Conflict, Invalid
 from hedgerow.flags.flags import (
     MAX_FLAGS,
     NEW,
-    _blank,
-    _check_key,
-    _check_together,
-    _entry,
-    _person,
+    blank_flag,
+    check_key,
+    check_together,
+    entry_of,
+    person_of,
 )
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.rules import Surroundings, checked_filters, needed_ids
@@ -113,7 +113,7 @@ class FlagsAsCode:
         """What applying the document would do. Invalid names the place that cannot be applied."""
         wanted = parsed(document)
         seen = await self._store.definitions(project.id, project.timezone)
-        return _Planner(seen, wanted, _blank(project, actor, now), prune=prune).plan()
+        return _Planner(seen, wanted, blank_flag(project, actor, now), prune=prune).plan()
 
     async def apply(self, plan: Plan, actor: Actor, now: datetime) -> None:
         """Do all of it, or nothing if somebody changed flags or cohorts since the plan was
@@ -138,7 +138,7 @@ class FlagsAsCode:
 
 def _creation(flag: Flag, ids: Mapping[FlagId, FlagId], actor: Actor, now: datetime) -> FlagWrite:
     new = replace(_renumbered(flag, ids), id=NEW, created_at=now, updated_at=now)
-    return FlagWrite(flag=new, tell=lambda made: _entry("created", None, made, actor))
+    return FlagWrite(flag=new, tell=lambda made: entry_of("created", None, made, actor))
 
 
 def _edit(verb: str, before: Flag, after: Flag, actor: Actor, now: datetime) -> FlagWrite:
@@ -146,10 +146,10 @@ def _edit(verb: str, before: Flag, after: Flag, actor: Actor, now: datetime) -> 
         after,
         version=before.version + 1,
         last_called_at=before.last_called_at,  # may have moved since, and is nobody's change
-        last_modified_by=_person(actor),
+        last_modified_by=person_of(actor),
         updated_at=now,
     )
-    return FlagWrite(flag=after, tell=lambda _: _entry(verb, before, after, actor))
+    return FlagWrite(flag=after, tell=lambda _: entry_of(verb, before, after, actor))
 
 
 def _renumbered(flag: Flag, ids: Mapping[FlagId, FlagId]) -> Flag:
@@ -202,7 +202,7 @@ def _wanted(value: Any, place: str) -> Wanted:
     with _At(place):
         if not isinstance(key, str):
             raise Invalid("A text is required: put it in quotes.", attr="key")
-        _check_key(key, {})
+        check_key(key, {})
     place = f"{place} ({key})"
     _check_names(value, ("key", "filters", *_FIELDS), place)
     fields = {}
@@ -508,7 +508,7 @@ class _Planner:
                 filters = _rewritten(wanted.filters, self._inward)
             flag = before or replace(self._blank, id=self._ids[wanted.key], key=wanted.key)
             flag = replace(flag, **wanted.fields, filters=filters)
-            _check_together(flag)
+            check_together(flag)
         return flag
 
     def _checked(self, wanted: Wanted, flag: Flag, ending: Mapping[FlagId, Flag]) -> Flag:

@@ -89,8 +89,8 @@ def _constant(flag: Flag, outcome: Outcome, failed: Outcome) -> Compiled:
 
 
 def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
-    filters = _with_groups(flag.filters)
-    shares = _variant_shares(filters)
+    filters = with_groups(flag.filters)
+    shares = variant_shares(filters)
     conditions = [
         _condition(flag, filters, index, group, shares, questions)
         for index, group in enumerate(filters["groups"])
@@ -123,7 +123,7 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
     )
 
 
-def _with_groups(filters: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_groups(filters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Very old definitions are one condition."""
     if "groups" in filters:
         return filters
@@ -134,14 +134,14 @@ def _with_groups(filters: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**filters, "groups": [condition]}
 
 
-def _variant_shares(filters: Mapping[str, Any]) -> list[tuple[str, float]]:
+def variant_shares(filters: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Each variant with the share at which it ends."""
     variants = (filters.get("multivariate") or {}).get("variants") or []
-    ends = accumulate(_percentage(variant) / 100 for variant in variants)
+    ends = accumulate(percentage_of(variant) / 100 for variant in variants)
     return [(str(variant["key"]), end) for variant, end in zip(variants, ends, strict=True)]
 
 
-def _percentage(holder: Mapping[str, Any]) -> float:
+def percentage_of(holder: Mapping[str, Any]) -> float:
     percentage = holder.get("rollout_percentage")
     return 100.0 if percentage is None else float(percentage)
 
@@ -159,7 +159,7 @@ def _condition(
     )
     asked = [_of_own_group(each, group_index) for each in group.get("properties") or []]
     number, question = questions.all_of(asked)
-    percentage = _percentage(group)
+    percentage = percentage_of(group)
     forced = group.get("variant")
     on = Outcome(flag, True, Reason.MATCH, index)
     if forced in [key for key, _ in shares]:
@@ -172,7 +172,7 @@ def _condition(
         number=number,
         question=question,
         group_index=group_index,
-        identify=_identify(flag, group_index),
+        identify=identifier_of(flag, group_index),
         needs_identifier=limit is not None or bool(shares),
         by_device=by_device,
         limit=limit,
@@ -193,7 +193,7 @@ def _of_own_group(filter: Any, group_index: int | None) -> Any:
     return {"group_type_index": group_index, **filter}
 
 
-def _identify(flag: Flag, group_index: int | None) -> Identify:
+def identifier_of(flag: Flag, group_index: int | None) -> Identify:
     if group_index is not None:
 
         def by_group(subject: Subject) -> bytes | None:
@@ -290,7 +290,7 @@ def _with_super_group(
     group = groups[0]
     keys = [str(each["key"]) for each in group.get("properties") or []]
     _, question = questions.all_of(group.get("properties") or [])
-    limit = limit_up_to(_percentage(group) / 100)
+    limit = limit_up_to(percentage_of(group) / 100)
     prefix = identifier_bytes(f"{flag.key}.")
     on = Outcome(flag, True, Reason.SUPER_CONDITION, 0)
     off = Outcome(flag, False, Reason.SUPER_CONDITION, 0)
@@ -306,13 +306,13 @@ def _with_super_group(
 
 def _with_holdout(flag: Flag, filters: Mapping[str, Any], run: Run, _: Questions) -> Run:
     """Who is held out is so in every flag of the holdout: its hash knows no flag."""
-    holdout = _holdout(filters)
+    holdout = holdout_of(filters)
     if holdout is None:
         return run
     percentage, variant = holdout
     limit = limit_up_to(min(max(percentage, 0.0), 100.0) / 100)
     held = Outcome(flag, variant, Reason.HOLDOUT)
-    identify = _identify(flag, filters.get("aggregation_group_type_index"))
+    identify = identifier_of(flag, filters.get("aggregation_group_type_index"))
 
     def decide(subject: Subject, answers: Answers) -> Outcome:
         identifier = identify(subject)
@@ -325,11 +325,11 @@ def _with_holdout(flag: Flag, filters: Mapping[str, Any], run: Run, _: Questions
     return decide
 
 
-def _holdout(filters: Mapping[str, Any]) -> tuple[float, str] | None:
+def holdout_of(filters: Mapping[str, Any]) -> tuple[float, str] | None:
     holdout = filters.get("holdout")
     if holdout:
         return float(holdout.get("exclusion_percentage") or 0), f"holdout-{holdout['id']}"
     groups = filters.get("holdout_groups")
     if not groups or groups[0].get("properties"):
         return None
-    return _percentage(groups[0]), str(groups[0].get("variant") or "holdout")
+    return percentage_of(groups[0]), str(groups[0].get("variant") or "holdout")

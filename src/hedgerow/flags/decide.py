@@ -59,7 +59,7 @@ class Decider:
     async def decide(self, project: Project, asked: Asked, now: datetime) -> Decision:
         snapshot = self._board.at_hand(project) or await self._board.refreshed(project)
         flags = _wanted(snapshot, asked)
-        subject = _subject(snapshot, asked, now)
+        subject = subject_of(snapshot, asked, now)
         keeps = await self._keep_hash_keys(project, snapshot, asked)
         outcomes = snapshot.evaluate(flags, subject, until_stored=True)
         if subject.needs_stored:
@@ -135,7 +135,7 @@ def _is_for(each: Compiled, runtime: Runtime | None, contexts: frozenset[str] | 
     return runs_there and has_context
 
 
-def _subject(snapshot: Snapshot, asked: Asked, now: datetime) -> Subject:
+def subject_of(snapshot: Snapshot, asked: Asked, now: datetime) -> Subject:
     if not asked.groups:
         return Subject(
             distinct_id=asked.distinct_id,

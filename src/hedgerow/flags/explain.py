@@ -15,13 +15,13 @@ from hedgerow.flags.compile import (
     Compiled,
     Condition,
     Identify,
-    _holdout,
-    _identify,
-    _percentage,
-    _variant_shares,
-    _with_groups,
+    holdout_of,
+    identifier_of,
+    percentage_of,
+    variant_shares,
+    with_groups,
 )
-from hedgerow.flags.decide import Asked, _subject
+from hedgerow.flags.decide import Asked, subject_of
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
 from hedgerow.flags.rules import needed_ids
 from hedgerow.flags.snapshot import Snapshot
@@ -149,7 +149,7 @@ class _Explainer:
         self._type_names = {index: name for name, index in definitions.group_types.items()}
         self._cohort_names = {int(cohort.id): cohort.name for cohort in definitions.cohorts}
         self._flags = {flag.id: flag for flag in definitions.flags}
-        self._subject = _subject(snapshot, asked, now)
+        self._subject = subject_of(snapshot, asked, now)
         self._subject.complete(
             stored.properties,
             groups=stored.groups,
@@ -176,7 +176,7 @@ class _Explainer:
             return Explanation(outcome=outcome, dependencies=self._dependencies(outcome.flag))
         if compiled is None or not compiled.conditions:
             return Explanation(outcome=outcome)
-        filters = _with_groups(outcome.flag.filters)
+        filters = with_groups(outcome.flag.filters)
         exceptions = [
             told
             for tell in (self._enrolment, self._super_condition, self._holdout)
@@ -209,7 +209,7 @@ class _Explainer:
     ) -> ConditionTold:
         group = filters["groups"][condition.index]
         index = condition.group_index
-        rollout = self._rollout(flag, index, condition.identify, _percentage(group))
+        rollout = self._rollout(flag, index, condition.identify, percentage_of(group))
         if not condition.needs_identifier:
             rollout = replace(rollout, is_in=True)
         told = [self._filter(each) for each in condition.filters]
@@ -234,7 +234,7 @@ class _Explainer:
     def _variants(
         self, flag: Flag, condition: Condition, filters: Mapping[str, Any]
     ) -> VariantsTold | None:
-        shares = _variant_shares(filters)
+        shares = variant_shares(filters)
         if not shares:
             return None
         starts = [0.0, *(end for _, end in shares)]
@@ -307,18 +307,18 @@ class _Explainer:
         return ExceptionTold(
             kind="super condition",
             filters=[self._filter(each) for each in properties],
-            rollout=self._rollout(flag, None, lambda subject: subject.id, _percentage(group)),
+            rollout=self._rollout(flag, None, lambda subject: subject.id, percentage_of(group)),
             decides=not properties
             or any(person[str(each["key"])] is not MISSING for each in properties),
         )
 
     def _holdout(self, flag: Flag, filters: Mapping[str, Any]) -> ExceptionTold | None:
-        holdout = _holdout(filters)
+        holdout = holdout_of(filters)
         if holdout is None:
             return None
         index = filters.get("aggregation_group_type_index")
         percentage = min(max(holdout[0], 0.0), 100.0)
-        rollout = self._rollout(flag, index, _identify(flag, index), percentage, HOLDOUT)
+        rollout = self._rollout(flag, index, identifier_of(flag, index), percentage, HOLDOUT)
         return ExceptionTold(kind="holdout", filters=(), rollout=rollout, decides=rollout.is_in)
 
     def _dependencies(self, flag: Flag) -> list[DependencyTold]:

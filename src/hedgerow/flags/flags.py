@@ -12,12 +12,15 @@ from hedgerow.flags.model import KEY_MAX, REDACTED, Bucketing, Definitions, Flag
 from hedgerow.flags.rules import (
     Surroundings,
     checked_filters,
+    condition_sets,
     needed_cohorts,
     needed_ids,
     variant_keys,
+    variants_of,
 )
 from hedgerow.flags.store import FlagStore, FlagWrite
 from hedgerow.kit.sealing import CannotUnseal
+from hedgerow.persons.cohorts import contained
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
@@ -160,10 +163,10 @@ class Flags:
         def decide(definitions: Definitions, _: Callable[[FlagId], Flag | None]) -> FlagWrite:
             if len(definitions.flags) >= MAX_FLAGS:
                 raise Invalid(f"A project may have {MAX_FLAGS} flags at most.")
-            blank = _blank(project, actor, now)
+            blank = blank_flag(project, actor, now)
             flag = _checked(blank, replace(blank, **fields.given()), fields, definitions)
             flag = self._sealed(blank, flag)
-            return FlagWrite(flag=flag, tell=lambda made: _entry("created", None, made, actor))
+            return FlagWrite(flag=flag, tell=lambda made: entry_of("created", None, made, actor))
 
         return await self._stored(project, decide, now)
 
@@ -188,10 +191,10 @@ class Flags:
             if after == before:
                 return FlagWrite(flag=before, tell=lambda _: None)
             after = replace(
-                after, version=before.version + 1, updated_at=now, last_modified_by=_person(actor)
+                after, version=before.version + 1, updated_at=now, last_modified_by=person_of(actor)
             )
             verb = _verb(before, after)
-            return FlagWrite(flag=after, tell=lambda _: _entry(verb, before, after, actor))
+            return FlagWrite(flag=after, tell=lambda _: entry_of(verb, before, after, actor))
 
         return await self._stored(project, decide, now)
 
@@ -201,10 +204,14 @@ class Flags:
         return [flag for flag in snapshot.definitions.flags if id in needed_ids(flag.filters)]
 
     async def asking_for(self, project: Project, cohort_id: CohortId) -> list[Flag]:
-        """The flags that ask for a cohort."""
+        """The flags that ask for a cohort, through other cohorts too."""
         snapshot = await self._board.refreshed(project)
+        cohorts = {cohort.id: cohort for cohort in snapshot.definitions.cohorts}
+        holding = {id for id in cohorts if cohort_id in contained(id, cohorts)} | {cohort_id}
         return [
-            flag for flag in snapshot.definitions.flags if cohort_id in needed_cohorts(flag.filters)
+            flag
+            for flag in snapshot.definitions.flags
+            if not holding.isdisjoint(needed_cohorts(flag.filters))
         ]
 
     def _sealed(self, before: Flag, after: Flag) -> Flag:
@@ -236,12 +243,14 @@ def _is_sealed(flag: Flag) -> bool:
     return flag.has_encrypted_payloads
 
 
-def with_payloads(filters: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    payloads = filters.get("payloads") or {}
+def with_payloads(filters: Any, change: Callable[[str], str]) -> Any:
+    payloads = filters.get("payloads") if isinstance(filters, Mapping) else None
+    if not isinstance(payloads, Mapping):
+        return filters
     return {**filters, "payloads": {name: change(name) for name in payloads}}
 
 
-def _blank(project: Project, actor: Actor, now: datetime) -> Flag:
+def blank_flag(project: Project, actor: Actor, now: datetime) -> Flag:
     return Flag(
         id=NEW,
         project_id=project.id,
@@ -259,8 +268,8 @@ def _blank(project: Project, actor: Actor, now: datetime) -> Flag:
         bucketing_identifier=Bucketing.DISTINCT_ID,
         evaluation_contexts=(),
         tags=(),
-        created_by=_person(actor),
-        last_modified_by=_person(actor),
+        created_by=person_of(actor),
+        last_modified_by=person_of(actor),
         created_at=now,
         updated_at=now,
         last_called_at=None,
@@ -273,21 +282,28 @@ def _checked(before: Flag, after: Flag, fields: FlagFields, definitions: Definit
     if after.deleted:
         _check_not_needed(after, others, "deleted")
         return replace(after, active=False)
-    _check_key(after.key, others)
-    if fields.filters is not None or before.id == NEW or before.deleted:
+    check_key(after.key, others)
+    is_switched_on = after.active and not before.active
+    if fields.filters is not None or before.id == NEW or before.deleted or is_switched_on:
         around = Surroundings(
             cohorts={cohort.id: cohort for cohort in definitions.cohorts},
             flags=others,
             own_id=None if before.id == NEW else before.id,
         )
-        after = replace(after, filters=checked_filters(after.filters, around))
+        payloads = {}
+        filters = after.filters
+        if fields.filters is None and "payloads" in filters:
+            # Stored payloads were checked when they came, and may be sealed by now.
+            payloads = {"payloads": filters["payloads"]}
+            filters = {name: part for name, part in filters.items() if name != "payloads"}
+        after = replace(after, filters={**checked_filters(filters, around), **payloads})
     if before.active and not after.active:
         _check_not_needed(after, others, "disabled")
-    _check_together(after)
+    check_together(after)
     return after
 
 
-def _check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
+def check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
     if len(key) > KEY_MAX:
         raise Invalid(
             f"Ensure this field has no more than {KEY_MAX} characters.",
@@ -304,7 +320,7 @@ def _check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
         raise Invalid("There is already a feature flag with this key.", attr="key", code="unique")
 
 
-def _check_together(flag: Flag) -> None:
+def check_together(flag: Flag) -> None:
     """Settings that exclude each other."""
     by_device = flag.bucketing_identifier is Bucketing.DEVICE_ID
     if by_device and flag.ensure_experience_continuity:
@@ -336,9 +352,9 @@ def _check_conflict(before: Flag, fields: FlagFields, seen: Seen) -> None:
     if seen.version == before.version:
         return
     for name, value in fields.given().items():
-        stored = getattr(before, name)
+        stored = _plain(getattr(before, name))
         untouched = seen.fields is not None and seen.fields.get(name) == stored
-        if not untouched and value != stored:
+        if not untouched and _plain(value) != stored:
             raise Conflict(
                 "The feature flag was updated by somebody else since you began editing it. "
                 "Please refresh and try again."
@@ -351,11 +367,11 @@ def _verb(before: Flag, after: Flag) -> str:
     return "updated"
 
 
-def _person(actor: Actor) -> str:
+def person_of(actor: Actor) -> str:
     return actor.email or actor.name
 
 
-def _entry(verb: str, before: Flag | None, after: Flag, actor: Actor) -> Entry:
+def entry_of(verb: str, before: Flag | None, after: Flag, actor: Actor) -> Entry:
     return Entry(
         scope=SCOPE,
         item_id=str(after.id),
@@ -397,14 +413,13 @@ def status_of(flag: Flag, now: datetime) -> tuple[str, str]:
 def gives_everybody_the_same(flag: Flag) -> bool:
     whole = [
         group
-        for group in flag.filters.get("groups") or ()
+        for group in condition_sets(flag.filters)
         if not group.get("properties") and group.get("rollout_percentage") in (None, 100)
     ]
-    if not whole:
-        return False
-    variants = (flag.filters.get("multivariate") or {}).get("variants") or ()
-    return (
-        not variants
-        or any(group.get("variant") in variant_keys(flag.filters) for group in whole)
-        or any(variant.get("rollout_percentage") == 100 for variant in variants)
+    variants = variants_of(flag.filters)
+    if not whole or not variants:
+        return bool(whole)
+    keys = variant_keys(flag.filters)
+    return any(group.get("variant") in keys for group in whole) or any(
+        variant.get("rollout_percentage") == 100 for variant in variants
     )

@@ -1,14 +1,15 @@
 """How many persons or groups a condition would reach, before anybody makes it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.board import Board
-from hedgerow.flags.questions import Broken
+from hedgerow.flags.model import Definitions
+from hedgerow.flags.rules import Surroundings, checked_filters
 from hedgerow.flags.subject import Subject
 from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
@@ -32,11 +33,8 @@ class Reaches:
     ) -> Reach:
         """Walks over everybody, a few at a time, so that others are served in between."""
         snapshot = await self._board.refreshed(project)
-        properties = condition.get("properties") or []
-        try:
-            _, question = snapshot.questions.apart().all_of(properties)
-        except (Broken, TypeError, ValueError, LookupError, AttributeError) as error:
-            raise Invalid(f"The condition cannot be read: {error}.", attr="condition") from None
+        properties = _checked(condition, group_index, snapshot.definitions)
+        _, question = snapshot.questions.apart().all_of(properties)
         affected = total = 0
         async for subject in self._subjects(project, group_index, now):
             total += 1
@@ -51,9 +49,10 @@ class Reaches:
         if group_index is None:
             last = 0
             while some := await self._persons.some(project.id, after=last, limit=AT_ONCE):
-                for _, properties in some:
-                    yield _complete(Subject(distinct_id="", now=now), person=properties)
-                last = some[-1][0]
+                for person in some:
+                    subject = Subject(distinct_id=person.distinct_id, now=now)
+                    yield _complete(subject, person=person.properties, cohorts=person.cohorts)
+                last = some[-1].id
             return
         offset = 0
         while True:
@@ -68,11 +67,34 @@ class Reaches:
                 return
 
 
+def _checked(
+    condition: Mapping[str, Any], group_index: int | None, definitions: Definitions
+) -> Sequence[Mapping[str, Any]]:
+    """The condition's filters, or Invalid with the place in the condition."""
+    around = Surroundings(
+        cohorts={cohort.id: cohort for cohort in definitions.cohorts},
+        flags={flag.id: flag for flag in definitions.flags},
+        own_id=None,
+    )
+    filters = {
+        "groups": [{"properties": condition.get("properties")}],
+        "aggregation_group_type_index": group_index,
+    }
+    try:
+        checked = checked_filters(filters, around)
+    except Invalid as error:
+        place = (error.attr or "").replace(".groups[0]", "", 1).replace("filters", "condition", 1)
+        raise Invalid(error.detail, attr=place, code=error.code) from None
+    properties: Sequence[Mapping[str, Any]] = checked["groups"][0]["properties"] or []
+    return properties
+
+
 def _complete(
     subject: Subject,
     *,
     person: Mapping[str, Any] | None = None,
+    cohorts: frozenset[int] = frozenset(),
     groups: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Subject:
-    subject.complete(person or {}, groups=groups or {}, cohorts=frozenset(), hash_keys={})
+    subject.complete(person or {}, groups=groups or {}, cohorts=cohorts, hash_keys={})
     return subject

@@ -178,18 +178,34 @@ def needed_cohorts(filters: Mapping[str, Any]) -> set[CohortId]:
     return {CohortId(id) for id in _named(filters, "cohort", "value")}
 
 
-def _named(filters: Mapping[str, Any], kind: str, field: str) -> Iterator[int]:
-    for group in filters.get("groups") or ():
-        for filter in (group.get("properties") if isinstance(group, Mapping) else None) or ():
+def _named(filters: Any, kind: str, field: str) -> Iterator[int]:
+    for group in condition_sets(filters):
+        for filter in _sequence(group.get("properties")):
             if isinstance(filter, Mapping) and filter.get("type") == kind:
                 text = str(filter.get(field))
                 if text.isascii() and text.isdecimal() and len(text) < 19:
                     yield int(text)
 
 
-def variant_keys(filters: Mapping[str, Any]) -> list[str]:
-    variants = (filters.get("multivariate") or {}).get("variants") or []
-    return [str(variant.get("key")) for variant in variants]
+def condition_sets(filters: Any) -> list[Mapping[str, Any]]:
+    """The condition sets of whatever was stored."""
+    groups = _sequence(filters.get("groups") if isinstance(filters, Mapping) else None)
+    return [group for group in groups if isinstance(group, Mapping)]
+
+
+def variants_of(filters: Any) -> list[Mapping[str, Any]]:
+    """The variants of whatever was stored."""
+    multivariate = filters.get("multivariate") if isinstance(filters, Mapping) else None
+    variants = multivariate.get("variants") if isinstance(multivariate, Mapping) else None
+    return [variant for variant in _sequence(variants) if isinstance(variant, Mapping)]
+
+
+def variant_keys(filters: Any) -> list[str]:
+    return [str(variant.get("key")) for variant in variants_of(filters)]
+
+
+def _sequence(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _checked_variants(multivariate: Any) -> list[str]:
@@ -264,7 +280,7 @@ def _list(value: Any, place: str) -> list[Any]:
 
 def _percentage(value: Any, place: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value <= 100:
+    if not is_number or not 0 <= value <= 100:
         refuse(place, "A number from 0 to 100 is required.")
     return float(value)
 

@@ -11,12 +11,12 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import describes
-from hedgerow.http.fields import INT64_MAX, Boolean, Fields
+from hedgerow.http.fields import INT64_MAX, Boolean, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page, positive
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
-from hedgerow.persons.cohorts import SCOPE, CohortFields, ids_of_csv
+from hedgerow.persons.cohorts import DESCRIPTION_MAX, NAME_MAX, SCOPE, CohortFields, ids_of_csv
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.store import ActivityQuery
 
@@ -46,8 +46,8 @@ class CohortBody(Fields):
     """`filters.properties` is nested AND and OR; `csv` fills a static cohort with the persons of
     the distinct ids in its first column."""
 
-    name: str | None = None
-    description: str | None = None
+    name: Annotated[str, Text(NAME_MAX)] | None = None
+    description: Annotated[str, Text(DESCRIPTION_MAX, blank=True)] | None = None
     is_static: Boolean | None = None
     deleted: Boolean | None = None
     filters: Any = None
@@ -115,7 +115,7 @@ async def list_cohorts(call: Annotated[ProjectCall, in_project("cohort:read")]) 
 async def create_cohort(call: Annotated[ProjectCall, in_project("cohort:write")]) -> Response:
     """Make a cohort."""
     body = await call.body(CohortBody)
-    ids = ids_of_csv(body.csv) if body.csv is not None else []
+    ids = _members(body, is_static=bool(body.is_static))
     cohort = await call.rooms.cohorts.create(call.project.id, body.fields(), call.actor, call.now)
     return await _done(call, cohort, ids, 201)
 
@@ -136,7 +136,9 @@ async def change_cohort(
     """Change some fields, or add persons to a static cohort with `csv`."""
     found = await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
     body = await call.body(CohortBody)
-    ids = ids_of_csv(body.csv) if body.csv is not None else []
+    ids = _members(body, is_static=found.is_static)
+    if body.deleted:
+        await _check_unused(call, found.id)
     cohort = await call.rooms.cohorts.change(
         call.project.id, found.id, body.fields(), call.actor, call.now
     )
@@ -148,11 +150,8 @@ async def delete_cohort(
     cohort_id: str, call: Annotated[ProjectCall, in_project("cohort:write")]
 ) -> Response:
     """Delete a cohort that no flag asks for."""
-    await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
-    asking = await call.rooms.flags.asking_for(call.project, _id(cohort_id))
-    if asking:
-        keys = ", ".join(flag.key for flag in asking[:5])
-        raise Invalid(f"Cannot be deleted: flags ask for this cohort ({keys}).")
+    found = await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
+    await _check_unused(call, found.id)
     await call.rooms.cohorts.change(
         call.project.id, _id(cohort_id), CohortFields(deleted=True), call.actor, call.now
     )
@@ -168,6 +167,21 @@ async def cohort_activity(
     found = await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
     query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(found.id))
     return await activity_page(call, query)
+
+
+def _members(body: CohortBody, *, is_static: bool) -> list[str]:
+    if body.csv is None:
+        return []
+    if not is_static:
+        raise Invalid("Only a static cohort is a list of persons.", attr="is_static")
+    return ids_of_csv(body.csv)
+
+
+async def _check_unused(call: ProjectCall, id: CohortId) -> None:
+    asking = await call.rooms.flags.asking_for(call.project, id)
+    if asking:
+        keys = ", ".join(flag.key for flag in asking[:5])
+        raise Invalid(f"Cannot be deleted: flags ask for this cohort ({keys}).")
 
 
 async def _done(call: ProjectCall, cohort: Cohort, ids: list[str], status: int) -> Response:

@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from pydantic import ConfigDict
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.flags.decide import Asked
 from hedgerow.flags.flags import SCOPE, TYPES, FlagFields, FlagFilter, Seen, status_of
-from hedgerow.flags.model import Bucketing, Flag, Runtime
+from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, Runtime
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
@@ -28,6 +28,12 @@ router = APIRouter(tags=["Feature flags"])
 
 BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("projects", "environments"))
 NAME_MAX = 10_000
+# Words that are no key or id here, with the method of their own path.
+RESERVED = {
+    "activity": "GET, HEAD",
+    "evaluation_reasons": "GET, HEAD",
+    "user_blast_radius": "POST",
+}
 FILTERS = (
     Parameter("search", "Only those with this text in their key or name."),
     Parameter("active", "Only active (true) or inactive (false) ones."),
@@ -41,7 +47,7 @@ class FlagItem(msgspec.Struct, kw_only=True):
     id: int
     name: str
     key: str
-    filters: Mapping[str, Any]
+    filters: Any
     deleted: bool
     active: bool
     archived: bool
@@ -87,7 +93,7 @@ class FlagBody(Fields):
 
     model_config = ConfigDict(str_strip_whitespace=False)
 
-    key: Annotated[str, Text(1000, blank=True)] = LEFT_OUT
+    key: Annotated[str, Text(KEY_MAX, blank=True)] = LEFT_OUT
     name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
     filters: Any = None
     active: Boolean = LEFT_OUT
@@ -170,6 +176,12 @@ def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     }
 
 
+async def _found(call: ProjectCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
+    if flag_id in RESERVED:  # a path of its own, which does not take this method
+        raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
+    return await call.rooms.flags.find(call.project, flag_id, deleted_too=deleted_too)
+
+
 @describes(answer=Page[FlagItem], query=WINDOW + FILTERS)
 async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read")]) -> Response:
     """The project's flags that are not deleted, newest first."""
@@ -202,7 +214,7 @@ async def retrieve_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """One flag, by its id or its key."""
-    return JsonResponse(item(call, await call.rooms.flags.find(call.project, flag_id)))
+    return JsonResponse(item(call, await _found(call, flag_id)))
 
 
 @describes(answer=FlagItem, body=FlagBody)
@@ -210,7 +222,7 @@ async def change_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
 ) -> Response:
     """Change some fields. `deleted: false` restores a deleted flag."""
-    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    found = await _found(call, flag_id, deleted_too=True)
     body = await call.body(FlagBody)
     flag = await call.rooms.flags.change(
         call.project, found.id, body.fields(), seen=body.seen(), actor=call.actor, now=call.now
@@ -223,7 +235,7 @@ async def delete_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
 ) -> Response:
     """Delete a flag. It is disabled and hidden, and can be restored by its id."""
-    found = await call.rooms.flags.find(call.project, flag_id)
+    found = await _found(call, flag_id)
     await call.rooms.flags.change(
         call.project,
         found.id,
@@ -240,7 +252,7 @@ async def flag_status(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """Whether the flag is of use: ACTIVE, STALE or DELETED, and why."""
-    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    found = await _found(call, flag_id, deleted_too=True)
     status, reason = status_of(found, call.now)
     return JsonResponse(FlagStatus(status=status, reason=reason))
 
@@ -250,7 +262,7 @@ async def dependent_flags(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """The flags that depend on this one."""
-    found = await call.rooms.flags.find(call.project, flag_id)
+    found = await _found(call, flag_id)
     flags = await call.rooms.flags.dependent(call.project, found.id)
     return JsonResponse([FlagName(id=flag.id, key=flag.key, name=flag.name) for flag in flags])
 
@@ -260,7 +272,7 @@ async def flag_activity(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """Who changed what in this flag, newest first."""
-    found = await call.rooms.flags.find(call.project, flag_id, deleted_too=True)
+    found = await _found(call, flag_id, deleted_too=True)
     query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(found.id))
     return await activity_page(call, query)
 
@@ -278,7 +290,7 @@ async def remote_config(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """The payload of a remote configuration flag, decrypted."""
-    found = await call.rooms.flags.find(call.project, flag_id)
+    found = await _found(call, flag_id)
     if not found.is_remote_configuration:
         raise NotFound
     return JsonResponse(call.rooms.flags.payload(found))
@@ -298,7 +310,11 @@ async def evaluation_reasons(
     distinct_id = call.asked("distinct_id")
     if not distinct_id:
         raise Invalid("This field is required.", attr="distinct_id", code="required")
-    asked = Asked(distinct_id=distinct_id, groups=_groups(call.asked("groups")))
+    asked = Asked(
+        distinct_id=distinct_id,
+        groups=_groups(call.asked("groups")),
+        runtime=lambda: Runtime.ALL,
+    )
     decision = await call.rooms.decider.decide(call.project, asked, call.now)
     return JsonResponse(
         {

@@ -433,9 +433,8 @@ def _text(fields: dict[str, bytes], name: str) -> str:
 
 
 def _with_token(value: Any, fields: dict[str, bytes]) -> Any:
-    """A form may carry the project's token beside the data; one in the data goes first."""
-    if isinstance(value, dict) and not any(map(value.get, ("token", "api_key", "$token"))):
-        name = "api_key" if fields.get("api_key") else "token"
-        if fields.get(name):
-            value[name] = _text(fields, name)
+    """A form may carry the project's token beside the data, and there it goes first."""
+    name = "api_key" if fields.get("api_key") else "token"
+    if isinstance(value, dict) and fields.get(name):
+        value["$token"] = _text(fields, name)
     return value

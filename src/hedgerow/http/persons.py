@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
+from annotated_types import MaxLen
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -23,6 +24,7 @@ router = APIRouter(tags=["Persons"])
 
 ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
 DISTINCT_ID_MAX = 400
+MAX_IDS = 1000
 FILTERS = (
     Parameter("distinct_id", "Only the person of this id."),
     Parameter("search", "Only those with this text in one of their distinct ids."),
@@ -54,8 +56,10 @@ class GroupTypeItem(msgspec.Struct, kw_only=True):
 class PersonBody(Fields):
     """Whose properties to set: those that are given are laid over what is stored."""
 
-    distinct_ids: list[Annotated[str, Text(DISTINCT_ID_MAX)]] | None = None
-    properties: dict[str, Any] | None = None
+    distinct_ids: Annotated[list[Annotated[str, Text(DISTINCT_ID_MAX)]], MaxLen(MAX_IDS)] | None = (
+        None
+    )
+    properties: dict[Any, Any] | None = None
 
 
 class GroupBody(Fields):
@@ -63,7 +67,7 @@ class GroupBody(Fields):
 
     group_type: Annotated[str, Text(400)]
     group_key: Annotated[str, Text(400)]
-    group_properties: dict[str, Any] | None = None
+    group_properties: dict[Any, Any] | None = None
 
 
 def person_item(person: Person) -> PersonItem:
@@ -92,7 +96,7 @@ def _asked_text(call: ProjectCall, name: str) -> str:
     text = call.asked(name) or ""
     if unstorable := why_unstorable(text):
         raise Invalid(unstorable[1], attr=name, code=unstorable[0])
-    return text[:DISTINCT_ID_MAX]
+    return text
 
 
 @describes(answer=Page[PersonItem], query=WINDOW + FILTERS)
@@ -102,7 +106,7 @@ async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) 
     query = PersonQuery(
         project_id=call.project.id,
         distinct_id=_asked_text(call, "distinct_id"),
-        search=_asked_text(call, "search").strip(),
+        search=_asked_text(call, "search").strip()[:DISTINCT_ID_MAX],
         limit=asked.limit,
         offset=asked.offset,
     )
@@ -193,7 +197,7 @@ async def list_groups(call: Annotated[ProjectCall, in_project("group:read")]) ->
 async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) -> Response:
     """Make a group, or lay properties over those it has."""
     body = await call.body(GroupBody)
-    given = _checked(body.group_properties)
+    given = _checked(body.group_properties, "group_properties")
     index = await call.rooms.persons.put_group_type(
         call.project.id, body.group_type, MAX_GROUP_TYPES
     )
@@ -206,8 +210,8 @@ async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) 
     return JsonResponse(group_item(group), status_code=201)
 
 
-def _checked(properties: dict[str, Any] | None) -> dict[str, Any]:
-    check_storable(properties or {}, "properties")
+def _checked(properties: dict[Any, Any] | None, attr: str = "properties") -> dict[str, Any]:
+    check_storable(properties or {}, attr)
     return properties or {}
 
 

@@ -91,8 +91,6 @@ class Cohorts:
 
     async def add_members(self, cohort: Cohort, distinct_ids: Sequence[str]) -> int:
         """Fill a static cohort. Ids of nobody are passed over."""
-        if not cohort.is_static:
-            raise Invalid("Only a static cohort is a list of persons.", attr="is_static")
         return await self._store.add_members(cohort.project_id, cohort.id, distinct_ids)
 
     async def size(self, cohort: Cohort) -> int | None:
@@ -103,7 +101,8 @@ class Cohorts:
 def ids_of_csv(text: str) -> list[str]:
     """The first column; a heading is no id."""
     try:
-        rows = [row[0].strip() for row in csv.reader(io.StringIO(text)) if row]
+        lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)
+        rows = [row[0].strip() for row in csv.reader(lines) if row]
     except csv.Error as error:
         raise Invalid(f"This is no CSV: {error}.", attr="csv") from None
     ids = [id for id in rows if id and id.lower() not in ("distinct_id", "distinct_ids")]
@@ -122,6 +121,8 @@ def _changed(before: Cohort, fields: CohortFields, others: Mapping[CohortId, Coh
     if fields.definition is not None:
         definition = _checked_definition(fields.definition, before.id, others)
         after = replace(after, definition=definition)
+    if fields.is_static is not None and fields.is_static != before.is_static:
+        refuse("is_static", "A cohort stays static, or stays a question.")
     if fields.deleted is not None:
         after = replace(after, deleted=fields.deleted)
     return after
@@ -164,10 +165,13 @@ def _check_leaf(
     if not isinstance(filter.get("negation", False), bool):
         refuse(f"{place}.negation", "Must be a valid boolean.")
     if kind == "cohort":
+        if filter.get("operator") not in (None, "in", "not_in", "exact"):
+            detail = "A cohort filter is in or not_in."
+            refuse(f"{place}.operator", detail, "unsupported_operator")
         inner = filter.get("value")
         if not isinstance(inner, int) or isinstance(inner, bool) or CohortId(inner) not in others:
             refuse(f"{place}.value", "There is no such cohort.", "cohort_does_not_exist")
-        if own_id != NEW and own_id in _contained(CohortId(inner), others):
+        if own_id != NEW and own_id in contained(CohortId(inner), others):
             refuse(f"{place}.value", "A cohort cannot contain itself, not even through others.")
     elif kind == "person":
         if not isinstance(filter.get("key"), str) or not filter["key"]:
@@ -177,7 +181,7 @@ def _check_leaf(
         refuse(f"{place}.type", "Cohorts ask about persons and other cohorts.", "invalid_choice")
 
 
-def _contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
+def contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
     """The cohort and all that it asks for, through others too."""
     found: set[CohortId] = set()
     waiting: list[Any] = [{"type": "cohort", "value": id}]

@@ -20,6 +20,16 @@ class PersonQuery:
     offset: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """As much of a person as flags ask for."""
+
+    id: int
+    distinct_id: str
+    properties: Mapping[str, Any]
+    cohorts: frozenset[int]
+
+
 class PersonStore(Protocol):
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
 
@@ -36,10 +46,8 @@ class PersonStore(Protocol):
         belong to nobody become theirs. Conflict when they belong to several persons."""
         ...
 
-    async def some(
-        self, project_id: ProjectId, *, after: int, limit: int
-    ) -> list[tuple[int, Mapping[str, Any]]]:
-        """The next persons after one of this id: ids and properties, for walking over all."""
+    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
+        """The next persons after one of this id, for walking over all."""
         ...
 
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool: ...

@@ -11,7 +11,7 @@ from math import prod
 import re2
 import regex
 
-TIMEOUT_S = 0.02
+TIMEOUT_S = 0.005
 PATTERN_MAX = 2000
 TEXT_MAX = 10_000
 # Counted repeats multiply when they nest, and the other engine writes them all out.

@@ -1,5 +1,6 @@
 """Cohorts' SQL."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -8,6 +9,7 @@ from itertools import islice
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import IntegrityError
 
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.activity import Entry
@@ -19,6 +21,7 @@ from hedgerow.storage.tables import cohort_people, person_distinct_ids, projects
 from hedgerow.storage.tables import cohorts as table
 
 AT_ONCE = 500
+TRIES = 3
 
 
 class CohortRecords:
@@ -97,6 +100,10 @@ class CohortRecords:
                     connection.execute(into.on_conflict_do_nothing(), rows)
             return _members(connection, id)
 
+        for _ in range(TRIES - 1):
+            # A person who is deleted meanwhile takes the others with them.
+            with contextlib.suppress(IntegrityError):
+                return await self._database.write(change)
         return await self._database.write(change)
 
     async def members(self, id: CohortId) -> int:

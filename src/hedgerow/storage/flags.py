@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, insert, select, update
 
@@ -15,6 +16,8 @@ from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
+
+E = TypeVar("E", bound=StrEnum)
 
 TOPIC = "flags:"
 # So few flags are read anew each time.
@@ -156,12 +159,19 @@ def _flag(row: Row[Any]) -> Flag:
     return Flag(
         **{
             **row._mapping,
-            "evaluation_runtime": Runtime(row.evaluation_runtime),
-            "bucketing_identifier": Bucketing(row.bucketing_identifier),
+            "evaluation_runtime": _member(Runtime, row.evaluation_runtime, Runtime.ALL),
+            "bucketing_identifier": _member(
+                Bucketing, row.bucketing_identifier, Bucketing.DISTINCT_ID
+            ),
             "evaluation_contexts": tuple(row.evaluation_contexts),
             "tags": tuple(row.tags),
         }
     )
+
+
+def _member(kind: type[E], value: str, default: E) -> E:
+    """A stored word that means nothing here may not take the project's other flags with it."""
+    return kind(value) if value in kind._value2member_map_ else default
 
 
 def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:
@@ -173,7 +183,7 @@ def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | N
 
 def _store(connection: Connection, flag: Flag) -> Flag:
     values = asdict(flag) | {
-        "filters": dict(flag.filters),
+        "filters": flag.filters,
         "evaluation_runtime": flag.evaluation_runtime.value,
         "bucketing_identifier": flag.bucketing_identifier.value,
         "evaluation_contexts": list(flag.evaluation_contexts),

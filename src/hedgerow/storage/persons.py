@@ -1,5 +1,6 @@
 """Persons', groups' and subjects' SQL."""
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -8,12 +9,14 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import IntegrityError
 
 from hedgerow.errors import Conflict
 from hedgerow.flags.store import StoredSubject
 from hedgerow.kit import jsonio
+from hedgerow.kit.text import why_unstorable
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import PersonQuery
+from hedgerow.persons.store import PersonQuery, Walked
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import generations
 from hedgerow.storage.database import Database, HotRead
@@ -29,6 +32,7 @@ from hedgerow.storage.tables import (
 )
 
 ids = person_distinct_ids
+TRIES = 3
 
 _person_of = HotRead(
     select(persons.c.id, persons.c.properties)
@@ -68,7 +72,9 @@ class SubjectRecords:
         hash_keys: bool = True,
     ) -> StoredSubject:
         fetch = self._database.fetch
-        found = await fetch(_person_of, {"project": project_id, "id": distinct_id})
+        found = []
+        if not why_unstorable(distinct_id):  # nobody can be stored by such an id
+            found = await fetch(_person_of, {"project": project_id, "id": distinct_id})
         person_id = found[0][0] if found else None
         member_of: frozenset[int] = frozenset()
         keys: Mapping[str, str] = {}
@@ -78,6 +84,8 @@ class SubjectRecords:
             keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
         stored_groups = {}
         for index, key in groups.items():
+            if why_unstorable(key):
+                continue
             rows = await fetch(
                 _group_of, {"project": project_id, "type_index": index, "group_key": key}
             )
@@ -98,11 +106,15 @@ class SubjectRecords:
         hash_key: str,
         flags: Sequence[str],
     ) -> None:
+        known = [each for each in distinct_ids if not why_unstorable(each)]
+        if why_unstorable(hash_key) or not known:
+            return
+
         def change(connection: Connection) -> None:
             found = connection.execute(
                 select(ids.c.person_id)
                 .distinct()
-                .where((ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids))
+                .where((ids.c.project_id == project_id) & ids.c.distinct_id.in_(known))
             )
             rows = [
                 {"person_id": row.person_id, "flag_key": flag, "hash_key": hash_key}
@@ -113,7 +125,11 @@ class SubjectRecords:
                 into = _upsert(connection)(flag_hash_keys).on_conflict_do_nothing()
                 connection.execute(into, rows)
 
-        await self._database.write(change)
+        for _ in range(TRIES):
+            # A person who is deleted meanwhile takes the keys of the others with them.
+            with contextlib.suppress(IntegrityError):
+                await self._database.write(change)
+                return
 
 
 class PersonRecords:
@@ -220,18 +236,33 @@ class PersonRecords:
 
         return await self._database.write(run)
 
-    async def some(
-        self, project_id: ProjectId, *, after: int, limit: int
-    ) -> list[tuple[int, Mapping[str, Any]]]:
+    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
         page = (
-            select(persons.c.id, persons.c.properties)
+            select(persons)
             .where((persons.c.project_id == project_id) & (persons.c.id > after))
             .order_by(persons.c.id)
             .limit(limit)
         )
-        return await self._database.read(
-            lambda connection: [(row.id, row.properties) for row in connection.execute(page)]
-        )
+
+        def run(connection: Connection) -> list[Walked]:
+            found = _with_ids(connection, connection.execute(page).all())
+            members: dict[int, set[int]] = {person.id: set() for person in found}
+            people = cohort_people.c
+            for person_id, cohort_id in connection.execute(
+                select(people.person_id, people.cohort_id).where(people.person_id.in_(members))
+            ):
+                members[person_id].add(cohort_id)
+            return [
+                Walked(
+                    id=person.id,
+                    distinct_id=person.distinct_ids[0] if person.distinct_ids else "",
+                    properties=person.properties,
+                    cohorts=frozenset(members[person.id]),
+                )
+                for person in found
+            ]
+
+        return await self._database.read(run)
 
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
         def run(connection: Connection) -> bool:
@@ -333,7 +364,7 @@ def _types(connection: Connection, project_id: ProjectId) -> dict[str, int]:
         .where(group_types.c.project_id == project_id)
         .order_by(group_types.c.index)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def _by_id(connection: Connection, id: int) -> Person | None:

@@ -1,11 +1,17 @@
 """A vector's request on its way out, and its answer held against what was expected."""
 
-from collections.abc import Iterator
+import base64
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import httpx
+from lzstring import LZString
 
+from hedgerow.kit import jsonio
 from tests.contract.api.wire import differences
 
 
@@ -23,6 +29,8 @@ def send(client: httpx.Client, request: dict[str, Any]) -> httpx.Response:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     elif "raw" in request:
         content["content"] = raw_bytes(request["raw"])
+    elif "packed" in request:
+        content["content"] = packed_bytes(**request["packed"])
     return client.request(request["method"], request["path"], headers=headers, **content)
 
 
@@ -31,6 +39,35 @@ def raw_bytes(raw: str | list[Any]) -> bytes:
     return "".join(part if isinstance(part, str) else part[0] * part[1] for part in parts).encode(
         "latin-1"
     )
+
+
+def packed_bytes(json: Any, through: list[str]) -> bytes:
+    """A JSON value in one layer after another, as PostHog's clients wrap it."""
+    data = jsonio.encode(json)
+    for layer in through:
+        data = LAYERS[layer](data)
+    return data
+
+
+def _lz64(data: bytes) -> bytes:
+    """Of UTF-16 units, as JavaScript does it."""
+    units = memoryview(data.decode().encode("utf-16-le")).cast("H")
+    return str(LZString().compressToBase64("".join(map(chr, units)))).encode()
+
+
+LAYERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": partial(gzip.compress, mtime=0),
+    "deflate": zlib.compress,
+    "base64": base64.b64encode,
+    "base64 unpadded": lambda data: base64.b64encode(data).rstrip(b"="),
+    "base64 for addresses": base64.urlsafe_b64encode,
+    "lz64": _lz64,
+    "utf-8 with its mark": lambda data: b"\xef\xbb\xbf" + data,
+    "half": lambda data: data[: len(data) // 2],
+    "quoted": lambda data: quote(data, safe="").encode(),
+    "form": lambda data: b"data=" + quote(data, safe="").encode(),
+    "form with compression": lambda data: b"compression=lz64&data=" + quote(data, safe="").encode(),
+}
 
 
 def parsed(answer: httpx.Response) -> Any:

@@ -1,5 +1,6 @@
 """Every operation of the API, read off the routes as the OpenAPI document is."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,12 +32,18 @@ class Ids:
     organization_id: object = "@current"
     record_ids: Mapping[str, object] = field(default_factory=dict)
     job_ids: Mapping[str, object] = field(default_factory=dict)
+    flag_id: object = "999999"
+    cohort_id: object = "999999"
+    person_id: object = "999999"
 
     def of_family(self, family: str) -> dict[str, str]:
         known = {
             "project_id": self.project_id,
             "key_id": self.key_id,
             "organization_id": self.organization_id,
+            "flag_id": self.flag_id,
+            "cohort_id": self.cohort_id,
+            "person_id": self.person_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
         }
@@ -47,7 +54,8 @@ NO_IDS = Ids()
 
 
 def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A record of each family in a project, with settings and, where it has any, a job."""
+    """A flag in a project, and a record of each family with settings and, where it has any, a
+    job."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
@@ -60,7 +68,23 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
         job = admin.post(f"{at}job/", params={"format": "json"}).json()
         if job is not None:
             job_ids[family] = job["id"]
-    return Ids(project_id=project_id, key_id=key_id, record_ids=record_ids, job_ids=job_ids)
+    return Ids(
+        project_id=project_id,
+        key_id=key_id,
+        record_ids=record_ids,
+        job_ids=job_ids,
+        flag_id=new_flag(admin, project_id),
+    )
+
+
+def new_flag(admin: httpx.Client, project_id: object) -> int:
+    made = admin.post(
+        f"/api/projects/{project_id}/feature_flags/",
+        json={"key": f"documented-{uuid.uuid4()}", "filters": {"groups": [{}]}},
+    )
+    assert made.status_code == 201, made.text
+    id: int = made.json()["id"]
+    return id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +108,9 @@ class Operation:
 
     @property
     def is_alias(self) -> bool:
-        """Is it about records, and under the root that the specification does not name?"""
+        """Is it under the root that the specification (for flags: PostHog) names second?"""
+        if "/feature_flags/" in self.path:
+            return self.path.startswith("/api/environments/")
         return bool(self.family) and self.path.startswith("/api/projects/")
 
     @property
@@ -110,7 +136,7 @@ def operations_of(document: dict[str, Any]) -> list[Operation]:
 
 
 OPERATIONS = operations_of(DOCUMENT)
-# The families' records answer alike under both roots: to walk one root is enough for most claims,
+# Records and flags answer alike under both roots: to walk one root is enough for most claims,
 OF_ONE_ROOT = [operation for operation in OPERATIONS if not operation.is_alias]
 # and one family where a claim is dear.
 OF_ONE_FAMILY = [o for o in OF_ONE_ROOT if o.family not in OTHER_FAMILIES]

@@ -3,8 +3,9 @@
 A vector is `{name, why, server, world, steps}`. A step is `{request, response, save, times}`:
 
 - request: `method`, `path`, `key` (sent as the bearer), `headers`, and one of `body` (JSON),
-  `form` (pairs), `multipart` (fields) or `raw`, which is text or a list of texts and
-  `[text, times]`, one byte for each character;
+  `form` (pairs), `multipart` (fields), `raw`, which is text or a list of texts and
+  `[text, times]`, one byte for each character, or `packed`, which is `{json, through}`: JSON
+  in one layer after another, see exchange.LAYERS;
 - response: `status`, `headers` (those named; null: not there) and `body` (left out: empty);
 - save: `{name: "body.id"}` keeps a part of the answer, for this step's response and later ones;
 - times: send the request so often, every answer being as expected.

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from hedgerow.http.payload import decode
+from tests.contract.api.exchange import LAYERS, packed_bytes
 from tests.contract.api.shape import faults
 from tests.contract.api.wire import differences, filled, picked
 
@@ -106,3 +108,12 @@ def test_an_error_of_another_shape_is_at_fault(status: int, content_type: str, b
 def test_an_error_of_the_one_shape_is_not() -> None:
     body = b'{"type":"validation_error","code":"required","detail":"d","attr":"name"}'
     assert not list(faults(400, "application/json", body))
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS.keys() - {"half", "form with compression"}))
+def test_what_is_packed_is_what_the_server_unpacks(layer: str) -> None:
+    value = {"distinct_id": "ü+/=& 😀"}
+    hint = layer if layer in ("lz64", "deflate") else ""
+    packed = packed_bytes(value, [layer])
+    assert packed != packed_bytes(value, [])
+    assert decode(packed, compression=hint, max_unpacked=1000) == value

@@ -11,7 +11,7 @@ import httpx
 from sqlalchemy import insert
 
 from hedgerow.storage.connect import Place, plain_engine
-from hedgerow.storage.tables import pipeline_records
+from hedgerow.storage.tables import metadata, pipeline_records
 from tests.contract.api.wire import filled
 from tests.live import PERSONAL_KEY, LiveServer, free_port
 
@@ -26,6 +26,41 @@ SERVERS: dict[str, dict[str, str]] = {
     "public": {"public_url": "https://flags.example.com"},
 }
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+_WHEN = {"created_at": CREATED, "updated_at": CREATED}
+# What a row has unless a vector says otherwise.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "flags": {
+        **_WHEN,
+        "name": "",
+        "filters": {"groups": [{"rollout_percentage": 100}]},
+        "active": True,
+        "deleted": False,
+        "archived": False,
+        "version": 1,
+        "ensure_experience_continuity": False,
+        "is_remote_configuration": False,
+        "has_encrypted_payloads": False,
+        "evaluation_runtime": "all",
+        "bucketing_identifier": "distinct_id",
+        "evaluation_contexts": [],
+        "tags": [],
+        "created_by": "owner@hedgerow.invalid",
+        "last_modified_by": "owner@hedgerow.invalid",
+        "last_called_at": None,
+    },
+    "cohorts": {
+        **_WHEN,
+        "name": "",
+        "description": "",
+        "is_static": False,
+        "definition": {},
+        "deleted": False,
+        "created_by": "owner@hedgerow.invalid",
+    },
+    "persons": {**_WHEN, "uuid": "00000000-0000-0000-0000-000000000000", "properties": {}},
+    "groups": {**_WHEN, "type_index": 0, "properties": {}},
+    "group_types": {"index": 0},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +104,9 @@ def make(world: dict[str, Any], opened: Opened) -> dict[str, Any]:
     """Everything that `world` names, as the `{name}`s that the vector's steps may use.
 
     A project gives `{a}`, its id, `{a.text}`, the id as text, and `{a.token}`; a key gives
-    `{reader}`, its value, and `{reader.id}`; a record that is made gives its id. `{admin}` may do
-    everything. What is `given` is as it says, and may use names before it.
+    `{reader}`, its value, and `{reader.id}`; a record or flag that is made gives its id and
+    `{r.text}`. `{admin}` may do everything. What is `given` is as it says, and may use names before
+    it. `rows` go straight into a table, before anything is made; those with an id give it.
     """
     known: dict[str, Any] = {"admin": PERSONAL_KEY}
     client = opened.admin
@@ -85,8 +121,11 @@ def make(world: dict[str, Any], opened: Opened) -> dict[str, Any]:
         body = {"label": f"Key {name}", "scopes": wish["scopes"], "scoped_teams": teams}
         key = _made(client.post("/api/personal_api_keys/", json=body))
         known |= {name: key["value"], f"{name}.id": key["id"]}
+    for name, row in _inserted(opened, world.get("rows", {}), known):
+        known |= {name: row, f"{name}.text": str(row)}
     for name, wish in world.get("made", {}).items():
-        known[name] = _made_record(client, filled(wish, known))
+        id = _made_record(client, filled(wish, known))
+        known |= {name: id, f"{name}.text": str(id)}
     if rows := list(_record_rows(world, known)):
         place = Place(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
         with plain_engine(place).begin() as connection:
@@ -111,6 +150,31 @@ def _made_record(client: httpx.Client, wish: dict[str, Any]) -> int:
     if deleted:
         assert client.delete(f"{base}/{id}/").status_code == 204
     return id
+
+
+def _inserted(
+    opened: Opened, wishes: dict[str, Any], known: dict[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Rows for which there is no request, or that no request would make: `{table, times, ...}`,
+    of the project `{a}` unless told. In what is repeated, `{n}` counts from 0."""
+    if not wishes:
+        return
+    place = Place(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
+    with plain_engine(place).begin() as connection:
+        for name, wish in wishes.items():
+            table = metadata.tables[wish["table"]]
+            for n in range(wish.get("times", 1)):
+                given = filled(wish, {**known, "n": n})
+                values = {"project_id": known["a"], **DEFAULTS.get(table.name, {}), **given}
+                own = {key: _stored(key, each) for key, each in values.items() if key in table.c}
+                made = connection.execute(insert(table), own).inserted_primary_key
+                known[name] = made[0] if made else None
+            yield name, known[name]
+
+
+def _stored(column: str, value: Any) -> Any:
+    is_time = column.endswith("_at") and isinstance(value, str)
+    return datetime.fromisoformat(value) if is_time else value
 
 
 def _record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,9 +10,9 @@ it names (left out: all three), in a project `{a}` of its own, and finds
 - `{settings}`, which `{plugin}` takes, and `{r}`, a record of `{plugin}` with those settings, when
   the world does not say which records it makes.
 
-A step is `{ask, key, headers, body, form, multipart, raw, expect, save, times}`, where `ask` is
-"METHOD path" and `key` is the bearer (left out: one that may do everything; null: none). `expect`
-is `{status, headers, body, has, json, error, ordered}`:
+A step is `{ask, key, headers, body, form, multipart, raw, packed, expect, save, times}`, where
+`ask` is "METHOD path" and `key` is the bearer (left out: one that may do everything; null: none).
+`expect` is `{status, headers, body, has, json, error, ordered}`:
 
 - body: all of it (left out: empty, unless `has`, `json` or `error` is given);
 - has: parts of it by their dotted path; json: the same for texts that hold JSON;
@@ -70,7 +70,7 @@ RUNS = [
     for vector in VECTORS
     for family in vector.get("families", FAMILIES)
 ]
-SENT = ("headers", "body", "form", "multipart", "raw")
+SENT = ("headers", "body", "form", "multipart", "raw", "packed")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The stores on a prepared database, on either engine, and what a test may ask beside them."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,13 +19,16 @@ from hedgerow.projects.keys import KeyWish, draft_key
 from hedgerow.projects.model import PersonalKey, Project, ProjectId
 from hedgerow.projects.store import ActivityQuery, NewProject
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.components import ComponentRecords
 from hedgerow.storage.connect import Place, open_database, plain_engine
 from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
+from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
+from hedgerow.storage.persons import PersonRecords, SubjectRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
 from hedgerow.storage.tables import activity, pipeline_records
@@ -91,6 +94,10 @@ class Stores:
     pipelines: PipelineRecords
     jobs: JobRecords
     components: ComponentRecords
+    flags: FlagRecords
+    persons: PersonRecords
+    subjects: SubjectRecords
+    cohorts: CohortRecords
 
     async def new_project(self, name: str = "A project", token: str = "") -> Project:
         token = token or f"phc_of-{name}"
@@ -119,11 +126,10 @@ class Stores:
         return await self.database.read(lambda connection: connection.execute(statement).scalar())
 
 
-@pytest.fixture
-async def stores(place: Place) -> AsyncIterator[Stores]:
-    prepare(place, FIRST, NOW)
+def stores_on(place: Place) -> Stores:
+    """All stores over a database of their own, as in one process."""
     database = open_database(place)
-    yield Stores(
+    return Stores(
         place=place,
         database=database,
         projects=ProjectRecords(database),
@@ -133,8 +139,27 @@ async def stores(place: Place) -> AsyncIterator[Stores]:
         pipelines=PipelineRecords(database),
         jobs=JobRecords(database),
         components=ComponentRecords(database),
+        flags=FlagRecords(database),
+        persons=PersonRecords(database),
+        subjects=SubjectRecords(database),
+        cohorts=CohortRecords(database),
     )
-    await database.close()
+
+
+@pytest.fixture
+async def stores(place: Place) -> AsyncIterator[Stores]:
+    prepare(place, FIRST, NOW)
+    opened = stores_on(place)
+    yield opened
+    await opened.database.close()
+
+
+@pytest.fixture
+async def other_stores(stores: Stores) -> AsyncIterator[Stores]:
+    """The same stores, seen from another process."""
+    opened = stores_on(stores.place)
+    yield opened
+    await opened.database.close()
 
 
 def run_sql(place: Place, statement: str, **values: Any) -> list[Any]:
@@ -206,3 +231,20 @@ def statements() -> Iterator[list[str]]:
         yield seen
     finally:
         event.remove(Engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def before_statement(beginning: str, run: Callable[[], None]) -> Iterator[None]:
+    """Lets somebody else do something at the moment before the first statement of this kind."""
+    waiting = [run]
+
+    def step_in(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if waiting and statement.startswith(beginning):
+            waiting.pop()()
+
+    event.listen(Engine, "before_cursor_execute", step_in)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", step_in)
+    assert not waiting, f"nobody ran {beginning}"

@@ -12,7 +12,7 @@ from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import FlagWrite, StoredSubject
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import PersonQuery
+from hedgerow.persons.store import PersonQuery, Walked
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import START, give_way
 
@@ -166,12 +166,13 @@ class ListPersons(Away):
             )
         )
 
-    async def some(
-        self, project_id: ProjectId, *, after: int, limit: int
-    ) -> list[tuple[int, Mapping[str, Any]]]:
+    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
         await self.called("some")
-        everybody = list(enumerate(self.people, start=1))
-        return [(id, each) for id, each in everybody if id > after][:limit]
+        everybody = [
+            Walked(id=id, distinct_id=f"p{id}", properties=each, cohorts=frozenset())
+            for id, each in enumerate(self.people, start=1)
+        ]
+        return [each for each in everybody if each.id > after][:limit]
 
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
