@@ -104,6 +104,10 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "MigrateBody": {},
     "JobBody": {},
     "RearrangeBody": {"orders": {}},
+    "RadiusBody": {"condition": {}},
+    "CohortBody": {"name": "Documented"},
+    "PersonBody": {"distinct_ids": ["documented"], "properties": {"plan": "pro"}},
+    "GroupBody": {"group_type": "company", "group_key": "documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
@@ -117,6 +121,8 @@ def good_body(operation: Operation) -> dict[str, Any] | None:
         "ConfigBody": {**config},
     }
     body = (GOOD_BODIES | of_records)[operation.body_name]
+    if operation.body_name == "PersonBody" and operation.method == "PATCH":
+        return {"properties": body["properties"]}
     is_new_flag = operation.body_name == "FlagBody" and operation.method == "POST"
     return {"key": "documented", **body} if is_new_flag else body
 
@@ -148,10 +154,10 @@ def test_a_live_answer_is_what_the_document_says(
         assert valid(operation.body["content"]["application/json"]["schema"], body, document)
     key = admin.post("/api/personal_api_keys/", json=GOOD_BODIES["NewKey"]).json()["id"]
     own = replace(ids, key_id=key)
-    if operation.method == "DELETE" and (operation.family or "{flag_id}" in operation.path):
+    if operation.method == "DELETE" and "_id}/" in operation.path.partition("{project_id}")[2]:
         own = ids_with_records(admin, ids.project_id, key)
     form = {"format": "js" if operation.path.endswith("/frontend/") else "json"}
-    asked = {**form, "distinct_id": "somebody"}
+    asked = {**form, "distinct_id": "somebody", "group_type_index": "0"}
     answer = admin.request(operation.method, operation.url(own), params=asked, json=body)
     nowhere = Ids(project_id="@nobody", key_id="@nobody", organization_id="@nobody")
     refused = admin.request(operation.method, operation.url(nowhere), json=[])

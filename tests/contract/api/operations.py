@@ -20,6 +20,8 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_frontend_apps_configs": (22, {"code": "documented()"}),
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
 }
+# Things that PostHog has under /api/projects/ first.
+ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types")
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
 
 
@@ -54,8 +56,8 @@ NO_IDS = Ids()
 
 
 def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A flag in a project, and a record of each family with settings and, where it has any, a
-    job."""
+    """A flag, a cohort and a person in a project, and a record of each family with settings and,
+    where it has any, a job."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
@@ -74,17 +76,29 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
         record_ids=record_ids,
         job_ids=job_ids,
         flag_id=new_flag(admin, project_id),
+        cohort_id=_made(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
+        person_id=_made(
+            admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
+        ),
     )
 
 
-def new_flag(admin: httpx.Client, project_id: object) -> int:
-    made = admin.post(
-        f"/api/projects/{project_id}/feature_flags/",
-        json={"key": f"documented-{uuid.uuid4()}", "filters": {"groups": [{}]}},
-    )
+def _made(admin: httpx.Client, path: str, body: dict[str, Any]) -> object:
+    made = admin.post(path, json=body)
     assert made.status_code == 201, made.text
-    id: int = made.json()["id"]
-    return id
+    return made.json()["id"]
+
+
+def new_flag(admin: httpx.Client, project_id: object) -> object:
+    return _made(
+        admin,
+        f"/api/projects/{project_id}/feature_flags/",
+        {
+            "key": f"documented-{uuid.uuid4()}",
+            "filters": {"groups": [{}]},
+            "is_remote_configuration": True,
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +123,7 @@ class Operation:
     @property
     def is_alias(self) -> bool:
         """Is it under the root that the specification (for flags: PostHog) names second?"""
-        if "/feature_flags/" in self.path:
+        if any(f"/{{project_id}}/{name}/" in self.path for name in ALIKE):
             return self.path.startswith("/api/environments/")
         return bool(self.family) and self.path.startswith("/api/projects/")
 
