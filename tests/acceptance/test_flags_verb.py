@@ -82,6 +82,12 @@ flags:
 """
 
 
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """On SQLite: what these verbs ask of a database is tried on both engines in contract/stores."""
+    return Installation(data=tmp_path_factory.mktemp("installation") / "data", settings={})
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _made(installation: Installation) -> None:
     assert installation.run("init").returncode == 0

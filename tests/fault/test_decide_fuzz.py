@@ -27,7 +27,7 @@ from tests.fault.deciding import (
 )
 from tests.live import PROJECT_KEY, LiveServer
 
-BODIES = 20_000
+BODIES = 10_000
 AT_ONCE = 20
 # An unknown key has to wait for a look into the database; others need not wait for that.
 CONNECTIONS = 5
