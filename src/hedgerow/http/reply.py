@@ -1,6 +1,6 @@
 """Answers: a plain value for the lean door, a Starlette response of the same bytes for /api."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +16,6 @@ JSON_TYPE: Header = (b"content-type", b"application/json")
 # An ASGI extension of our server: it takes the head of an answer (status line and headers, without
 # the empty line) and the body, writes both at once, and says whether it could.
 WHOLE_ANSWER = "hedgerow.whole_answer"
-WriteWhole = Callable[[bytes, bytes], bool]
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
