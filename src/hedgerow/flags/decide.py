@@ -6,7 +6,6 @@ are right all the same, and the decision says that others are missing.
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -29,9 +28,13 @@ def _anywhere() -> Runtime | None:
     return None
 
 
+def nowhere() -> Mapping[str, str]:
+    return {}
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and for what. None means no limit. Where the caller runs is found out only if some
-    flag wants to know."""
+    """Who asks, and for what. None means no limit. On which kind of machine the caller runs, and
+    the properties of its place, are found out only if some flag wants to know."""
 
     distinct_id: str
     person_properties: Mapping[str, Any] = {}
@@ -43,10 +46,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     contexts: frozenset[str] | None = None
     runtime: Callable[[], Runtime | None] = _anywhere
     only_surveys: bool = False
+    place: Callable[[], Mapping[str, str]] = nowhere
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: Sequence[Outcome]
     has_errors: bool
 
@@ -60,7 +63,9 @@ class Decider:
         snapshot = self._board.at_hand(project) or await self._board.refreshed(project)
         flags = _wanted(snapshot, asked)
         subject = subject_of(snapshot, asked, now)
-        keeps = await self._keep_hash_keys(project, snapshot, asked)
+        keeps = True
+        if asked.anonymous_id and snapshot.asks_continuity:
+            keeps = await self._keep_hash_keys(project, snapshot, asked, asked.anonymous_id)
         outcomes = snapshot.evaluate(flags, subject, until_stored=True)
         if subject.needs_stored:
             with contextlib.suppress(Unavailable):
@@ -91,15 +96,15 @@ class Decider:
             hash_keys=hash_keys,
         )
 
-    async def _keep_hash_keys(self, project: Project, snapshot: Snapshot, asked: Asked) -> bool:
+    async def _keep_hash_keys(
+        self, project: Project, snapshot: Snapshot, asked: Asked, before: str
+    ) -> bool:
         """Somebody logs in: flags that outlast a login go on counting them as they were before."""
-        if not asked.anonymous_id or not snapshot.asks_continuity:
-            return True
         try:
             await self._subjects.keep_hash_keys(
                 project.id,
-                [asked.distinct_id[:DISTINCT_ID_MAX], asked.anonymous_id],
-                asked.anonymous_id,
+                [asked.distinct_id[:DISTINCT_ID_MAX], before],
+                before,
                 snapshot.asks_continuity,
             )
         except Unavailable:
@@ -136,11 +141,15 @@ def _is_for(each: Compiled, runtime: Runtime | None, contexts: frozenset[str] | 
 
 
 def subject_of(snapshot: Snapshot, asked: Asked, now: datetime) -> Subject:
+    properties = asked.person_properties
+    if snapshot.asks_place:
+        # What the caller says goes over its place, and both over what is stored.
+        properties = {**asked.place(), **properties}
     if not asked.groups:
         return Subject(
             distinct_id=asked.distinct_id,
             now=now,
-            person_properties=asked.person_properties,
+            person_properties=properties,
             anonymous_id=asked.anonymous_id,
             device_id=asked.device_id,
         )
@@ -148,7 +157,7 @@ def subject_of(snapshot: Snapshot, asked: Asked, now: datetime) -> Subject:
     return Subject(
         distinct_id=asked.distinct_id,
         now=now,
-        person_properties=asked.person_properties,
+        person_properties=properties,
         groups={indexes[name]: key for name, key in asked.groups.items() if name in indexes},
         group_properties={
             indexes[name]: given

@@ -31,6 +31,8 @@ class Questions:
         self._cohorts = {cohort.id: cohort for cohort in cohorts if not cohort.deleted}
         self._numbers: dict[bytes, int] = {}
         self._questions: list[Question] = []
+        # The properties that are asked for.
+        self.keys: set[str] = set()
         self._open_cohorts: list[CohortId] = []
 
     def apart(self) -> "Questions":
@@ -42,6 +44,8 @@ class Questions:
         parts = sorted(map(self.one, filters), key=lambda part: part[2])
         if len(parts) == 1:
             return parts[0][:2]
+        if not parts:
+            return self._numbered(b"all:[]", lambda: everybody)
         key = b"all:" + jsonio.encode([number for number, _, _ in parts])
         asked = [question for _, question, _ in parts]
         return self._numbered(key, lambda: _all(asked))
@@ -82,6 +86,7 @@ class Questions:
         key = filter.get("key")
         if not isinstance(key, str):
             raise Broken("a filter has no key")
+        self.keys.add(key)
         operator = operator_named(filter.get("operator"))
         if operator is None:
             raise Broken(f"there is no operator {filter.get('operator')!r}")
@@ -148,7 +153,7 @@ class Questions:
             return self._leaf(node)
         parts = [self._definition(value) for value in node["values"]]
         if not parts:
-            return lambda subject: True
+            return everybody
         if str(node.get("type", "AND")).upper() == "OR":
             return lambda subject: any(part(subject) for part in parts)
         return lambda subject: all(part(subject) for part in parts)
@@ -183,6 +188,10 @@ def _all(questions: Sequence[Question]) -> Question:
         return True
 
     return ask
+
+
+def everybody(subject: Subject) -> bool:
+    return True
 
 
 def _nobody(subject: Subject) -> bool:

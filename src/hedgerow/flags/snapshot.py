@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from hedgerow.flags.bucket import VARIANT, identifier_bytes
 from hedgerow.flags.compile import Answers, Compiled, Variants, compiled, missing_dependency
 from hedgerow.flags.model import Definitions, FlagId, Outcome, Runtime
-from hedgerow.flags.questions import Question, Questions
+from hedgerow.flags.questions import Question, Questions, everybody
 from hedgerow.flags.subject import NeedsStored, Subject
 
 # A plain flag within its question: its place, the prefix of its hash, its limit if it has one, what
@@ -30,6 +30,7 @@ class Snapshot:
         self._plan = Plan(self.everything)
         self._needed = frozenset(id for each in self.everything for id in each.needs)
         self.has_static_cohorts = any(cohort.is_static for cohort in definitions.cohorts)
+        self.asks_place = any("geoip_" in key for key in questions.keys)
         self.has_limits = any(
             each.flag.evaluation_contexts or each.flag.evaluation_runtime is not Runtime.ALL
             for each in self.everything
@@ -97,7 +98,9 @@ class Plan:
                 _, members = by_number.setdefault(plain.number, (plain.question, []))
                 prefix = identifier_bytes(f"{each.flag.key}.")
                 members.append((place, prefix, plain.limit, plain.on, plain.out, plain.variants))
-        self._asked = list(by_number.values())
+        # Those who ask nothing come last: they decide much, and an evaluation that ends because
+        # something stored is needed ends the sooner.
+        self._asked = sorted(by_number.values(), key=lambda each: each[0] is everybody)
 
     def answer_plain(self, subject: Subject, *, until_stored: bool) -> list[Outcome]:
         outcomes = self._usual.copy()

@@ -1,13 +1,15 @@
 """`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
+import msgspec
 from starlette.types import Receive, Scope
 
 from hedgerow.errors import AppError, Invalid
-from hedgerow.flags.decide import Asked, Decider, Decision
+from hedgerow.flags.decide import Asked, Decider, Decision, nowhere
 from hedgerow.flags.model import Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
@@ -62,6 +64,14 @@ class BadProjectKey(AppError):
     default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
 
 
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query string asks for."""
+
+    form: Form
+    config: bool
+    only_surveys: bool
+
+
 class Decide:
     """The handlers, with what they work with."""
 
@@ -80,22 +90,16 @@ class Decide:
         self._clock = clock
 
     async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        query = _query(scope)
-        form = _decide_form(query.get("v"))
-        decision = await self._decision(scope, receive, trace, query)
-        return reply(200, answer(decision, form, with_config=True), JSON_TYPE)
+        wish = _decide_wish(scope["query_string"])
+        decision = await self._decision(scope, receive, trace, wish)
+        return reply(200, answer(decision, wish.form, with_config=True), JSON_TYPE)
 
     async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        query = _query(scope)
-        version, config = query.get("v"), query.get("config")
-        form = Form.VALUES if _number(version, 2 if config is None else 1) < 2 else Form.DETAILS
-        with_config = config in ("true", "1") or (version is None and config is None)
-        decision = await self._decision(scope, receive, trace, query)
-        return reply(200, answer(decision, form, with_config=with_config), JSON_TYPE)
+        wish = _flags_wish(scope["query_string"])
+        decision = await self._decision(scope, receive, trace, wish)
+        return reply(200, answer(decision, wish.form, with_config=wish.config), JSON_TYPE)
 
-    async def _decision(
-        self, scope: Scope, receive: Receive, trace: Trace, query: Mapping[str, str]
-    ) -> Decision:
+    async def _decision(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Decision:
         try:
             body = await self._payloads.read(scope, receive)
         except NoData:
@@ -110,22 +114,23 @@ class Decide:
         trace.mark("access")
         if body.get("disable_flags") in (True, "true", "1"):
             return NOTHING
-        asked = _asked(body, scope, query, self._place(body, scope))
+        asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
         decision = await self._decider.decide(project, asked, self._clock())
         trace.mark("evaluate")
         return decision
 
-    def _place(self, body: Mapping[str, Any], scope: Scope) -> Mapping[str, str]:
-        if self._places is None or body.get("geoip_disable") in (True, "true", "1"):
-            return {}
-        return self._places(scope)
+    def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
+        places = self._places
+        if places is None or body.get("geoip_disable") in (True, "true", "1"):
+            return nowhere
+        return lambda: places(scope)
 
     async def _project(self, body: Mapping[str, Any]) -> Project:
-        token = next((body[name] for name in TOKEN_NAMES if body.get(name)), None)
+        token = _first(body, TOKEN_NAMES)
         if token is None:
             properties = body.get("properties")
             token = properties.get("token") if isinstance(properties, dict) else None
-        if token is None or token == "":
+        if not token:
             raise NoProjectKey
         if not isinstance(token, str):
             raise BadProjectKey
@@ -137,16 +142,26 @@ class Decide:
         return project
 
 
+def _first(body: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """What the body has under the first of several names that says anything."""
+    for name in names:
+        if value := body.get(name):
+            return value
+    return None
+
+
 def _asked(
-    body: Mapping[str, Any], scope: Scope, query: Mapping[str, str], place: Mapping[str, str]
+    body: Mapping[str, Any],
+    scope: Scope,
+    place: Callable[[], Mapping[str, str]],
+    *,
+    only_surveys: bool,
 ) -> Asked:
-    given = _object(body, "person_properties", "$properties")
     keys = body.get("flag_keys", body.get("flag_keys_to_evaluate"))
     contexts = body.get("evaluation_contexts", body.get("evaluation_environments"))
     return Asked(
         distinct_id=_distinct_id(body),
-        # What the caller says goes over its place, and both over what is stored.
-        person_properties={**place, **given} if place else given,
+        person_properties=_object(body, "person_properties", "$properties"),
         groups=_groups(_object(body, "groups", "$groups")),
         group_properties={
             name: given
@@ -158,7 +173,8 @@ def _asked(
         flag_keys=_texts(keys, "flag_keys"),
         contexts=_texts(contexts, "evaluation_contexts"),
         runtime=lambda: _runtime(body, scope),
-        only_surveys=query.get("only_evaluate_survey_feature_flags") in ("true", "1"),
+        only_surveys=only_surveys,
+        place=place,
     )
 
 
@@ -193,7 +209,11 @@ def _groups(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(body: Mapping[str, Any], *names: str) -> str | None:
-    return next((value for name in names if isinstance(value := body.get(name), str)), None)
+    for name in names:
+        value = body.get(name)
+        if isinstance(value, str):
+            return value
+    return None
 
 
 def _texts(value: Any, name: str) -> frozenset[str] | None:
@@ -221,11 +241,34 @@ def _runtime(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
     return Runtime.CLIENT if text.startswith(CLIENT_AGENTS) else None
 
 
-def _query(scope: Scope) -> dict[str, str]:
-    text = scope["query_string"]
-    if text == b"v=3":  # what nearly everybody asks
-        return {"v": "3"}
-    parsed = parse_qs(text[:2000].decode("latin-1"), keep_blank_values=True)
+@lru_cache(maxsize=256)
+def _decide_wish(query_string: bytes) -> Wish:
+    query = _query(query_string)
+    version = min(max(_number(query.get("v"), 1), 1), 4)
+    return Wish(
+        form=(Form.KEYS, Form.ON, Form.VALUES, Form.DETAILS)[version - 1],
+        config=True,
+        only_surveys=_wants_only_surveys(query),
+    )
+
+
+@lru_cache(maxsize=256)
+def _flags_wish(query_string: bytes) -> Wish:
+    query = _query(query_string)
+    version, config = query.get("v"), query.get("config")
+    return Wish(
+        form=Form.VALUES if _number(version, 2 if config is None else 1) < 2 else Form.DETAILS,
+        config=config in ("true", "1") or (version is None and config is None),
+        only_surveys=_wants_only_surveys(query),
+    )
+
+
+def _wants_only_surveys(query: Mapping[str, str]) -> bool:
+    return query.get("only_evaluate_survey_feature_flags") in ("true", "1")
+
+
+def _query(query_string: bytes) -> dict[str, str]:
+    parsed = parse_qs(query_string[:2000].decode("latin-1"), keep_blank_values=True)
     return {name: values[-1] for name, values in parsed.items()}
 
 
@@ -237,7 +280,3 @@ def _number(text: str | None, default: int) -> int:
     if not (digits.isascii() and digits.isdecimal()):
         return 1
     return int(text[:10])
-
-
-def _decide_form(version: str | None) -> Form:
-    return (Form.KEYS, Form.ON, Form.VALUES, Form.DETAILS)[min(max(_number(version, 1), 1), 4) - 1]

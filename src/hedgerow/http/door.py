@@ -99,12 +99,13 @@ class FrontDoor:
         except Exception:  # noqa: BLE001 - the HTTP edge: one of three places
             _log.exception("request failed", request_id=trace.id.decode(), route=path)
             answer = error_reply(Unexpected())
-        more: list[Header] = [(b"x-request-id", trace.id)]
+        more: list[Header] = []
         if route.public and trace.origin:
-            more += cors(scope, trace.origin, ", ".join(route.allowed))
+            more = cors(scope, trace.origin, ", ".join(route.allowed))
+        head = b"%s%sx-request-id: %s\r\n" % (answer.head, header_lines(more), trace.id)
         write_whole = scope.get("extensions", {}).get(WHOLE_ANSWER)
-        if write_whole is None or not write_whole(answer.head + header_lines(more), answer.body):
-            headers = [*answer.headers, *more]
+        if write_whole is None or not write_whole(head, answer.body):
+            headers = [*answer.headers, *more, (b"x-request-id", trace.id)]
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             await send({"type": "http.response.body", "body": answer.body})
         self._finish(trace, method, path, answer.status, probe=route.probe)

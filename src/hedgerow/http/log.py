@@ -5,7 +5,8 @@ killed outright loses the last tenth of a second of lines; an orderly stop loses
 """
 
 import asyncio
-from datetime import UTC, datetime
+import time
+from functools import lru_cache
 from typing import TextIO
 
 from hedgerow.http.trace import Trace
@@ -13,46 +14,62 @@ from hedgerow.http.trace import Trace
 FLUSH_EVERY_S = 0.1
 FLUSH_AT = 1000
 
+# When, then what `AccessLog.add` was told.
+Logged = tuple[float, Trace, str, str, int, float]
+
 
 class AccessLog:
     def __init__(self, stream: TextIO, *, for_people: bool, enabled: bool = True) -> None:
         self._stream = stream
         self._for_people = for_people
         self._enabled = enabled
-        self._lines: list[str] = []
+        self._requests: list[Logged] = []
 
     def add(self, trace: Trace, method: str, route: str, status: int, seconds: float) -> None:
         if not self._enabled:
             return
-        line = _for_people if self._for_people else _for_machines
-        self._lines.append(line(trace, method, route, status, seconds))
-        if len(self._lines) == 1:
+        self._requests.append((time.time(), trace, method, route, status, seconds))
+        if len(self._requests) == 1:
             asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self.flush)
-        elif len(self._lines) >= FLUSH_AT:
+        elif len(self._requests) >= FLUSH_AT:
             self.flush()
 
     def flush(self) -> None:
-        if self._lines:
-            lines, self._lines = self._lines, []
+        """Lines are written one after the other here rather than each with its request: that takes
+        half the time."""
+        if self._requests:
+            line = _for_people if self._for_people else _for_machines
+            lines = [line(*request) for request in self._requests]
+            self._requests = []
             self._stream.write("\n".join(lines) + "\n")
             self._stream.flush()
 
 
-def _for_people(trace: Trace, method: str, route: str, status: int, seconds: float) -> str:
+def _for_people(
+    at: float, trace: Trace, method: str, route: str, status: int, seconds: float
+) -> str:
     phases = " ".join(f"{name}={took * 1000:.1f}" for name, took in trace.phases.items())
     return (
-        f"{datetime.now():%H:%M:%S} {status} {method:<6} {route}  "  # noqa: DTZ005 - for the eye
+        f"{time.strftime('%H:%M:%S', time.localtime(at))} {status} {method:<6} {route}  "
         f"{seconds * 1000:.1f} ms  {phases}  {trace.id.decode()}"
     )
 
 
-def _for_machines(trace: Trace, method: str, route: str, status: int, seconds: float) -> str:
+def _for_machines(
+    at: float, trace: Trace, method: str, route: str, status: int, seconds: float
+) -> str:
     # Put together by hand: nothing in it needs escaping, and an encoder takes ten times as long.
     phases = ",".join([f'"{name}":{took * 1000:.3f}' for name, took in trace.phases.items()])
     who = f',"key_id":"{trace.key_id}"' if trace.key_id is not None else ""
     where = f',"project_id":{trace.project_id}' if trace.project_id is not None else ""
+    second, microseconds = divmod(int(at * 1e6), 1_000_000)
     return (
-        f'{{"event":"request","level":"info","timestamp":"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"'
+        f'{{"event":"request","level":"info","timestamp":"{_date_and_time(second)}.{microseconds:06}Z"'
         f',"request_id":"{trace.id.decode()}","method":"{method}","route":"{route}"'
         f',"status":{status},"ms":{seconds * 1000:.3f},"phases_ms":{{{phases}}}{who}{where}}}'
     )
+
+
+@lru_cache(maxsize=2)
+def _date_and_time(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))

@@ -9,9 +9,8 @@ import math
 import re
 import zlib
 from binascii import a2b_base64, a2b_qp
-from collections.abc import Awaitable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate, islice
 from struct import Struct
 from typing import Any
@@ -63,6 +62,9 @@ _FORM_START = re.compile(rb"(?:data|compression|api_key|token|ver|ip|_)=")
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;"]{1,200}))', re.IGNORECASE)
 _PART_NAME = re.compile(rb'[;\s]name="?([^";\r\n]*)', re.IGNORECASE)
 
+# An ASGI extension of our server: gives the body if all of it has come, else None.
+WHOLE_BODY = "hedgerow.whole_body"
+
 _four_bytes = Struct("<I").unpack_from
 _json_value = msgspec.json.Decoder().decode
 
@@ -100,33 +102,40 @@ class PayloadReader:
             if fields.get("data"):
                 return decode_query(query, max_unpacked=self._max_unpacked)
             compression = _text(fields, "compression")
-        headers = dict(scope["headers"])
-        announced = headers.get(b"content-length", b"")
+        content_type = encoding = announced = b""
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                announced = value
+            elif name == b"content-encoding":
+                encoding = value
+            elif name == b"content-type":
+                content_type = value
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             raise self._too_large()
-        body = await self._body(receive)
-        if not compression and b"content-encoding" not in headers and body.startswith(_OPENERS):
+        body = self._at_hand(scope) or await self._body(receive)
+        if not compression and not encoding and body.startswith(_OPENERS):
             return _json(body)
         return decode(
             body,
-            content_type=headers.get(b"content-type", b"").decode("latin-1"),
+            content_type=content_type.decode("latin-1"),
             compression=compression,
-            content_encoding=headers.get(b"content-encoding", b"").decode("latin-1"),
+            content_encoding=encoding.decode("latin-1"),
             max_unpacked=self._max_unpacked,
         )
 
+    def _at_hand(self, scope: Scope) -> bytes | None:
+        """Nearly every body is here before anybody asks for it; waiting for it with a timer would
+        cost more than reading it."""
+        whole_body = scope.get("extensions", {}).get(WHOLE_BODY)
+        body: bytes | None = whole_body() if whole_body is not None else None
+        if body is not None and len(body) > self._max_bytes:
+            raise self._too_large()
+        return body
+
     async def _body(self, receive: Receive) -> bytes:
-        # Nearly every body is there before anybody asks for it, and a timer costs more than all
-        # else here. So take the first step without one, and make it when that step has to wait.
-        steps = self._gather(receive).__await__()
-        try:
-            awaited = next(steps)
-        except StopIteration as done:
-            whole: bytes = done.value
-            return whole
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await _Begun(awaited, steps)
+                return await self._gather(receive)
         except TimeoutError:
             raise TooSlow from None
 
@@ -147,21 +156,6 @@ class PayloadReader:
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"Request body is larger than {self._max_bytes} bytes.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun(Awaitable[bytes]):
-    """The rest of a coroutine whose first step was taken by hand."""
-
-    awaited: Any
-    steps: Generator[Any, Any, bytes]
-
-    def __await__(self) -> Generator[Any, Any, bytes]:
-        try:
-            yield self.awaited
-            return (yield from self.steps)
-        finally:
-            self.steps.close()
 
 
 def decode(

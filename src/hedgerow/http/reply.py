@@ -1,10 +1,11 @@
 """Answers: a plain value for the lean door, a Starlette response of the same bytes for /api."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from hedgerow.kit import jsonio
@@ -22,22 +23,35 @@ _STATUS_LINES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A whole answer of the lean door, ready to be sent."""
 
     status: int
-    headers: tuple[Header, ...]
+    own_headers: tuple[Header, ...]
     body: bytes
-    head: bytes
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        if self.status == 204:
+            return self.own_headers
+        return ((b"content-length", b"%d" % len(self.body)), *self.own_headers)
+
+    @property
+    def head(self) -> bytes:
+        """Status line and headers."""
+        head = _head(self.status, self.own_headers)
+        if self.status == 204:
+            return head
+        return b"%scontent-length: %d\r\n" % (head, len(self.body))
 
 
 def reply(status: int, body: bytes, *headers: Header) -> Reply:
-    if status == 204:
-        body = b""
-    else:
-        headers = ((b"content-length", b"%d" % len(body)), *headers)
-    return Reply(status, headers, body, _STATUS_LINES[status] + header_lines(headers))
+    return Reply(status, headers, b"" if status == 204 else body)
+
+
+@lru_cache(maxsize=100)
+def _head(status: int, headers: tuple[Header, ...]) -> bytes:
+    return _STATUS_LINES[status] + header_lines(headers)
 
 
 def header_lines(headers: Iterable[Header]) -> bytes:

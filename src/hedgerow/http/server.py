@@ -16,6 +16,7 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unready
 from hedgerow.http.errors import error_reply
+from hedgerow.http.payload import WHOLE_BODY
 from hedgerow.http.reply import WHOLE_ANSWER, header_lines
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -54,7 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # Requests are answered one after the other; `cycle` is the one that was read last.
         self._answering: RequestResponseCycle | None = None
         self._refusal: AppError | None = None
-        self._extensions = {WHOLE_ANSWER: self._write_whole}
+        self._extensions = {WHOLE_BODY: self._whole_body, WHOLE_ANSWER: self._write_whole}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -136,6 +137,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
+
+    def _whole_body(self) -> bytes | None:
+        """What came so far, if that is all; it is given away once."""
+        cycle = self._answering
+        if cycle is None or cycle.more_body or cycle.disconnected:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
 
     def _write_whole(self, head: bytes, body: bytes) -> bool:
         """Answer in one write; False if that must wait, then nothing happened."""
