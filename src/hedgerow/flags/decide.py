@@ -4,10 +4,8 @@ Stored data is read only if the answer depends on it. If it cannot be read, flag
 are right all the same, and the decision says that others are missing.
 """
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -68,27 +66,30 @@ class Decider:
             keeps = await self._keep_hash_keys(project, snapshot, asked, asked.anonymous_id)
         outcomes = snapshot.evaluate(flags, subject, until_stored=True)
         if subject.needs_stored:
-            with contextlib.suppress(Unavailable):
-                await self._complete(project, snapshot, subject, asked.anonymous_id)
+            await self._complete(project, snapshot, subject, asked.anonymous_id)
             outcomes = snapshot.evaluate(flags, subject)
-        has_errors = not keeps or any(map(_error, outcomes))
-        return Decision(outcomes=outcomes, has_errors=has_errors)
+        return Decision(outcomes=outcomes, has_errors=subject.has_errors or not keeps)
 
     async def _complete(
         self, project: Project, snapshot: Snapshot, subject: Subject, before: str | None
     ) -> None:
-        stored = await self._subjects.subject(
-            project.id,
-            subject.distinct_id,
-            subject.groups,
-            cohorts=snapshot.has_static_cohorts,
-            hash_keys=bool(snapshot.asks_continuity),
-        )
-        hash_keys = stored.hash_keys
-        if before and snapshot.asks_continuity:
-            # Who they were before the login may have been counted already; their own count wins.
-            earlier = await self._subjects.subject(project.id, before, {}, cohorts=False)
-            hash_keys = {**earlier.hash_keys, **hash_keys}
+        """Add what is stored; without the database, nothing."""
+        try:
+            stored = await self._subjects.subject(
+                project.id,
+                subject.distinct_id,
+                subject.groups,
+                cohorts=snapshot.has_static_cohorts,
+                hash_keys=bool(snapshot.asks_continuity),
+            )
+            hash_keys = stored.hash_keys
+            if before and snapshot.asks_continuity:
+                # Who they were before the login may have been counted already; their own count
+                # wins.
+                earlier = await self._subjects.subject(project.id, before, {}, cohorts=False)
+                hash_keys = {**earlier.hash_keys, **hash_keys}
+        except Unavailable:
+            return
         subject.complete(
             stored.properties,
             groups=stored.groups,
@@ -110,9 +111,6 @@ class Decider:
         except Unavailable:
             return False
         return True
-
-
-_error = attrgetter("error")
 
 
 def _wanted(snapshot: Snapshot, asked: Asked) -> Sequence[Compiled]:

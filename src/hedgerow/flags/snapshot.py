@@ -57,8 +57,9 @@ class Snapshot:
     def evaluate(
         self, flags: Sequence[Compiled], subject: Subject, *, until_stored: bool = False
     ) -> list[Outcome]:
-        """What each of the flags gives. One that waits for stored data is told as failed, and
-        `subject.needs_stored` says that there are such; `until_stored` stops at the first."""
+        """What each of the flags gives; `subject.has_errors` says whether some could not be known.
+        One that waits for stored data is told as failed, and `subject.needs_stored` says that there
+        are such; `until_stored` stops at the first."""
         plan = self._plan if flags is self.everything else Plan(flags)
         outcomes = plan.answer_plain(subject, until_stored=until_stored)
         if subject.needs_stored and until_stored:
@@ -67,6 +68,13 @@ class Snapshot:
             for place, each in enumerate(flags):
                 if each.plain is not None and each.flag.id in self._needed:
                     subject.results[each.flag.id] = outcomes[place]
+        if plan.others:
+            self._answer_others(plan, subject, outcomes, until_stored=until_stored)
+        return outcomes
+
+    def _answer_others(
+        self, plan: "Plan", subject: Subject, outcomes: list[Outcome], *, until_stored: bool
+    ) -> None:
         answers: Answers = {}
         for place, each in plan.others:
             try:
@@ -74,14 +82,15 @@ class Snapshot:
             except NeedsStored:
                 subject.needs_stored = True
                 if until_stored:
-                    return outcomes
+                    return
                 outcome = each.failed
             except Exception:  # noqa: BLE001 - what breaks one flag must leave the others right
                 outcome = each.failed
             outcomes[place] = outcome
+            if outcome.error:
+                subject.has_errors = True
             if each.flag.id in self._needed:
                 subject.results[each.flag.id] = outcome
-        return outcomes
 
 
 class Plan:
@@ -112,12 +121,13 @@ class Plan:
                 subject.needs_stored = True
                 if until_stored:
                     break
-                self._fail(members, outcomes)
+                self._fail(members, subject, outcomes)
             except Exception:  # noqa: BLE001 - what breaks one flag must leave the others right
-                self._fail(members, outcomes)
+                self._fail(members, subject, outcomes)
         return outcomes
 
-    def _fail(self, members: Sequence[Member], outcomes: list[Outcome]) -> None:
+    def _fail(self, members: Sequence[Member], subject: Subject, outcomes: list[Outcome]) -> None:
+        subject.has_errors = True
         for member in members:
             outcomes[member[0]] = self._failed[member[0]]
 
@@ -128,11 +138,14 @@ def _roll_out(members: Sequence[Member], subject: Subject, outcomes: list[Outcom
     for place, prefix, limit, on, out, variants in members:
         if limit is not None and hash(prefix + id).digest() >= limit:
             outcomes[place] = out
-        elif not variants:
-            outcomes[place] = on
-        else:
+            continue
+        outcomes[place] = on
+        if variants:
             digest = hash(prefix + id + VARIANT).digest()
-            outcomes[place] = next((variant for end, variant in variants if digest < end), on)
+            for end, variant in variants:
+                if digest < end:
+                    outcomes[place] = variant
+                    break
 
 
 def snapshot_of(definitions: Definitions, before: Snapshot | None = None) -> Snapshot:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
@@ -53,8 +55,7 @@ class FlagStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSubject:
+class StoredSubject(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored about somebody; nothing of it for a stranger."""
 
     person_id: int | None

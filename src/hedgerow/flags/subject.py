@@ -48,6 +48,9 @@ class UnknownHashKeys(dict[str, bytes]):
         raise NeedsStored
 
 
+_unknown_hash_keys = UnknownHashKeys()
+
+
 class Subject:
     """One person at one moment. Starts with what the request says; `complete` adds what is
     stored."""
@@ -61,6 +64,7 @@ class Subject:
         "distinct_id",
         "group_properties",
         "groups",
+        "has_errors",
         "hash",
         "hash_keys",
         "id",
@@ -89,6 +93,7 @@ class Subject:
         self.device = identifier_bytes(device_id) if device_id else None
         self.groups = groups
         self.needs_stored = False
+        self.has_errors = False
         self.results: dict[FlagId, Outcome] = {}
         self.in_cohorts: dict[int, bool] = {}
         self._anonymous = anonymous_id
@@ -102,7 +107,7 @@ class Subject:
             for index, key in groups.items()
         }
         self.cohorts: frozenset[int] | None = None
-        self.hash_keys: Mapping[str, bytes] = UnknownHashKeys()
+        self.hash_keys: Mapping[str, bytes] = _unknown_hash_keys
 
     def complete(
         self,
@@ -127,6 +132,6 @@ class Subject:
         self.cohorts = cohorts
         usual = identifier_bytes(self._anonymous) if self._anonymous else self.id
         self.hash_keys = HashKeys(hash_keys, usual)
-        self.needs_stored = False
+        self.needs_stored = self.has_errors = False
         self.results = {}
         self.in_cohorts = {}

@@ -20,7 +20,6 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 
 TOKEN_NAMES = ("$token", "token", "api_key")
-DISTINCT_ID_NAMES = ("distinct_id", "$distinct_id")
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
 SERVER_AGENTS = (
@@ -179,7 +178,9 @@ def _asked(
 
 
 def _distinct_id(body: Mapping[str, Any]) -> str:
-    value = next((body[name] for name in DISTINCT_ID_NAMES if body.get(name) is not None), None)
+    value = body.get("distinct_id")
+    if value is None:
+        value = body.get("$distinct_id")
     if isinstance(value, str):
         return value
     if value is None:

@@ -5,7 +5,6 @@ outcome; an answer is those parts put together.
 """
 
 import uuid
-from collections.abc import Sequence
 from enum import StrEnum
 from itertools import count
 
@@ -60,7 +59,7 @@ def answer(decision: Decision, form: Form, *, with_config: bool) -> bytes:
             on = [_value(each) for each in outcomes if each.value is not False]
             flags = b'"featureFlags":{%s}' % b",".join(on)
         case Form.VALUES:
-            flags = _values(outcomes)
+            flags = _values(decision)
         case Form.DETAILS:
             flags = b'"flags":{%s}' % b",".join([_detail(each) for each in outcomes])
     return b'{%s,"errorsWhileComputingFlags":%s%s,"requestId":"%s%012x"}' % (
@@ -72,10 +71,12 @@ def answer(decision: Decision, form: Form, *, with_config: bool) -> bytes:
     )
 
 
-def _values(outcomes: Sequence[Outcome]) -> bytes:
+def _values(decision: Decision) -> bytes:
     """Every flag with its value; one that could not be computed is left out, so that a client
     keeps what it knew."""
-    told = [each for each in outcomes if not each.error]
+    told = decision.outcomes
+    if decision.has_errors:
+        told = [each for each in told if not each.error]
     payloads = [each.payload_part or _payload(each) for each in told if each.payload is not None]
     return b'"featureFlags":{%s},"featureFlagPayloads":{%s}' % (
         b",".join([each.value_part or _value(each) for each in told]),

@@ -88,7 +88,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers, which come after a body in chunks, are no headers: nobody here asks for any.
         if self._in_headers:
-            super().on_header(name, value)
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():

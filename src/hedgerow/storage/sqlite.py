@@ -4,6 +4,7 @@ A point read takes some ten microseconds, less than handing it to another thread
 reads run where they are asked for. Another process (the CLI) may use the same file.
 """
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -57,10 +58,14 @@ class SqliteDatabase:
         self._read_engine = sqlite_engine(path, timeout_s, reads_only=True)
         self._write_engine = sqlite_engine(path, timeout_s)
         self._reader: Connection | None = None
+        # The reader's own connection below SQLAlchemy.
+        self._hot_reader: sqlite3.Connection | None = None
+        self._is_shared = False
         self._writer = GroupWriter(self._write_engine.connect, translated)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         with self._reading() as reader:
+            self._end_view()
             driver = _driver(reader)
             driver.execute("BEGIN")
             try:
@@ -76,9 +81,15 @@ class SqliteDatabase:
         await self._writer.submit(append=to, rows=rows)
 
     async def fetch(self, read: HotRead, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._reading() as reader:
-            sql, names = read.prepared(reader.dialect)
-            return _driver(reader).execute(sql, [values[name] for name in names]).fetchall()
+        sql, names = read.prepared(self._read_engine.dialect)
+        try:
+            if self._hot_reader is None:
+                self._hot_reader = _driver(self._opened_reader())
+            if not self._is_shared:
+                self._share_view(self._hot_reader)
+            return self._hot_reader.execute(sql, [values[name] for name in names]).fetchall()
+        except (DBAPIError, sqlite3.Error) as error:
+            raise self._dropping_reader(error) from error
 
     async def version(self) -> str:
         return await self.read(
@@ -104,14 +115,38 @@ class SqliteDatabase:
     def _reading(self) -> Iterator[Connection]:
         """The connection for reads; after an error the next read opens another."""
         try:
-            if self._reader is None:
-                self._reader = self._read_engine.connect()
-            yield self._reader
+            yield self._opened_reader()
         except (DBAPIError, sqlite3.Error) as error:
-            self._drop_reader()
-            raise translated(error) from error
+            raise self._dropping_reader(error) from error
+
+    def _share_view(self, driver: sqlite3.Connection) -> None:
+        """Hot reads of one turn of the loop share a view, which saves each the taking and giving
+        back of a lock on the file. Whoever waits for a change to be stored goes on in a later
+        turn, so they see it."""
+        driver.execute("BEGIN")
+        self._is_shared = True
+        asyncio.get_running_loop().call_soon(self._end_view)
+
+    def _end_view(self) -> None:
+        if self._is_shared:
+            self._is_shared = False
+            try:
+                if self._hot_reader is not None:
+                    self._hot_reader.execute("ROLLBACK")
+            except sqlite3.Error:
+                self._drop_reader()
+
+    def _opened_reader(self) -> Connection:
+        if self._reader is None:
+            self._reader = self._read_engine.connect()
+        return self._reader
+
+    def _dropping_reader(self, error: BaseException) -> BaseException:
+        self._drop_reader()
+        return translated(error)
 
     def _drop_reader(self) -> None:
+        self._hot_reader, self._is_shared = None, False
         if self._reader is not None:
             with contextlib.suppress(DBAPIError, sqlite3.Error):
                 self._reader.invalidate()
