@@ -4,7 +4,7 @@ import json
 
 import uvloop
 
-from hedgerow.app import opened_pipelines
+from hedgerow.app.pipelines import opened_pipelines
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.pipelines.catalogue import Catalogue

@@ -19,7 +19,8 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow import __version__
-from hedgerow.app import WRONG_SEALING_KEY, ensure_data_folder, place_of
+from hedgerow.app.pipelines import WRONG_SEALING_KEY
+from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now

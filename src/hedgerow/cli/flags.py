@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import opened_flags
+from hedgerow.app.flags import opened_flags
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,

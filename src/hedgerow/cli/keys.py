@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import State, opened_state
+from hedgerow.app.state import State, opened_state
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import NotFound

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.app import ensure_data_folder, place_of
+from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, settings_with
 from hedgerow.cli.patience import patiently
 from hedgerow.storage.migrate import migrate as run_steps

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from hedgerow.app import ensure_data_folder, place_of
+from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.errors import Unready
 from hedgerow.kit import logs
 from hedgerow.settings import (

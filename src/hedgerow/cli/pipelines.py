@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import Pipelines, opened_pipelines
+from hedgerow.app.pipelines import Pipelines, opened_pipelines
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import opened_state
+from hedgerow.app.state import opened_state
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.kit.clock import utc_now
