@@ -52,11 +52,7 @@ from hedgerow.projects.model import Project
 from hedgerow.properties.values import MISSING
 from hedgerow.settings import Settings
 
-flags = typer.Typer(
-    name="flags",
-    no_args_is_help=True,
-    help="Flags: why somebody gets what (evaluate), and as a file (export, apply).",
-)
+flags = typer.Typer()
 
 ALL = "-"
 

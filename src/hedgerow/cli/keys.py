@@ -17,9 +17,7 @@ from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from hedgerow.projects.scopes import ALL
 from hedgerow.settings import Settings
 
-keys = typer.Typer(
-    name="keys", no_args_is_help=True, help="Personal keys: create, list, revoke, roll."
-)
+keys = typer.Typer()
 
 KeyArgument = Annotated[str, typer.Argument(help="The key's id or label, as `keys list` shows it.")]
 

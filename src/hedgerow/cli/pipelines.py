@@ -36,11 +36,7 @@ from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 
-pipelines = typer.Typer(
-    name="pipelines",
-    no_args_is_help=True,
-    help="Pipeline records as a file: export, apply. Their secrets: reseal.",
-)
+pipelines = typer.Typer()
 
 # Told by the heading or by the line about the order.
 NOT_LISTED = ("plugin", "version", "order", "deleted", "name")

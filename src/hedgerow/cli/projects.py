@@ -14,7 +14,7 @@ from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 
-projects = typer.Typer(name="projects", no_args_is_help=True, help="Projects: create, list.")
+projects = typer.Typer()
 
 
 @projects.command()
