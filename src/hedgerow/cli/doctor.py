@@ -26,7 +26,7 @@ from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, plain_engine
-from hedgerow.storage.migrate import schema_state
+from hedgerow.storage.schema import schema_state
 from hedgerow.storage.sealing_check import check
 from hedgerow.storage.sealing_file import sealing_keys
 

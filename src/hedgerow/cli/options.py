@@ -19,7 +19,7 @@ from hedgerow.settings import (
     unknown_variables,
     without_password,
 )
-from hedgerow.storage.migrate import schema_state
+from hedgerow.storage.schema import schema_state
 
 DataOption = Annotated[
     Path | None,
