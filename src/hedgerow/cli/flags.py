@@ -26,7 +26,8 @@ from hedgerow.cli.files import (
     summary,
     write,
 )
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import Invalid, Unready
 from hedgerow.flags.as_code import Composed, Plan, Step

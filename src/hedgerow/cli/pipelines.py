@@ -24,7 +24,8 @@ from hedgerow.cli.files import (
     summary,
     write,
 )
-from hedgerow.cli.options import DataOption, prepared_settings
+from hedgerow.cli.options import DataOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.errors import Invalid
 from hedgerow.kit import yamlio
 from hedgerow.kit.clock import utc_now

@@ -7,7 +7,8 @@ import typer
 import uvloop
 
 from hedgerow.app.state import opened_state
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.kit.clock import utc_now
 from hedgerow.projects.activity import TERMINAL
