@@ -1,6 +1,6 @@
 """One table of settings. Each is a HEDGEROW_* environment variable; a flag may override it.
 
-Only app.py and the CLI read settings; rooms get plain values.
+Only app/ and the CLI read settings; rooms get plain values.
 """
 
 import difflib

@@ -1,11 +1,14 @@
 """Help is worth reading: every verb says what it does and what each of its options means."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from hedgerow.cli import app
+from hedgerow.cli.verbs import VERBS, loaded
 from tests.live import run_hedgerow
 
 WORDS = {
@@ -65,3 +68,43 @@ def test_no_option_is_left_without_a_word_about_it(verb: str) -> None:
 def test_the_first_page_lists_every_verb_with_what_it_does() -> None:
     listed = dict(re.findall(r"^│ ([a-z]+) +([A-Z].+?) *│$", _page(""), re.MULTILINE))
     assert set(listed) == {verb.split()[0] for verb in WORDS if verb}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_line_on_the_first_page_is_the_first_of_the_verbs_own(verb: str) -> None:
+    own_help = loaded(verb).help
+    assert own_help
+    assert own_help.splitlines()[0] == VERBS[verb]
+
+
+def test_the_first_page_and_the_version_need_no_verb() -> None:
+    loads = (
+        "import sys, hedgerow.cli\n"
+        "try: hedgerow.cli.main()\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    for option in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-c", loads, option], capture_output=True, text=True, check=True
+        )
+        assert done.stdout
+        heavy = {"hedgerow.cli.serve", "hedgerow.app", "fastapi", "sqlalchemy", "alembic"}
+        assert heavy.isdisjoint(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("hedgerow ke", ["keys"]),
+        ("hedgerow keys re", ["revoke"]),
+        ("hedgerow serve --p", ["--port"]),
+    ],
+)
+def test_a_shell_completes_verbs_and_their_options(typed: str, offered: list[str]) -> None:
+    asked = {
+        "_HEDGEROW_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    shown = CliRunner().invoke(app, [], prog_name="hedgerow", env=asked)
+    assert shown.output.split() == offered

@@ -18,7 +18,7 @@ import pytest
 import structlog
 from sqlalchemy import Connection, insert
 
-from hedgerow.app import place_of
+from hedgerow.app.state import place_of
 from hedgerow.cli import main
 from hedgerow.errors import Conflict
 from hedgerow.flags.as_code import FlagsAsCode

@@ -35,7 +35,7 @@ BANNED_NAMES = {
 
 # The functions in which everything may be caught, and why. Elsewhere an error has a name.
 CATCH_ALLS = {
-    "app.py _live": "whoever started the service is told why it cannot go on",
+    "app/serve.py _live": "whoever started the service is told why it cannot go on",
     "flags/snapshot.py Plan.answer_plain": "what breaks one flag must leave the others right",
     "flags/snapshot.py Snapshot.evaluate": "what breaks one flag must leave the others right",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",

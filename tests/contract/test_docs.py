@@ -10,6 +10,7 @@ from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 from hedgerow.cli import app
+from hedgerow.cli.verbs import VERBS, loaded
 from hedgerow.settings import Origin, load
 from tests.unit.error_family import ERROR_FAMILY
 
@@ -59,12 +60,14 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-def commands(group: TyperGroup, *above: str) -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Any]]:
     """Every verb and sub-verb as it is typed, with its command."""
-    for name, command in group.commands.items():
-        yield " ".join((*above, name)), command
+    for verb in VERBS:
+        command = loaded(verb)
+        yield verb, command
         if isinstance(command, TyperGroup):
-            yield from commands(command, *above, name)
+            for name, below in command.commands.items():
+                yield f"{verb} {name}", below
 
 
 def options(command: Any) -> list[str]:
@@ -76,14 +79,8 @@ def options(command: Any) -> list[str]:
     ]
 
 
-def family() -> TyperGroup:
-    command = get_command(app)
-    assert isinstance(command, TyperGroup)
-    return command
-
-
 ORIGINS = load({})[1]
-VERBS = list(commands(family()))
+COMMANDS = list(commands())
 CODES = sorted({kind.code for kind in ERROR_FAMILY})
 
 
@@ -100,7 +97,7 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"\bHEDGEROW_[A-Z_]*[A-Z]\b", page)) <= known
 
 
-@pytest.mark.parametrize(("verb", "command"), VERBS, ids=[verb for verb, _ in VERBS])
+@pytest.mark.parametrize(("verb", "command"), COMMANDS, ids=[verb for verb, _ in COMMANDS])
 def test_every_verb_is_documented_with_its_options(verb: str, command: Any) -> None:
     text = section((REFERENCE / "cli.md").read_text(), f"hedgerow {verb}")
     assert text, f"no section about hedgerow {verb}"
@@ -109,7 +106,7 @@ def test_every_verb_is_documented_with_its_options(verb: str, command: Any) -> N
 
 def test_the_options_of_hedgerow_itself_are_documented() -> None:
     page = (REFERENCE / "cli.md").read_text()
-    assert [spelling for spelling in options(family()) if f"`{spelling}" not in page] == []
+    assert [spelling for spelling in options(get_command(app)) if f"`{spelling}" not in page] == []
 
 
 @pytest.mark.parametrize("code", CODES)

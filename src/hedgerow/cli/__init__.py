@@ -7,25 +7,17 @@ import sys
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli.components import components
-from hedgerow.cli.doctor import doctor
-from hedgerow.cli.flags import flags
-from hedgerow.cli.init import init
-from hedgerow.cli.keys import keys
-from hedgerow.cli.migrate import migrate
-from hedgerow.cli.pipelines import pipelines
-from hedgerow.cli.projects import projects
-from hedgerow.cli.serve import serve
-from hedgerow.cli.settings import settings
+from hedgerow.cli.verbs import MARKUP, Verbs
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.tokens import without_secrets
 from hedgerow.settings import SettingError
 
 app = typer.Typer(
     name="hedgerow",
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="""Self-hosted feature flags, events and pipelines that speak PostHog's wire contract.
 
@@ -36,16 +28,6 @@ Every setting is an environment variable: `hedgerow settings` lists them with th
 Set HEDGEROW_DATABASE_URL=postgresql://… to keep the state in PostgreSQL.""",
     epilog="Something odd? `hedgerow doctor` looks at the installation and says what is wrong.",
 )
-app.command()(serve)
-app.command()(init)
-app.add_typer(keys)
-app.add_typer(projects)
-app.command()(components)
-app.add_typer(pipelines)
-app.add_typer(flags)
-app.command()(settings)
-app.command()(migrate)
-app.command()(doctor)
 
 
 def _show_version(wanted: bool) -> None:

@@ -4,8 +4,9 @@ import json
 
 import uvloop
 
-from hedgerow.app import opened_pipelines
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.app.pipelines import opened_pipelines
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.settings import Settings

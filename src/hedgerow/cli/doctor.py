@@ -19,13 +19,14 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow import __version__
-from hedgerow.app import WRONG_SEALING_KEY, ensure_data_folder, place_of
+from hedgerow.app.pipelines import WRONG_SEALING_KEY
+from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, plain_engine
-from hedgerow.storage.migrate import schema_state
+from hedgerow.storage.schema import schema_state
 from hedgerow.storage.sealing_check import check
 from hedgerow.storage.sealing_file import sealing_keys
 

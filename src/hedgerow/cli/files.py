@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow.app import State
+from hedgerow.app.state import State
 from hedgerow.errors import Invalid, Unready
 from hedgerow.kit import jsonio, yamlio
 from hedgerow.projects.model import Project

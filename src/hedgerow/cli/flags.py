@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import opened_flags
+from hedgerow.app.flags import opened_flags
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,
@@ -26,7 +26,8 @@ from hedgerow.cli.files import (
     summary,
     write,
 )
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import Invalid, Unready
 from hedgerow.flags.as_code import Composed, Plan, Step
@@ -52,11 +53,7 @@ from hedgerow.projects.model import Project
 from hedgerow.properties.values import MISSING
 from hedgerow.settings import Settings
 
-flags = typer.Typer(
-    name="flags",
-    no_args_is_help=True,
-    help="Flags: why somebody gets what (evaluate), and as a file (export, apply).",
-)
+flags = typer.Typer()
 
 ALL = "-"
 

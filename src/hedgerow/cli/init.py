@@ -4,7 +4,7 @@ import json
 
 import uvloop
 
-from hedgerow.app import ensure_data_folder, opened_state, place_of, wished_keys
+from hedgerow.app.state import ensure_data_folder, opened_state, place_of, wished_keys
 from hedgerow.cli.options import DataOption, JsonOption, command, kept_in, settings_with
 from hedgerow.cli.patience import patiently
 from hedgerow.kit.clock import utc_now

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import State, opened_state
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.app.state import State, opened_state
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import NotFound
 from hedgerow.kit.clock import iso, utc_now
@@ -17,9 +18,7 @@ from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from hedgerow.projects.scopes import ALL
 from hedgerow.settings import Settings
 
-keys = typer.Typer(
-    name="keys", no_args_is_help=True, help="Personal keys: create, list, revoke, roll."
-)
+keys = typer.Typer()
 
 KeyArgument = Annotated[str, typer.Argument(help="The key's id or label, as `keys list` shows it.")]
 

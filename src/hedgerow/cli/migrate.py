@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.app import ensure_data_folder, place_of
+from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, settings_with
 from hedgerow.cli.patience import patiently
 from hedgerow.storage.migrate import migrate as run_steps
-from hedgerow.storage.migrate import schema_state
+from hedgerow.storage.schema import schema_state
 
 
 def migrate(

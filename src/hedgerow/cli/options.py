@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from hedgerow.app import ensure_data_folder, place_of
-from hedgerow.errors import Unready
 from hedgerow.kit import logs
 from hedgerow.settings import (
     DEFAULT_DATA,
@@ -19,7 +17,6 @@ from hedgerow.settings import (
     unknown_variables,
     without_password,
 )
-from hedgerow.storage.migrate import schema_state
 
 DataOption = Annotated[
     Path | None,
@@ -31,30 +28,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machin
 def settings_with(**overrides: Any) -> Settings:
     """The settings, with warnings for variables that mean nothing."""
     settings, _ = load(os.environ, overrides)
-    logs.configure(settings.log_level, settings.log_format)
+    logs.configure(settings.log_level, settings.log_format, sys.stderr)
     for name, meant in unknown_variables(os.environ).items():
         hint = f"did you mean {meant}?" if meant else "see `hedgerow settings`"
         structlog.get_logger("hedgerow").warning(f"{name} is not a setting: {hint}")
-    return settings
-
-
-def prepared_settings(data: Path | None) -> Settings:
-    """Settings for a verb that needs an installation; Unready says how to make one."""
-    settings = settings_with(data=data)
-    place = place_of(settings)
-    if place.is_sqlite and not place.path.exists():
-        raise Unready(
-            f"There is no Hedgerow in {settings.data} yet. "
-            f"Make one with `{command('init', settings)}`, or name another folder with --data."
-        )
-    if place.is_sqlite:
-        ensure_data_folder(settings.data)
-    state = schema_state(place)
-    if not state.is_current:
-        raise Unready(
-            f"The database lacks {len(state.pending)} migration step(s). "
-            f"Run `{command('migrate', settings)}` first."
-        )
     return settings
 
 

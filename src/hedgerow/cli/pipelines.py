@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import Pipelines, opened_pipelines
+from hedgerow.app.pipelines import Pipelines, opened_pipelines
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,
@@ -24,7 +24,8 @@ from hedgerow.cli.files import (
     summary,
     write,
 )
-from hedgerow.cli.options import DataOption, prepared_settings
+from hedgerow.cli.options import DataOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.errors import Invalid
 from hedgerow.kit import yamlio
 from hedgerow.kit.clock import utc_now
@@ -36,11 +37,7 @@ from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 
-pipelines = typer.Typer(
-    name="pipelines",
-    no_args_is_help=True,
-    help="Pipeline records as a file: export, apply. Their secrets: reseal.",
-)
+pipelines = typer.Typer()
 
 # Told by the heading or by the line about the order.
 NOT_LISTED = ("plugin", "version", "order", "deleted", "name")

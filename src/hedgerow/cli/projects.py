@@ -6,15 +6,16 @@ from typing import Annotated, Any
 import typer
 import uvloop
 
-from hedgerow.app import opened_state
-from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
+from hedgerow.app.state import opened_state
+from hedgerow.cli.options import DataOption, JsonOption
+from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.kit.clock import utc_now
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 
-projects = typer.Typer(name="projects", no_args_is_help=True, help="Projects: create, list.")
+projects = typer.Typer()
 
 
 @projects.command()

@@ -7,7 +7,8 @@ import typer
 import uvloop
 
 from hedgerow import __version__
-from hedgerow.app import Events, ensure_data_folder, service
+from hedgerow.app.serve import Events, service
+from hedgerow.app.state import ensure_data_folder
 from hedgerow.cli.options import DataOption, command, kept_in, settings_with
 from hedgerow.http.server import address_of, listen, server
 from hedgerow.projects.bootstrap import FirstKeys

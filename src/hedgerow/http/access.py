@@ -54,7 +54,7 @@ NO_KEY_ACCESS = "This action does not support Personal API Key access"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
-    """Everything that endpoints work with, joined in app.py."""
+    """Everything that endpoints work with, joined in app/serve.py."""
 
     directory: Directory
     keys: Keys

@@ -1,7 +1,6 @@
 """How log lines look: for people on a terminal, JSON lines otherwise. No secret passes through."""
 
 import logging
-import sys
 from typing import TextIO
 
 import structlog
@@ -19,7 +18,7 @@ def wants_people(format: str, stream: TextIO) -> bool:
     return format == "human" or (format == "auto" and stream.isatty())
 
 
-def configure(level: str, format: str, stream: TextIO = sys.stderr) -> None:
+def configure(level: str, format: str, stream: TextIO) -> None:
     """Send our lines and those of the libraries we use through one formatter."""
     for_people = wants_people(format, stream)
     before: list[Processor] = [

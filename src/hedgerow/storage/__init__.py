@@ -1,3 +1,3 @@
-"""Where the state is kept. Rooms see none of this: they name what they need, app.py joins the
+"""Where the state is kept. Rooms see none of this: they name what they need, app/ joins the
 two.
 """

@@ -3,13 +3,14 @@ otherwise.
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine
 
-from hedgerow.storage import postgres, sqlite
+from hedgerow.storage import sqlite
 from hedgerow.storage.database import Database
-from hedgerow.storage.postgres import PostgresDatabase, postgres_engine
 from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
 
 
@@ -31,16 +32,26 @@ def plain_engine(place: Place) -> Engine:
     """A blocking engine, for migrations and for the CLI's checks."""
     if place.is_sqlite:
         return sqlite_engine(place.path, place.timeout_s)
-    return postgres_engine(place.url, place.timeout_s)
+    engine: Engine = _postgres().postgres_engine(place.url, place.timeout_s)
+    return engine
 
 
 def translated(error: BaseException, place: Place) -> BaseException:
     """A driver's error as one of ours, when it means that the database is away for now."""
-    return sqlite.translated(error) if place.is_sqlite else postgres.translated(error)
+    if place.is_sqlite:
+        return sqlite.translated(error)
+    ours: BaseException = _postgres().translated(error)
+    return ours
 
 
 def open_database(place: Place) -> Database:
     """The database for a running event loop."""
     if place.is_sqlite:
         return SqliteDatabase(place.path, place.timeout_s)
-    return PostgresDatabase(place.url, place.timeout_s, place.pool_size)
+    database: Database = _postgres().PostgresDatabase(place.url, place.timeout_s, place.pool_size)
+    return database
+
+
+def _postgres() -> Any:
+    """Loaded by whoever has an address: on SQLite no verb waits for PostgreSQL's driver."""
+    return import_module("hedgerow.storage.postgres")

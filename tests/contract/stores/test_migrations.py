@@ -5,21 +5,28 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from hedgerow.errors import Unavailable, Unready
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.storage.connect import Place, open_database, plain_engine
 from hedgerow.storage.directory import DirectoryRecords
-from hedgerow.storage.migrate import MIGRATIONS, migrate, prepare, schema_state
+from hedgerow.storage.migrate import migrate, prepare
+from hedgerow.storage.schema import MIGRATIONS, schema_state
 from hedgerow.storage.tables import metadata
 from tests.contract.stores.conftest import FIRST, NOW, run_sql
 from tests.live import side_by_side
 
 
-def migrate_only_to(place: Place, step: str) -> None:
+def alembic() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
+    return config
+
+
+def migrate_only_to(place: Place, step: str) -> None:
+    config = alembic()
     with plain_engine(place).begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, step)
@@ -41,6 +48,12 @@ def test_an_empty_place_has_every_step_before_it(place: Place) -> None:
     assert state.pending[0] == "0001"
     assert state.pending[-1] == state.newest
     assert not state.is_current
+
+
+def test_the_steps_are_those_that_alembic_knows_in_the_same_order(tmp_path: Path) -> None:
+    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=2)
+    steps = ScriptDirectory.from_config(alembic()).walk_revisions()
+    assert [step.revision for step in steps][::-1] == list(schema_state(place).pending)
 
 
 def test_looking_at_a_missing_sqlite_file_does_not_make_one(tmp_path: Path) -> None:

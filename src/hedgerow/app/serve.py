@@ -1,22 +1,23 @@
-"""The one place where things are joined: settings -> stores -> rooms -> the HTTP application and
-its chores.
-"""
+"""The running service: every room, the HTTP application in front of them and the chores behind."""
 
 import asyncio
 import contextlib
-import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp, Scope
 
-from hedgerow.errors import Unavailable, Unready
-from hedgerow.flags.as_code import FlagsAsCode
+from hedgerow.app.pipelines import (
+    WRONG_SEALING_KEY,
+    Pipelines,
+    join_pipelines,
+    register_components,
+)
+from hedgerow.app.state import State, join_state, place_of, wished_keys
+from hedgerow.errors import Unavailable
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
@@ -34,34 +35,24 @@ from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import api, lean_routes
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
-from hedgerow.pipelines.as_code import AsCode
-from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.jobs import Jobs
-from hedgerow.pipelines.records import Records
-from hedgerow.projects.bootstrap import FirstKeys, first_keys
-from hedgerow.projects.directory import POLL_S, Directory
-from hedgerow.projects.keys import Keys
-from hedgerow.projects.projects import Projects
+from hedgerow.projects.bootstrap import FirstKeys
+from hedgerow.projects.directory import POLL_S
 from hedgerow.projects.throttle import API_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.cohorts import CohortRecords
-from hedgerow.storage.components import ComponentRecords
-from hedgerow.storage.connect import Place, open_database
+from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
-from hedgerow.storage.directory import DirectoryRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
-from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.persons import PersonRecords, SubjectRecords
 from hedgerow.storage.pipelines import PipelineRecords
-from hedgerow.storage.projects import ProjectRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
@@ -69,161 +60,8 @@ RETRY_S = 1.0
 # A decision is asked for with a few properties; nobody has a megabyte of them.
 DECIDE_BYTES = 1024 * 1024
 FORGET_TOKENS_EVERY_S = 3600.0
-WRONG_SEALING_KEY = (
-    "the sealing key is not the one that sealed the stored secrets: bring sealing.key or "
-    "HEDGEROW_SEALING_KEYS back. Nothing was changed; those secrets cannot be used until then"
-)
 
 _log = structlog.get_logger("hedgerow")
-
-
-def place_of(settings: Settings) -> Place:
-    return Place(
-        url=settings.database_url,
-        path=settings.sqlite_path,
-        timeout_s=settings.database_timeout_s,
-        pool_size=settings.database_pool_size,
-    )
-
-
-def ensure_data_folder(folder: Path) -> None:
-    """Make the data folder for its owner alone, or say why it cannot be used."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        usable = os.access(folder, os.W_OK | os.X_OK)
-        reason = "it is read-only"
-        if usable:
-            probe = folder / f".probe-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
-    except OSError as error:
-        usable, reason = False, error.strerror or str(error)
-    if not usable:
-        raise Unready(
-            f"The data folder {folder} cannot be written: {reason}. "
-            "Choose another with --data or HEDGEROW_DATA."
-        )
-
-
-def wished_keys(settings: Settings) -> FirstKeys:
-    return first_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """The rooms that the CLI and the service share, on an open database."""
-
-    database: Database
-    directory: Directory
-    keys: Keys
-    projects: Projects
-    project_records: ProjectRecords
-
-
-def join_state(database: Database) -> State:
-    directory = Directory(DirectoryRecords(database), utc_now, time.monotonic)
-    project_records = ProjectRecords(database)
-    return State(
-        database=database,
-        directory=directory,
-        keys=Keys(KeyRecords(database), directory),
-        projects=Projects(project_records, directory),
-        project_records=project_records,
-    )
-
-
-@asynccontextmanager
-async def opened_state(settings: Settings) -> AsyncIterator[State]:
-    """For verbs that work on a prepared database and go away again."""
-    database = open_database(place_of(settings))
-    try:
-        state = join_state(database)
-        await state.directory.refresh()
-        if not state.directory.all_projects():
-            raise Unready("The database is empty: run `hedgerow init` first.")
-        yield state
-    finally:
-        await database.close()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipelines:
-    """The room of pipeline records, on an open database."""
-
-    sealer: SealingKeys
-    catalogue: Catalogue
-    components: ComponentRecords
-    records: Records
-    as_code: AsCode
-
-
-def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
-    catalogue = Catalogue()
-    store = PipelineRecords(database)
-    return Pipelines(
-        sealer=sealer,
-        catalogue=catalogue,
-        components=ComponentRecords(database),
-        records=Records(store, catalogue, sealer),
-        as_code=AsCode(store, catalogue, sealer),
-    )
-
-
-@asynccontextmanager
-async def opened_pipelines(
-    settings: Settings, *, seals: bool
-) -> AsyncIterator[tuple[State, Pipelines]]:
-    """For verbs that work on pipeline records of a prepared database. One that `seals` secrets
-    must have the keys that the service has; the others can do without."""
-    async with opened_state(settings) as state:
-        if seals:
-            sealer = await _fitting_keys(settings, state.database)
-        else:
-            sealer = SealingKeys([new_sealing_key()])
-        pipelines = join_pipelines(state.database, sealer)
-        await register_components(pipelines)
-        yield state, pipelines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagRooms:
-    """What the terminal does with flags, on an open database."""
-
-    board: Board
-    subjects: SubjectRecords
-    as_code: FlagsAsCode
-
-
-@asynccontextmanager
-async def opened_flags(settings: Settings) -> AsyncIterator[tuple[State, FlagRooms]]:
-    """For verbs that work on flags of a prepared database."""
-    async with opened_state(settings) as state:
-        store = FlagRecords(state.database)
-        yield (
-            state,
-            FlagRooms(
-                board=Board(store, in_daemon_thread),
-                subjects=SubjectRecords(state.database),
-                as_code=FlagsAsCode(store),
-            ),
-        )
-
-
-async def _fitting_keys(settings: Settings, database: Database) -> SealingKeys:
-    is_first = await database.read(sealing_check.has_no_mark)
-    keys = sealing_keys(settings.sealing_keys, settings.data, make=is_first)
-    if not await sealing_check.keys_fit(database, keys):
-        raise Unready(f"Nothing was changed: {WRONG_SEALING_KEY}.")
-    return keys
-
-
-async def register_components(pipelines: Pipelines) -> None:
-    """Load what packages offer and give each component its number."""
-    components, broken = load_components(installed())
-    for entry in broken:
-        _log.warning("a component cannot be loaded", name=entry.name, reason=entry.reason)
-    ids = await pipelines.components.component_ids(components, utc_now())
-    pipelines.catalogue.add(ids, components, broken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

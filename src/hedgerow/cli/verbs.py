@@ -1,0 +1,55 @@
+"""The verbs by name. A verb's file is loaded when the verb is used, so that each starts as fast as
+what it needs itself, and the first page of the help needs none of them.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import MarkupMode, TyperCommand, TyperGroup
+from typer.main import get_group
+
+MARKUP: MarkupMode = "markdown"
+
+# Each is the file and what stands in it under the same name: a function or a group of them.
+VERBS: Mapping[str, str] = {
+    "serve": "Start the service. Makes everything it needs on the first start.",
+    "init": "Create the database, a project and its first keys, and print them.",
+    "components": "Show the components that pipeline records can use, built in or from packages.",
+    "settings": "Show every setting, its value, where that came from and what it means.",
+    "migrate": "Apply the migration steps that the database lacks.",
+    "doctor": "Check storage, permissions, engine versions and the clock.",
+    "keys": "Personal keys: create, list, revoke, roll.",
+    "projects": "Projects: create, list.",
+    "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
+    "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
+}
+
+
+class Verbs(TyperGroup):
+    """Every verb by its name and one line, and the whole of the one that is called."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, summary in VERBS.items():
+            self.add_command(TyperCommand(name, help=summary))
+
+    def resolve_command(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, loaded(name) if name else None, rest
+
+
+def loaded(name: str) -> TyperCommand | TyperGroup:
+    """The command of a verb, with everything that stands under it."""
+    verb = getattr(import_module(f"hedgerow.cli.{name}"), name)
+    alone = typer.Typer(rich_markup_mode=MARKUP)
+    if isinstance(verb, typer.Typer):
+        alone.add_typer(verb, name=name, no_args_is_help=True, help=VERBS[name])
+    else:
+        alone.command(name)(verb)
+    command = get_group(alone).commands[name]
+    assert isinstance(command, TyperCommand | TyperGroup)
+    return command
