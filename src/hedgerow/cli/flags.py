@@ -16,21 +16,22 @@ from hedgerow.cli.files import (
     OutputOption,
     ProjectOption,
     YesOption,
-    ask,
     change_line,
+    is_agreed,
+    kept_line,
     on_one_line,
     project_of,
     read,
-    refusal,
+    refusing,
     shown,
     summary,
     write,
 )
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
 from hedgerow.cli.tables import show, table
-from hedgerow.errors import Invalid, Unready
-from hedgerow.flags.as_code import Composed, Plan, Step
+from hedgerow.errors import Unready
 from hedgerow.flags.decide import Asked
+from hedgerow.flags.document import Composed
 from hedgerow.flags.explain import (
     ConditionTold,
     ExceptionTold,
@@ -43,8 +44,9 @@ from hedgerow.flags.explain import (
     plain,
 )
 from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome
+from hedgerow.flags.plan import Plan, Step
 from hedgerow.flags.snapshot import Snapshot
-from hedgerow.kit import jsonio, yamlio
+from hedgerow.kit import jsonio
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.activity import TERMINAL
@@ -147,12 +149,8 @@ def export(
         print(f"left out: {flag.key}, whose payloads are encrypted", file=sys.stderr)
     for place in made.nameless:
         print(f"has no name of its own, so that only its id is written: {place}", file=sys.stderr)
-    title = f"# Flags of project {found.id}, {json.dumps(found.name)}.\n"
-    text = title + yamlio.encode(made.document)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write(text, output, f"{len(made.document['flags'])} flag(s)")
+    count = len(made.document["flags"])
+    write(found, "Flags", made.document, output, f"{count} flag(s)")
 
 
 @flags.command()
@@ -173,27 +171,18 @@ def apply(
     """
     document = read(file)
 
-    async def run(settings: Settings) -> bool:
+    async def run(settings: Settings) -> None:
         async with opened_flags(settings) as (state, rooms):
             target = project_of(state, project)
-            try:
+            with refusing(file):
                 plan = await rooms.as_code.plan(
                     target, document, prune=prune, actor=TERMINAL, now=utc_now()
                 )
-            except Invalid as error:
-                raise refusal(file, error) from None
-            for line in _plan_lines(plan):
-                print(on_one_line(line))
-            if plan.is_empty or check:
-                return plan.is_empty
-            if not yes:
-                ask()
-            await rooms.as_code.apply(plan, TERMINAL, utc_now())
-            print("Applied.")
-            return True
+            if is_agreed(_plan_lines(plan), is_empty=plan.is_empty, yes=yes, check=check):
+                await rooms.as_code.apply(plan, TERMINAL, utc_now())
+                print("Applied.")
 
-    if not uvloop.run(run(prepared_settings(data))):
-        raise typer.Exit(1)
+    uvloop.run(run(prepared_settings(data)))
 
 
 def _plan_lines(plan: Plan) -> Iterator[str]:
@@ -208,8 +197,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
     for flag in plan.deleted:
         yield f"  - {flag.key}"
     if plan.kept:
-        keys = ", ".join(flag.key for flag in plan.kept)
-        yield f"Not in the file, and kept: {keys}. --prune deletes them."
+        yield kept_line(flag.key for flag in plan.kept)
     yield summary(len(plan.created), len(plan.changed), len(plan.deleted))
 
 
