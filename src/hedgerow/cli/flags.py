@@ -10,6 +10,7 @@ import typer
 import uvloop
 
 from hedgerow.app import opened_flags
+from hedgerow.cli.explanations import explanation_lines, show_all
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,
@@ -28,24 +29,14 @@ from hedgerow.cli.files import (
     write,
 )
 from hedgerow.cli.options import DataOption, JsonOption, prepared_settings
-from hedgerow.cli.tables import show, table
 from hedgerow.errors import Unready
 from hedgerow.flags.decide import Asked
 from hedgerow.flags.document import Composed
-from hedgerow.flags.explain import (
-    ConditionTold,
-    ExceptionTold,
-    Explanation,
-    FilterTold,
-    RolloutTold,
-    Source,
-    VariantsTold,
-    explained,
-    plain,
-)
-from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome
+from hedgerow.flags.explain import explained
+from hedgerow.flags.model import DISTINCT_ID_MAX
 from hedgerow.flags.plan import Plan, Step
 from hedgerow.flags.snapshot import Snapshot
+from hedgerow.flags.told import Explanation, plain
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.text import why_unstorable
@@ -121,9 +112,9 @@ def evaluate(  # noqa: PLR0913 - the options of a verb
         told = [plain(each) for each in found]
         print(json.dumps(told if key == ALL else told[0]))
     elif key == ALL:
-        _show_all(found)
+        show_all(found)
     else:
-        for line in _explanation_lines(found[0], asked):
+        for line in explanation_lines(found[0], asked):
             print(on_one_line(line))
 
 
@@ -259,105 +250,3 @@ def _check(snapshot: Snapshot, asked: Asked, project: Project) -> None:
     for name in asked.group_properties:
         if name not in asked.groups:
             raise Unready(f"Which {name}? Name the group with --group {name}=KEY.")
-
-
-# Explanations, for people.
-
-
-def _show_all(found: Sequence[Explanation]) -> None:
-    rows = table("flag", "value", "payload", "reason")
-    for each in found:
-        outcome = each.outcome
-        payload = "" if outcome.payload is None else _payload(outcome)
-        rows.add_row(outcome.flag.key, shown(outcome.value), payload, _reason(outcome))
-    show(rows)
-
-
-def _explanation_lines(told: Explanation, asked: Asked) -> Iterator[str]:
-    outcome = told.outcome
-    yield f"{outcome.flag.key} for {shown(asked.distinct_id)}"
-    yield f"  value    {shown(outcome.value is not False)}"
-    if outcome.variant is not None:
-        yield f"  variant  {shown(outcome.variant)}"
-    if outcome.payload is not None:
-        yield f"  payload  {_payload(outcome)}"
-    yield f"  reason   {_reason(outcome)}"
-    for needed in told.dependencies:
-        yield f"depends on {needed.key}: {needed.problem or _given(needed.value)}"
-    for exception in told.exceptions:
-        yield from _exception_lines(exception)
-    for condition in told.conditions:
-        yield from _condition_lines(condition)
-
-
-def _payload(outcome: Outcome) -> str:
-    return outcome.payload if isinstance(outcome.payload, str) else shown(outcome.payload)
-
-
-def _reason(outcome: Outcome) -> str:
-    text = f"{outcome.reason.value}: {outcome.reason.description(outcome.condition_index)}"
-    return f"{text} ({outcome.error})" if outcome.error else text
-
-
-def _given(value: bool | str | None) -> str:
-    return f"gives {shown(value)}"
-
-
-def _exception_lines(told: ExceptionTold) -> Iterator[str]:
-    yield f"{told.kind}: {'decides' if told.decides else 'does not decide'}"
-    yield from map(_filter_line, told.filters)
-    if told.rollout is not None:
-        yield _rollout_line(told.rollout, *_HOLDOUT if told.kind == "holdout" else _ROLLOUT)
-
-
-def _condition_lines(told: ConditionTold) -> Iterator[str]:
-    about = f" on {told.group_type}" if told.group_type else ""
-    verdict = told.verdict.value
-    if not told.is_reached:
-        verdict = f"not reached, as it was decided before ({verdict})"
-    yield f"condition {told.index + 1}{about}: {verdict}"
-    if not told.filters:
-        yield "  everybody: it has no filters"
-    yield from map(_filter_line, told.filters)
-    yield _rollout_line(told.rollout, *_ROLLOUT)
-    if told.variants is not None:
-        yield _variants_line(told.variants)
-
-
-def _filter_line(told: FilterTold) -> str:
-    mark = {True: "yes", False: "no ", None: "?  "}[told.holds]
-    match told.kind:
-        case "cohort":
-            found = "is in it" if told.found else "is not in it"
-            return f"  {mark}  cohort {shown(told.key)} {told.operator}: {found}"
-        case "flag":
-            return (
-                f"  {mark}  flag {told.key} is to give {shown(told.wanted)}: {_given(told.found)}"
-            )
-    wanted = "" if told.operator in ("is_set", "is_not_set") else f" {shown(told.wanted)}"
-    asked = f"{told.about} {told.key} {told.operator}{wanted}"
-    if told.source is Source.MISSING:
-        return f"  {mark}  {asked}: missing"
-    return f"  {mark}  {asked}: {shown(told.found)} ({told.source.value})"
-
-
-_ROLLOUT, _HOLDOUT = ("rollout", "in"), ("holdout", "held out")
-
-
-def _rollout_line(told: RolloutTold, name: str, word: str) -> str:
-    share = f"{name} of {told.percentage:g} %"
-    if told.place is None:
-        return f"  {share}: no {told.counted_by} to count by"
-    verdict = word if told.is_in else f"not {word}"
-    return (
-        f"  {share}: {told.counted_by} {shown(told.identifier)} is at {told.place:.4f} %, {verdict}"
-    )
-
-
-def _variants_line(told: VariantsTold) -> str:
-    if told.forced is not None:
-        return f"  variant {told.forced}: this condition gives it to all of its own"
-    ranges = ", ".join(f"{each.key} {each.start:g}-{each.end:g} %" for each in told.ranges)
-    if told.place is None:
-        return f"  variants {ranges}"
-    return f"  variants {ranges}: {told.place:.4f} % is {told.drawn or 'beyond them'}"
