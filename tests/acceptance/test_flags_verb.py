@@ -374,7 +374,7 @@ def test_a_change_by_somebody_else_meanwhile_is_not_run_over(
         done = installation.run("flags", "apply", str(theirs), "--project", filled, "--yes")
         assert done.returncode == 0, done.stderr
 
-    monkeypatch.setattr(sys.modules["hedgerow.cli.flags"], "ask", meddle)
+    monkeypatch.setattr(sys.modules["hedgerow.cli.files"], "ask", meddle)
     file.write_text(DOCUMENT.replace("The new checkout", "Ours") + "  - {key: x, filters: {}}\n")
     file.write_text(file.read_text().replace("filters: {}", "filters: {groups: [{}]}"))
     done = here("apply", str(file), "--project", filled)

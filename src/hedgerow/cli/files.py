@@ -2,7 +2,8 @@
 
 import json
 import sys
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,8 +61,13 @@ def _decoded(text: str) -> Any:
     return yamlio.decode(text)
 
 
-def write(text: str, output: Path, done: str) -> None:
-    """The text into a file; `done` says what was written."""
+def write(project: Project, what: str, document: Any, output: Path | None, done: str) -> None:
+    """What a project has into a file, or to the screen; `done` says what was written."""
+    title = f"# {what} of project {project.id}, {json.dumps(project.name)}.\n"
+    text = title + yamlio.encode(document)
+    if output is None:
+        sys.stdout.write(text)
+        return
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -69,10 +75,27 @@ def write(text: str, output: Path, done: str) -> None:
     print(f"Wrote {done} to {output}.")
 
 
-def refusal(file: Path, error: Invalid) -> Unready:
-    """Why a file cannot be applied, on one line: the file, the place, the reason."""
-    place = f"{error.attr}: " if error.attr else ""
-    return Unready(f"{file}: {on_one_line(place + error.detail)}")
+@contextmanager
+def refusing(file: Path) -> Iterator[None]:
+    """Says why a file cannot be applied, on one line: the file, the place, the reason."""
+    try:
+        yield
+    except Invalid as error:
+        place = f"{error.attr}: " if error.attr else ""
+        raise Unready(f"{file}: {on_one_line(place + error.detail)}") from None
+
+
+def is_agreed(lines: Iterable[str], *, is_empty: bool, yes: bool, check: bool) -> bool:
+    """Shows a plan: is it to be carried out? With `check`, one that is not empty ends the verb."""
+    for line in lines:
+        print(on_one_line(line))
+    if is_empty:
+        return False
+    if check:
+        raise typer.Exit(1)
+    if not yes:
+        ask()
+    return True
 
 
 def ask() -> None:
@@ -81,6 +104,10 @@ def ask() -> None:
         raise Unready("Nothing was changed: nobody is here to ask. Say --yes to apply it.")
     if not typer.confirm("Apply this?"):
         raise Unready("Nothing was changed.")
+
+
+def kept_line(names: Iterable[str]) -> str:
+    return f"Not in the file, and kept: {', '.join(names)}. --prune deletes them."
 
 
 def change_line(label: str, before: Any, after: Any, absent: Any = None) -> str:

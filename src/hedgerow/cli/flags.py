@@ -10,42 +10,35 @@ import typer
 import uvloop
 
 from hedgerow.app.flags import opened_flags
+from hedgerow.cli.explanations import explanation_lines, show_all
 from hedgerow.cli.files import (
     CheckOption,
     FileArgument,
     OutputOption,
     ProjectOption,
     YesOption,
-    ask,
     change_line,
+    is_agreed,
+    kept_line,
     on_one_line,
     project_of,
     read,
-    refusal,
+    refusing,
     shown,
     summary,
     write,
 )
 from hedgerow.cli.options import DataOption, JsonOption
 from hedgerow.cli.prepared import prepared_settings
-from hedgerow.cli.tables import show, table
-from hedgerow.errors import Invalid, Unready
-from hedgerow.flags.as_code import Composed, Plan, Step
+from hedgerow.errors import Unready
 from hedgerow.flags.decide import Asked
-from hedgerow.flags.explain import (
-    ConditionTold,
-    ExceptionTold,
-    Explanation,
-    FilterTold,
-    RolloutTold,
-    Source,
-    VariantsTold,
-    explained,
-    plain,
-)
-from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome
+from hedgerow.flags.document import Composed
+from hedgerow.flags.explain import explained
+from hedgerow.flags.model import DISTINCT_ID_MAX
+from hedgerow.flags.plan import Plan, Step
 from hedgerow.flags.snapshot import Snapshot
-from hedgerow.kit import jsonio, yamlio
+from hedgerow.flags.told import Explanation, plain
+from hedgerow.kit import jsonio
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.activity import TERMINAL
@@ -116,9 +109,9 @@ def evaluate(  # noqa: PLR0913 - the options of a verb
         told = [plain(each) for each in found]
         print(json.dumps(told if key == ALL else told[0]))
     elif key == ALL:
-        _show_all(found)
+        show_all(found)
     else:
-        for line in _explanation_lines(found[0], asked):
+        for line in explanation_lines(found[0], asked):
             print(on_one_line(line))
 
 
@@ -144,12 +137,8 @@ def export(
         print(f"left out: {flag.key}, whose payloads are encrypted", file=sys.stderr)
     for place in made.nameless:
         print(f"has no name of its own, so that only its id is written: {place}", file=sys.stderr)
-    title = f"# Flags of project {found.id}, {json.dumps(found.name)}.\n"
-    text = title + yamlio.encode(made.document)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write(text, output, f"{len(made.document['flags'])} flag(s)")
+    count = len(made.document["flags"])
+    write(found, "Flags", made.document, output, f"{count} flag(s)")
 
 
 @flags.command()
@@ -170,27 +159,18 @@ def apply(
     """
     document = read(file)
 
-    async def run(settings: Settings) -> bool:
+    async def run(settings: Settings) -> None:
         async with opened_flags(settings) as (state, rooms):
             target = project_of(state, project)
-            try:
+            with refusing(file):
                 plan = await rooms.as_code.plan(
                     target, document, prune=prune, actor=TERMINAL, now=utc_now()
                 )
-            except Invalid as error:
-                raise refusal(file, error) from None
-            for line in _plan_lines(plan):
-                print(on_one_line(line))
-            if plan.is_empty or check:
-                return plan.is_empty
-            if not yes:
-                ask()
-            await rooms.as_code.apply(plan, TERMINAL, utc_now())
-            print("Applied.")
-            return True
+            if is_agreed(_plan_lines(plan), is_empty=plan.is_empty, yes=yes, check=check):
+                await rooms.as_code.apply(plan, TERMINAL, utc_now())
+                print("Applied.")
 
-    if not uvloop.run(run(prepared_settings(data))):
-        raise typer.Exit(1)
+    uvloop.run(run(prepared_settings(data)))
 
 
 def _plan_lines(plan: Plan) -> Iterator[str]:
@@ -205,8 +185,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
     for flag in plan.deleted:
         yield f"  - {flag.key}"
     if plan.kept:
-        keys = ", ".join(flag.key for flag in plan.kept)
-        yield f"Not in the file, and kept: {keys}. --prune deletes them."
+        yield kept_line(flag.key for flag in plan.kept)
     yield summary(len(plan.created), len(plan.changed), len(plan.deleted))
 
 
@@ -268,105 +247,3 @@ def _check(snapshot: Snapshot, asked: Asked, project: Project) -> None:
     for name in asked.group_properties:
         if name not in asked.groups:
             raise Unready(f"Which {name}? Name the group with --group {name}=KEY.")
-
-
-# Explanations, for people.
-
-
-def _show_all(found: Sequence[Explanation]) -> None:
-    rows = table("flag", "value", "payload", "reason")
-    for each in found:
-        outcome = each.outcome
-        payload = "" if outcome.payload is None else _payload(outcome)
-        rows.add_row(outcome.flag.key, shown(outcome.value), payload, _reason(outcome))
-    show(rows)
-
-
-def _explanation_lines(told: Explanation, asked: Asked) -> Iterator[str]:
-    outcome = told.outcome
-    yield f"{outcome.flag.key} for {shown(asked.distinct_id)}"
-    yield f"  value    {shown(outcome.value is not False)}"
-    if outcome.variant is not None:
-        yield f"  variant  {shown(outcome.variant)}"
-    if outcome.payload is not None:
-        yield f"  payload  {_payload(outcome)}"
-    yield f"  reason   {_reason(outcome)}"
-    for needed in told.dependencies:
-        yield f"depends on {needed.key}: {needed.problem or _given(needed.value)}"
-    for exception in told.exceptions:
-        yield from _exception_lines(exception)
-    for condition in told.conditions:
-        yield from _condition_lines(condition)
-
-
-def _payload(outcome: Outcome) -> str:
-    return outcome.payload if isinstance(outcome.payload, str) else shown(outcome.payload)
-
-
-def _reason(outcome: Outcome) -> str:
-    text = f"{outcome.reason.value}: {outcome.reason.description(outcome.condition_index)}"
-    return f"{text} ({outcome.error})" if outcome.error else text
-
-
-def _given(value: bool | str | None) -> str:
-    return f"gives {shown(value)}"
-
-
-def _exception_lines(told: ExceptionTold) -> Iterator[str]:
-    yield f"{told.kind}: {'decides' if told.decides else 'does not decide'}"
-    yield from map(_filter_line, told.filters)
-    if told.rollout is not None:
-        yield _rollout_line(told.rollout, *_HOLDOUT if told.kind == "holdout" else _ROLLOUT)
-
-
-def _condition_lines(told: ConditionTold) -> Iterator[str]:
-    about = f" on {told.group_type}" if told.group_type else ""
-    verdict = told.verdict.value
-    if not told.is_reached:
-        verdict = f"not reached, as it was decided before ({verdict})"
-    yield f"condition {told.index + 1}{about}: {verdict}"
-    if not told.filters:
-        yield "  everybody: it has no filters"
-    yield from map(_filter_line, told.filters)
-    yield _rollout_line(told.rollout, *_ROLLOUT)
-    if told.variants is not None:
-        yield _variants_line(told.variants)
-
-
-def _filter_line(told: FilterTold) -> str:
-    mark = {True: "yes", False: "no ", None: "?  "}[told.holds]
-    match told.kind:
-        case "cohort":
-            found = "is in it" if told.found else "is not in it"
-            return f"  {mark}  cohort {shown(told.key)} {told.operator}: {found}"
-        case "flag":
-            return (
-                f"  {mark}  flag {told.key} is to give {shown(told.wanted)}: {_given(told.found)}"
-            )
-    wanted = "" if told.operator in ("is_set", "is_not_set") else f" {shown(told.wanted)}"
-    asked = f"{told.about} {told.key} {told.operator}{wanted}"
-    if told.source is Source.MISSING:
-        return f"  {mark}  {asked}: missing"
-    return f"  {mark}  {asked}: {shown(told.found)} ({told.source.value})"
-
-
-_ROLLOUT, _HOLDOUT = ("rollout", "in"), ("holdout", "held out")
-
-
-def _rollout_line(told: RolloutTold, name: str, word: str) -> str:
-    share = f"{name} of {told.percentage:g} %"
-    if told.place is None:
-        return f"  {share}: no {told.counted_by} to count by"
-    verdict = word if told.is_in else f"not {word}"
-    return (
-        f"  {share}: {told.counted_by} {shown(told.identifier)} is at {told.place:.4f} %, {verdict}"
-    )
-
-
-def _variants_line(told: VariantsTold) -> str:
-    if told.forced is not None:
-        return f"  variant {told.forced}: this condition gives it to all of its own"
-    ranges = ", ".join(f"{each.key} {each.start:g}-{each.end:g} %" for each in told.ranges)
-    if told.place is None:
-        return f"  variants {ranges}"
-    return f"  variants {ranges}: {told.place:.4f} % is {told.drawn or 'beyond them'}"

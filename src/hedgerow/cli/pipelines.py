@@ -16,18 +16,17 @@ from hedgerow.cli.files import (
     OutputOption,
     ProjectOption,
     YesOption,
-    ask,
     change_line,
+    is_agreed,
+    kept_line,
     project_of,
     read,
-    refusal,
+    refusing,
     summary,
     write,
 )
 from hedgerow.cli.options import DataOption
 from hedgerow.cli.prepared import prepared_settings
-from hedgerow.errors import Invalid
-from hedgerow.kit import yamlio
 from hedgerow.kit.clock import utc_now
 from hedgerow.pipelines.document import SECTIONS
 from hedgerow.pipelines.model import Record
@@ -68,12 +67,8 @@ def export(
             "installed",
             file=sys.stderr,
         )
-    title = f"# Pipeline records of project {found.id}, {json.dumps(found.name)}.\n"
-    text = title + yamlio.encode(document)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write(text, output, f"{sum(len(document[name]) for name in SECTIONS)} record(s)")
+    count = sum(len(document[name]) for name in SECTIONS)
+    write(found, "Pipeline records", document, output, f"{count} record(s)")
 
 
 @pipelines.command()
@@ -95,27 +90,18 @@ def apply(
     """
     document = read(file)
 
-    async def run(settings: Settings) -> bool:
+    async def run(settings: Settings) -> None:
         async with opened_pipelines(settings, seals=True) as (state, room):
             target = project_of(state, project)
-            try:
+            with refusing(file):
                 plan = await room.as_code.plan(
                     target.id, document, environment=os.environ, prune=prune, now=utc_now()
                 )
-            except Invalid as error:
-                raise refusal(file, error) from None
-            for line in _shown(plan, room):
-                print(line)
-            if plan.is_empty or check:
-                return plan.is_empty
-            if not yes:
-                ask()
-            await room.as_code.apply(plan, TERMINAL, utc_now())
-            print("Applied.")
-            return True
+            if is_agreed(_plan_lines(plan, room), is_empty=plan.is_empty, yes=yes, check=check):
+                await room.as_code.apply(plan, TERMINAL, utc_now())
+                print("Applied.")
 
-    if not uvloop.run(run(prepared_settings(data))):
-        raise typer.Exit(1)
+    uvloop.run(run(prepared_settings(data)))
 
 
 @pipelines.command()
@@ -133,14 +119,13 @@ def reseal(data: DataOption = None) -> None:
     print(f"Sealed the secrets of {number} record(s) with the newest key.")
 
 
-def _shown(plan: Plan, room: Pipelines) -> Iterator[str]:
+def _plan_lines(plan: Plan, room: Pipelines) -> Iterator[str]:
     for family in plan.families:
         if not family.is_empty:
             yield next(name for name, its in SECTIONS.items() if its is family.family)
             yield from _family_lines(family, room)
         if family.kept:
-            names = ", ".join(_name(record, room) for record in family.kept)
-            yield f"Not in the file, and kept: {names}. --prune deletes them."
+            yield kept_line(_name(record, room) for record in family.kept)
     yield summary(
         sum(len(family.created) for family in plan.families),
         sum(len(family.changed) for family in plan.families),

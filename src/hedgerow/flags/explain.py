@@ -1,12 +1,11 @@
-"""Why somebody gets what from a flag: every question with its answer, as values. Pure.
+"""Why somebody gets what from a flag. Pure.
 
 The outcome is the engine's own; what is told beside it asks the same compiled questions again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from hedgerow.flags.bucket import HOLDOUT, VARIANT, identifier_bytes, place
@@ -27,108 +26,22 @@ from hedgerow.flags.rules import needed_ids
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import StoredSubject
 from hedgerow.flags.subject import INITIAL
+from hedgerow.flags.told import (
+    ConditionTold,
+    DependencyTold,
+    ExceptionTold,
+    Explanation,
+    FilterTold,
+    PartsTold,
+    RolloutTold,
+    Source,
+    VariantRange,
+    VariantsTold,
+    Verdict,
+)
+from hedgerow.kit.text import whole_number
+from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.properties.values import MISSING
-
-
-class Source(StrEnum):
-    """Where a value was found."""
-
-    GIVEN = "given"
-    STORED = "stored"
-    MISSING = "missing"
-    EVALUATED = "evaluated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterTold:
-    """`kind` is person, group, cohort or flag; `about` is the group type of a group, else the same.
-    `key` is a property, a cohort's name or a flag's key. `found` is MISSING where there is nothing;
-    `holds` is None where it cannot be told."""
-
-    kind: str
-    about: str
-    key: str
-    operator: str
-    wanted: Any
-    found: Any
-    source: Source
-    holds: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutTold:
-    """Places and shares are per cent. Without an identifier there is no place."""
-
-    percentage: float
-    counted_by: str
-    identifier: str | None
-    place: float | None
-    is_in: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantRange:
-    key: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantsTold:
-    """Who is in gets `drawn`, the variant of their place, or the one that the condition forces."""
-
-    ranges: Sequence[VariantRange]
-    place: float | None
-    drawn: str | None
-    forced: str | None
-
-
-class Verdict(StrEnum):
-    MATCHES = "matches"
-    NO_MATCH = "does not match"
-    OUT = "matches, but is out of the rollout"
-    NO_GROUP = "not asked: no group of its type was given"
-    NO_DEVICE = "out of the rollout: no device id was given"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionTold:
-    """`is_reached` is false where something before has decided."""
-
-    index: int
-    group_type: str | None
-    filters: Sequence[FilterTold]
-    rollout: RolloutTold
-    variants: VariantsTold | None
-    verdict: Verdict
-    is_reached: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExceptionTold:
-    """What comes before all conditions: enrolment, super condition, holdout."""
-
-    kind: str
-    filters: Sequence[FilterTold]
-    rollout: RolloutTold | None
-    decides: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependencyTold:
-    """`value` is what the other flag gives, None if `problem` says why there is none."""
-
-    key: str
-    value: bool | str | None
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    outcome: Outcome
-    exceptions: Sequence[ExceptionTold] = ()
-    conditions: Sequence[ConditionTold] = ()
-    dependencies: Sequence[DependencyTold] = ()
 
 
 def explained(
@@ -147,7 +60,8 @@ class _Explainer:
         self._stored = stored
         definitions = snapshot.definitions
         self._type_names = {index: name for name, index in definitions.group_types.items()}
-        self._cohort_names = {int(cohort.id): cohort.name for cohort in definitions.cohorts}
+        self._cohorts = {cohort.id: cohort for cohort in definitions.cohorts if not cohort.deleted}
+        self._told_cohorts: set[CohortId] = set()
         self._flags = {flag.id: flag for flag in definitions.flags}
         self._subject = subject_of(snapshot, asked, now)
         self._subject.complete(
@@ -171,6 +85,7 @@ class _Explainer:
         return [self._explanation(each) for each in sorted(wanted, key=lambda each: each.flag.key)]
 
     def _explanation(self, outcome: Outcome) -> Explanation:
+        self._told_cohorts.clear()
         compiled = self._snapshot.of(outcome.flag.key)
         if outcome.reason is Reason.MISSING_DEPENDENCY:
             return Explanation(outcome=outcome, dependencies=self._dependencies(outcome.flag))
@@ -338,15 +253,10 @@ class _Explainer:
         kind, key = str(filter.get("type") or "person"), str(filter.get("key"))
         about = kind
         found, source = MISSING, Source.MISSING
-        holds = self._holds(filter)
         operator = str(filter.get("operator") or "exact")
-        wanted: Any = filter.get("value")
         match kind:
             case "cohort" | "static-cohort":
-                kind = about = "cohort"
-                operator = "not_in" if operator == "not_in" else "in"
-                key, wanted = self._cohort_names.get(int(wanted), ""), int(wanted)
-                found, source = holds is (operator == "in"), Source.EVALUATED
+                return self._cohort(filter)
             case "flag":
                 id = FlagId(int(key))
                 needed, result = self._flags.get(id), self._results.get(id)
@@ -363,11 +273,57 @@ class _Explainer:
             about=about,
             key=key,
             operator=operator,
-            wanted=wanted,
+            wanted=filter.get("value"),
             found=found,
             source=source,
-            holds=holds,
+            holds=self._holds(filter),
         )
+
+    def _cohort(self, filter: Mapping[str, Any]) -> FilterTold:
+        id = CohortId(whole_number(str(filter.get("value"))) or 0)
+        cohort, holds = self._cohorts.get(id), self._holds(filter)
+        operator = "not_in" if filter.get("operator") == "not_in" else "in"
+        is_told_before = id in self._told_cohorts
+        inside = None
+        if cohort is not None and not cohort.is_static and not is_told_before:
+            # Cohorts of cohorts can ask for the same one without end.
+            self._told_cohorts.add(id)
+            inside = self._inside(cohort)
+        return FilterTold(
+            kind="cohort",
+            about="cohort",
+            key=cohort.name if cohort else "",
+            operator=operator,
+            wanted=int(id),
+            found=holds is (operator == "in"),
+            source=Source.EVALUATED,
+            holds=holds,
+            inside=inside,
+            is_told_before=is_told_before,
+        )
+
+    def _inside(self, cohort: Cohort) -> PartsTold:
+        part = self._part(cohort.definition)
+        if isinstance(part, PartsTold):
+            return part
+        return PartsTold(wants="all", parts=[part], holds=part.holds)
+
+    def _part(self, node: Mapping[str, Any]) -> FilterTold | PartsTold:
+        """A group or a filter of a cohort's definition."""
+        if isinstance(node.get("values"), list):
+            is_any = str(node.get("type")).upper() == "OR"
+            parts = [self._part(each) for each in node["values"]]
+            return PartsTold(
+                wants="any" if is_any else "all",
+                parts=parts,
+                holds=_joint([each.holds for each in parts], is_any=is_any),
+            )
+        if not node:
+            return PartsTold(wants="any", parts=(), holds=False)
+        told = self._filter({key: value for key, value in node.items() if key != "negation"})
+        if not node.get("negation"):
+            return told
+        return replace(told, negated=True, holds=None if told.holds is None else not told.holds)
 
     def _of_person(self, key: str) -> tuple[Any, Source]:
         given = {**self._asked.person_properties}
@@ -399,6 +355,12 @@ class _Explainer:
         return self._type_names.get(index, f"group type {index}")
 
 
+def _joint(answers: Sequence[bool | None], *, is_any: bool) -> bool | None:
+    if None in answers:
+        return None
+    return not answers or (any(answers) if is_any else all(answers))
+
+
 def _prefix(flag: Flag) -> bytes:
     return identifier_bytes(f"{flag.key}.")
 
@@ -413,28 +375,3 @@ def _found(properties: Mapping[str, Any], key: str, given: Mapping[str, Any]) ->
         names += [f"${rest}", rest]  # what stands in for a first value that was not kept
     used = next((name for name in names if name in properties), key)
     return value, Source.GIVEN if used in given else Source.STORED
-
-
-def plain(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON has it; what is missing is null."""
-    outcome = explanation.outcome
-    told = {
-        "conditions": [asdict(each) for each in explanation.conditions],
-        "exceptions": [asdict(each) for each in explanation.exceptions],
-        "dependencies": [asdict(each) for each in explanation.dependencies],
-    }
-    for each in (*told["conditions"], *told["exceptions"]):
-        for filter in each["filters"]:
-            if filter["source"] is Source.MISSING:
-                filter["found"] = None
-    return {
-        "key": outcome.flag.key,
-        "value": outcome.value,
-        "variant": outcome.variant,
-        "payload": outcome.payload,
-        "reason": outcome.reason.value,
-        "description": outcome.reason.description(outcome.condition_index),
-        "condition_index": outcome.condition_index,
-        "error": outcome.error,
-        **told,
-    }

@@ -1,6 +1,5 @@
 """What can be done with flags: make, change, delete, restore."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -8,9 +7,11 @@ from typing import Any, Protocol
 
 from hedgerow.errors import Conflict, Invalid, NotFound
 from hedgerow.flags.board import Board
-from hedgerow.flags.model import KEY_MAX, REDACTED, Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.model import MAX_FLAGS, REDACTED, Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.rules import (
     Surroundings,
+    check_key,
+    check_together,
     checked_filters,
     condition_sets,
     needed_cohorts,
@@ -26,12 +27,10 @@ from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 
 SCOPE = "FeatureFlag"
-MAX_FLAGS = 2000
 STALE_AFTER = timedelta(days=30)
 NEW = FlagId(0)
 TYPES = ("boolean", "multivariant", "experiment", "remote_config")
 
-_KEY = re.compile(r"[a-zA-Z0-9_-]+")
 AUDITED = (
     "key",
     "name",
@@ -301,40 +300,6 @@ def _checked(before: Flag, after: Flag, fields: FlagFields, definitions: Definit
         _check_not_needed(after, others, "disabled")
     check_together(after)
     return after
-
-
-def check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
-    if len(key) > KEY_MAX:
-        raise Invalid(
-            f"Ensure this field has no more than {KEY_MAX} characters.",
-            attr="key",
-            code="max_length",
-        )
-    if not _KEY.fullmatch(key):
-        raise Invalid(
-            "Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
-            attr="key",
-            code="invalid_key",
-        )
-    if any(flag.key == key for flag in others.values()):
-        raise Invalid("There is already a feature flag with this key.", attr="key", code="unique")
-
-
-def check_together(flag: Flag) -> None:
-    """Settings that exclude each other."""
-    by_device = flag.bucketing_identifier is Bucketing.DEVICE_ID
-    if by_device and flag.ensure_experience_continuity:
-        raise Invalid(
-            "A flag that counts by device cannot also persist across authentication.",
-            attr="bucketing_identifier",
-        )
-    if flag.has_encrypted_payloads and not flag.is_remote_configuration:
-        raise Invalid(
-            "Only remote configuration flags can have encrypted payloads.",
-            attr="has_encrypted_payloads",
-        )
-    if flag.archived and flag.active:
-        raise Invalid("An active flag cannot be archived: disable it first.", attr="archived")
 
 
 def _check_not_needed(flag: Flag, others: Mapping[FlagId, Flag], verb: str) -> None:

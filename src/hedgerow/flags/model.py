@@ -12,6 +12,7 @@ from hedgerow.projects.model import ProjectId
 FlagId = NewType("FlagId", int)
 
 KEY_MAX = 400
+MAX_FLAGS = 2000
 # What stands for an encrypted payload on every way out: itself a JSON text.
 REDACTED = '"********* (encrypted)"'
 DISTINCT_ID_MAX = 200

@@ -1,13 +1,15 @@
-"""What a flag's `filters` may hold. Invalid names the exact place, such as
-`filters.groups[1].properties[0].value`.
+"""What a flag may be called, which settings go together, and what its `filters` may hold. Invalid
+names the exact place, such as `filters.groups[1].properties[0].value`.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hedgerow.flags.model import Flag, FlagId
+from hedgerow.errors import Invalid
+from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
 from hedgerow.kit import jsonio
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
@@ -16,6 +18,42 @@ from hedgerow.properties.rules import check_property, refuse
 
 MAX_BYTES = 512 * 1024
 KINDS = ("person", "cohort", "group", "flag")
+
+_KEY = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
+    if len(key) > KEY_MAX:
+        raise Invalid(
+            f"Ensure this field has no more than {KEY_MAX} characters.",
+            attr="key",
+            code="max_length",
+        )
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            "Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
+            attr="key",
+            code="invalid_key",
+        )
+    if any(flag.key == key for flag in others.values()):
+        raise Invalid("There is already a feature flag with this key.", attr="key", code="unique")
+
+
+def check_together(flag: Flag) -> None:
+    """Settings that exclude each other."""
+    by_device = flag.bucketing_identifier is Bucketing.DEVICE_ID
+    if by_device and flag.ensure_experience_continuity:
+        raise Invalid(
+            "A flag that counts by device cannot also persist across authentication.",
+            attr="bucketing_identifier",
+        )
+    if flag.has_encrypted_payloads and not flag.is_remote_configuration:
+        raise Invalid(
+            "Only remote configuration flags can have encrypted payloads.",
+            attr="has_encrypted_payloads",
+        )
+    if flag.archived and flag.active:
+        raise Invalid("An active flag cannot be archived: disable it first.", attr="archived")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

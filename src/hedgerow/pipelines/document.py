@@ -16,7 +16,7 @@ component; and several of one name, by which of them it is.
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from hedgerow.pipelines.catalogue import Catalogue, Listed
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import is_sealed
 from hedgerow.pipelines.model import DESCRIPTION_MAX, NAME_MAX, Family, Record
+from hedgerow.projects.document import check_names, check_version
 from hedgerow.projects.text import check_storable, checked_text
 
 VERSION = 1
@@ -56,10 +57,8 @@ def parsed(value: Any, catalogue: Catalogue) -> Document:
     """What the document asks for; Invalid names the place that is wrong."""
     if not isinstance(value, dict):
         raise Invalid(f"A document has sections: {', '.join(SECTIONS)}.")
-    _check_keys(value, ("version", *SECTIONS), "")
-    version = value.get("version", VERSION)
-    if version != VERSION or isinstance(version, bool):
-        raise Invalid(f"This version of Hedgerow reads version {VERSION}.", attr="version")
+    check_names(value, ("version", *SECTIONS), None)
+    check_version(value, VERSION)
     return {
         family: _section(name, value[name], family, catalogue)
         for name, family in SECTIONS.items()
@@ -80,7 +79,7 @@ def _section(name: str, value: Any, family: Family, catalogue: Catalogue) -> lis
 def _wanted(value: Any, place: str, family: Family, catalogue: Catalogue) -> Wanted:
     if not isinstance(value, dict):
         raise Invalid("A record has a component, and may have a name and settings.", attr=place)
-    _check_keys(value, FIELDS, place)
+    check_names(value, FIELDS, place)
     name = _text(value, "name", NAME_MAX, place)
     enabled = value.get("enabled", False)
     if not isinstance(enabled, bool):
@@ -121,15 +120,6 @@ def _text(value: Mapping[str, Any], field: str, most: int, place: str) -> str:
     if not isinstance(text, str):
         raise Invalid("Not text: put it in quotes.", attr=f"{place}.{field}")
     return checked_text(f"{place}.{field}", text, most) if text.strip() else ""
-
-
-def _check_keys(value: Mapping[str, Any], known: Collection[str], place: str) -> None:
-    for key in value:
-        if key not in known:
-            raise Invalid(
-                f"{json.dumps(key)} means nothing here. Known are: {', '.join(known)}.",
-                attr=place or None,
-            )
 
 
 def composed(records: Sequence[Record], catalogue: Catalogue) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hedgerow.pipelines.config import Sealer
 from hedgerow.pipelines.document import Document, Wanted
 from hedgerow.pipelines.model import WEB_TOKEN_BITS, Family, Record, RecordId
 from hedgerow.pipelines.numbers import INT32_MAX
+from hedgerow.projects.document import check_no_reference
 from hedgerow.projects.model import ProjectId
 
 NEW = RecordId(0)
@@ -166,7 +167,9 @@ class Planner:
                     "This is a secret. Write `!env NAME`, and set the variable NAME to it.",
                     attr=place,
                 )
-            _check_no_reference(value, place)
+            check_no_reference(
+                value, place, "`!env` stands for a whole setting, not for a part of it."
+            )
             return value
         text = self.environment.get(value.name)
         if text is None:
@@ -179,18 +182,6 @@ class Planner:
             return jsonio.parse(text.encode("utf-8", "surrogateescape"))
         except jsonio.JsonError:
             raise Invalid(f"The variable {value.name} does not hold JSON.", attr=place) from None
-
-
-def _check_no_reference(value: Any, place: str) -> None:
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, FromEnv):
-            raise Invalid("`!env` stands for a whole setting, not for a part of it.", attr=place)
-        if isinstance(node, dict):
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
 
 
 def _identity(name: str, component_id: int) -> tuple[str, int]:

@@ -12,7 +12,6 @@ A vector is `{name, why, server, world, steps}`. A step is `{request, response, 
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from tests.contract.api.exchange import parsed, send, unexpected
 from tests.contract.api.wire import filled, picked
 
 VECTORS = sorted(Path(__file__).parent.glob("*.json"))
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Servers]:
-    opened = world.Servers(tmp_path_factory.mktemp("api"))
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)

@@ -1,27 +1,18 @@
 """Every vector beside this file: what is asked of persons, groups and cohorts, and the answer.
 
-The language is that of tests/contract/pipelines without its families. A vector is `{name, why,
-world, steps}` and has a project `{a}` of its own, at `{base}`; `{persons}`, `{groups}`,
-`{cohorts}` and `{flags}` are the addresses below it. A step that asks /decide sends no bearer.
+The language is that of tests/contract/short.py. A vector has a project `{a}` of its own, at
+`{base}`; `{persons}`, `{groups}`, `{cohorts}` and `{flags}` are the addresses below it.
 """
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contract import short
 from tests.contract.api import world
-from tests.contract.api.exchange import parsed, send
-from tests.contract.api.wire import filled, picked
-from tests.contract.pipelines.test_vectors import EXPECTED, SENT, faults, request_of
 
-VECTORS = [
-    vector
-    for path in sorted(Path(__file__).parent.glob("*.json"))
-    for vector in json.loads(path.read_bytes())
-]
+VECTORS = short.read(Path(__file__).parent)
 PLACES = {
     "base": "/api/projects/{a}",
     "persons": "{base}/persons",
@@ -31,41 +22,15 @@ PLACES = {
 }
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Servers]:
-    opened = world.Servers(tmp_path_factory.mktemp("people"))
-    yield opened
-    opened.close()
-
-
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_answer_is_the_vectors(vector: dict[str, Any], servers: world.Servers) -> None:
-    opened = servers.named("default")
-    known = world.make(whole_world(vector.get("world", {})), opened)
-    for number, step in enumerate(vector["steps"], start=1):
-        for _ in range(step.get("times", 1)):
-            answer = send(opened.client, request_of(with_bearer(step), known))
-            parts = {"body": parsed(answer), "headers": answer.headers}
-            known |= {name: picked(parts, at) for name, at in step.get("save", {}).items()}
-            wrong = list(faults(filled(step["expect"], known), answer, opened.server.address))
-            assert not wrong, f"step {number}: " + "; ".join(wrong)
+def test_the_answer_is_the_vectors(vector: short.Vector, servers: world.Servers) -> None:
+    short.replay(vector, whole_world(vector.get("world", {})), servers)
 
 
 def test_vectors_are_many_and_say_what_they_claim_and_why() -> None:
     assert len(VECTORS) >= 60
-    assert len({vector["name"] for vector in VECTORS}) == len(VECTORS)
-    for vector in VECTORS:
-        assert vector["why"]
-        assert vector.keys() <= {"name", "why", "world", "steps"}
-        for step in vector["steps"]:
-            assert step.keys() <= {"ask", "key", "expect", "save", "times", *SENT}
-            assert step["expect"].keys() <= EXPECTED
+    short.check(VECTORS)
 
 
 def whole_world(wish: dict[str, Any]) -> dict[str, Any]:
     return {"projects": ["a"], **wish, "given": PLACES | wish.get("given", {})}
-
-
-def with_bearer(step: dict[str, Any]) -> dict[str, Any]:
-    """Public endpoints take a project's token, not a person's."""
-    return {"key": None, **step} if "/decide" in step["ask"] else step

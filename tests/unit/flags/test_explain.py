@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.flags.decide import Asked
-from hedgerow.flags.explain import Explanation, Source, Verdict, explained, plain
+from hedgerow.flags.explain import explained
 from hedgerow.flags.model import Bucketing, Flag, Reason
 from hedgerow.flags.store import StoredSubject
+from hedgerow.flags.told import Explanation, FilterTold, PartsTold, Source, Verdict, plain
 from hedgerow.kit import jsonio
 from hedgerow.persons.model import Cohort
 from hedgerow.properties.values import MISSING
@@ -193,6 +194,116 @@ def test_cohorts_are_told_by_name() -> None:
     ]
 
 
+def inside_of(
+    definition: Any, *others: Cohort, person: Mapping[str, Any] | None = None
+) -> PartsTold:
+    """What is told of a cohort with this definition."""
+    [condition] = told(
+        of_groups({"properties": [in_cohort(1)]}),
+        cohorts=(a_cohort(1, definition, name="It"), *others),
+        known=stored(properties=person or {}, cohorts=frozenset({7})),
+    ).conditions
+    [filter] = condition.filters
+    assert filter.inside is not None
+    assert filter.inside.holds is filter.found
+    return filter.inside
+
+
+def outline(part: FilterTold | PartsTold) -> Any:
+    """Groups as lists, filters by key, each with whether it holds."""
+    if isinstance(part, PartsTold):
+        return part.wants, part.holds, [outline(each) for each in part.parts]
+    key = f"not {part.key}" if part.negated else part.key
+    if part.inside is not None:
+        return key, part.holds, outline(part.inside)
+    return key, part.holds
+
+
+def any_of(*values: Any) -> dict[str, Any]:
+    return {"type": "OR", "values": list(values)}
+
+
+def all_of(*values: Any) -> dict[str, Any]:
+    return {"type": "AND", "values": list(values)}
+
+
+def test_the_inside_of_a_cohort_is_told_at_every_depth() -> None:
+    definition = any_of(
+        all_of(prop("age", 40, "gt"), prop("country", "DE")),
+        all_of(prop("plan", "pro", negation=True), prop("age", 40, "gt", negation=True)),
+        any_of(all_of(prop("country", "FR"))),
+    )
+    inside = inside_of(definition, person={"age": 41, "country": "FR"})
+    assert outline(inside) == (
+        "any",
+        True,
+        [
+            ("all", False, [("age", True), ("country", False)]),
+            ("all", False, [("not plan", True), ("not age", False)]),
+            ("any", True, [("all", True, [("country", True)])]),
+        ],
+    )
+    first = inside.parts[0]
+    assert isinstance(first, PartsTold)
+    assert [(each.found, each.source) for each in first.parts if isinstance(each, FilterTold)] == [
+        (41, Source.STORED),
+        ("FR", Source.STORED),
+    ]
+
+
+def test_cohorts_inside_a_cohort_are_told_with_their_inside_once() -> None:
+    inner = a_cohort(2, all_of(prop("age", 40, "gt")), name="Old")
+    listed = a_cohort(7, name="Testers")
+    definition = all_of(in_cohort(2), in_cohort(7), {**in_cohort(2), "negation": True})
+    inside = inside_of(definition, inner, listed, person={"age": 41})
+    assert outline(inside) == (
+        "all",
+        False,
+        [("Old", True, ("all", True, [("age", True)])), ("Testers", True), ("not Old", False)],
+    )
+    again = inside.parts[2]
+    assert isinstance(again, FilterTold)
+    assert (again.is_told_before, again.found) == (True, True)
+
+
+def test_cohorts_that_ask_for_each_other_many_times_are_told_in_reasonable_time() -> None:
+    doubled = [a_cohort(id, all_of(in_cohort(id - 1), in_cohort(id - 1))) for id in range(3, 40)]
+    inside = inside_of(all_of(in_cohort(39)), *doubled, a_cohort(2, all_of(prop("age", 41))))
+    assert len(repr(inside)) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ({}, ("any", False, [])),
+        (all_of(), ("all", True, [])),
+        (any_of(), ("any", True, [])),
+        (prop("age", 41), ("all", True, [("age", True)])),
+    ],
+)
+def test_cohorts_that_ask_for_next_to_nothing(definition: Any, expected: Any) -> None:
+    assert outline(inside_of(definition, person={"age": 41})) == expected
+
+
+LEAVES = st.builds(
+    lambda leaf, negation: {**leaf, "negation": negation},
+    st.sampled_from([prop("age", 40, "gt"), prop("country", "DE"), in_cohort(2), in_cohort(7)]),
+    st.booleans(),
+)
+
+
+@settings(database=None, deadline=None, max_examples=200)
+@given(
+    definition=st.recursive(
+        LEAVES, lambda inner: st.builds(all_of, inner, inner) | st.builds(any_of, inner, inner)
+    ),
+    person=st.dictionaries(st.sampled_from(["country", "age"]), st.sampled_from(["DE", 41])),
+)
+def test_what_is_told_of_a_cohort_is_what_the_engine_found(definition: Any, person: Any) -> None:
+    inner = a_cohort(2, any_of(prop("country", "DE"), prop("age", 41)))
+    inside_of(definition, inner, a_cohort(7), person=person)
+
+
 def test_dependencies_are_told_by_key_with_what_they_give() -> None:
     found = all_told(
         a_flag(of_groups({}, multivariate=variants(a=100)), 1),
@@ -213,6 +324,22 @@ def test_dependencies_are_told_by_key_with_what_they_give() -> None:
     ]
     assert [(each.key, each.problem) for each in found["flag-5"].dependencies] == [
         ("flag-4", "cannot be evaluated")
+    ]
+
+
+def test_json_has_the_inside_of_cohorts_and_null_for_what_is_missing() -> None:
+    cohort = a_cohort(1, any_of(prop("age", 41), prop("tags", ["a"])), name="It")
+    explanation = told(
+        of_groups({"properties": [in_cohort(1)]}),
+        cohorts=(cohort,),
+        person_properties={"tags": ["a", {"b": []}]},
+    )
+    [condition] = jsonio.decode(jsonio.encode(plain(explanation)))["conditions"]
+    [filter] = condition["filters"]
+    assert (filter["inside"]["wants"], filter["inside"]["holds"]) == ("any", False)
+    assert [(each["found"], each["source"]) for each in filter["inside"]["parts"]] == [
+        (None, "missing"),
+        (["a", {"b": []}], "given"),
     ]
 
 

@@ -1,11 +1,11 @@
-"""What these vectors add to the language of tests/contract/api can tell wrong from right, too."""
+"""What short vectors add to the language of tests/contract/api can tell wrong from right, too."""
 
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.contract.pipelines.test_vectors import faults, misplaced, request_of
+from tests.contract.short import faults, misplaced, request_of
 
 BASE = "http://127.0.0.1:1"
 RECORD = {"name": "N", "config": '{"a":1}'}

@@ -1,0 +1,99 @@
+"""The short language of vectors, in which pipelines, flags and people are asked.
+
+It is that of tests/contract/api, made shorter. A file holds a list of vectors `{name, why, world,
+steps}`. A step is `{ask, key, headers, body, form, multipart, raw, packed, expect, save, times}`,
+where `ask` is "METHOD path" and `key` is the bearer (left out: one that may do everything, or none
+where the address is public; null: none). `expect` is `{status, headers, body, has, json, error,
+ordered}`:
+
+- body: all of it (left out: empty, unless `has`, `json` or `error` is given);
+- has: parts of it by their dotted path; json: the same for texts that hold JSON;
+- error: `[type, code, detail, attr]`;
+- ordered: fields stand in the order of `body`.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.contract.api import world
+from tests.contract.api.exchange import parsed, send, unexpected
+from tests.contract.api.shape import FIELDS
+from tests.contract.api.wire import Known, differences, filled, picked
+
+Vector = dict[str, Any]
+
+PARTS = {"name", "why", "world", "steps"}
+SENT = ("headers", "body", "form", "multipart", "raw", "packed")
+EXPECTED = {"status", "headers", "body", "has", "json", "error", "ordered"}
+# They take a project's token, not a person's.
+PUBLIC = ("/decide", "/flags")
+
+
+def read(folder: Path) -> list[Vector]:
+    """The vectors of all files in a folder."""
+    return [
+        vector for path in sorted(folder.glob("*.json")) for vector in json.loads(path.read_bytes())
+    ]
+
+
+def replay(vector: Vector, whole_world: dict[str, Any], servers: world.Servers) -> None:
+    """Each step in its turn, in a world of the vector's own."""
+    opened = servers.named("default")
+    known = world.make(whole_world, opened)
+    for number, step in enumerate(vector["steps"], start=1):
+        for _ in range(step.get("times", 1)):
+            answer = send(opened.client, request_of(step, known))
+            parts = {"body": parsed(answer), "headers": answer.headers}
+            known |= {name: picked(parts, at) for name, at in step.get("save", {}).items()}
+            wrong = list(faults(filled(step["expect"], known), answer, opened.server.address))
+            assert not wrong, f"step {number}: " + "; ".join(wrong)
+
+
+def check(vectors: Sequence[Vector], parts: Collection[str] = PARTS) -> None:
+    """They have names of their own, say why, and hold nothing that would pass unread."""
+    assert len({vector["name"] for vector in vectors}) == len(vectors)
+    for vector in vectors:
+        assert vector["why"]
+        assert vector.keys() <= set(parts)
+        for step in vector["steps"]:
+            assert step.keys() <= {"ask", "key", "expect", "save", "times", *SENT}
+            assert step["expect"].keys() <= EXPECTED
+
+
+def request_of(step: dict[str, Any], known: Known) -> dict[str, Any]:
+    method, _, path = step["ask"].partition(" ")
+    key = step.get("key", None if path.startswith(PUBLIC) else "{admin}")
+    sent = {name: step[name] for name in SENT if name in step} | ({"key": key} if key else {})
+    request: dict[str, Any] = filled({"method": method, "path": path, **sent}, known)
+    return request
+
+
+def faults(expect: dict[str, Any], answer: httpx.Response, base: str) -> Iterator[str]:
+    """What is not as expected."""
+    if "error" in expect:
+        expect = {**expect, "body": dict(zip(FIELDS, expect["error"], strict=True))}
+    found = parsed(answer)
+    if not {"has", "json"}.isdisjoint(expect):
+        expect = {"body": "<any>", **expect}
+    yield from unexpected(expect, answer, base)
+    for at, value in expect.get("has", {}).items():
+        yield from differences(value, picked(found, at), base, at)
+    for at, value in expect.get("json", {}).items():
+        yield from differences(value, json.loads(picked(found, at) or "null"), base, at)
+    if expect.get("ordered"):
+        yield from misplaced(expect["body"], found)
+
+
+def misplaced(expected: Any, actual: Any, at: str = "body") -> Iterator[str]:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if list(expected) != list(actual):
+            yield f"the fields of {at} stand in the order {list(actual)}"
+        for name in expected.keys() & actual.keys():
+            yield from misplaced(expected[name], actual[name], f"{at}.{name}")
+    elif isinstance(expected, list) and isinstance(actual, list):
+        for index, pair in enumerate(zip(expected, actual, strict=False)):
+            yield from misplaced(*pair, f"{at}.{index}")
