@@ -62,7 +62,7 @@ class Decider:
         flags = _wanted(snapshot, asked)
         subject = subject_of(snapshot, asked, now)
         keeps = True
-        if asked.anonymous_id and snapshot.asks_continuity:
+        if asked.anonymous_id and _asks_continuity(snapshot, flags):
             keeps = await self._keep_hash_keys(project, snapshot, asked, asked.anonymous_id)
         outcomes = snapshot.evaluate(flags, subject, until_stored=True)
         if subject.needs_stored:
@@ -101,16 +101,33 @@ class Decider:
         self, project: Project, snapshot: Snapshot, asked: Asked, before: str
     ) -> bool:
         """Somebody logs in: flags that outlast a login go on counting them as they were before."""
+        id = asked.distinct_id[:DISTINCT_ID_MAX]
         try:
+            known = [
+                await self._subjects.subject(project.id, each, {}, cohorts=False)
+                for each in (id, before)
+            ]
+            if not any(
+                stored.person_id is not None
+                and not stored.hash_keys.keys() >= set(snapshot.asks_continuity)
+                for stored in known
+            ):
+                return True
             await self._subjects.keep_hash_keys(
                 project.id,
-                [asked.distinct_id[:DISTINCT_ID_MAX], before],
+                [id, before],
                 before,
                 snapshot.asks_continuity,
             )
         except Unavailable:
             return False
         return True
+
+
+def _asks_continuity(snapshot: Snapshot, flags: Sequence[Compiled]) -> bool:
+    if not snapshot.asks_continuity or flags is snapshot.everything:
+        return bool(snapshot.asks_continuity)
+    return any(each.flag.active and each.flag.ensure_experience_continuity for each in flags)
 
 
 def _wanted(snapshot: Snapshot, asked: Asked) -> Sequence[Compiled]:

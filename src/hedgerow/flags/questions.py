@@ -34,6 +34,7 @@ class Questions:
         # The properties that are asked for.
         self.keys: set[str] = set()
         self._open_cohorts: list[CohortId] = []
+        self._memberships: dict[CohortId, Question] = {}
 
     def apart(self) -> "Questions":
         """The same project's, for a question that nobody will ask again."""
@@ -124,6 +125,12 @@ class Questions:
         return member
 
     def _membership(self, id: CohortId) -> Question:
+        found = self._memberships.get(id)
+        if found is None:
+            found = self._memberships[id] = self._new_membership(id)
+        return found
+
+    def _new_membership(self, id: CohortId) -> Question:
         cohort = self._cohorts.get(id)
         if cohort is None:
             raise Broken(f"there is no cohort {id}")
@@ -154,9 +161,7 @@ class Questions:
         parts = [self._definition(value) for value in node["values"]]
         if not parts:
             return everybody
-        if str(node.get("type", "AND")).upper() == "OR":
-            return lambda subject: any(part(subject) for part in parts)
-        return lambda subject: all(part(subject) for part in parts)
+        return _any(parts) if str(node.get("type", "AND")).upper() == "OR" else _all(parts)
 
     def _leaf(self, filter: Mapping[str, Any]) -> Question:
         if not filter:
@@ -186,6 +191,24 @@ def _all(questions: Sequence[Question]) -> Question:
         if waits:
             raise NeedsStored
         return True
+
+    return ask
+
+
+def _any(questions: Sequence[Question]) -> Question:
+    """One that holds decides, whatever is still unknown of the others."""
+
+    def ask(subject: Subject) -> bool:
+        waits = False
+        for question in questions:
+            try:
+                if question(subject):
+                    return True
+            except NeedsStored:
+                waits = True
+        if waits:
+            raise NeedsStored
+        return False
 
     return ask
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hedgerow.flags.bucket import hasher_for, identifier_bytes
 from hedgerow.flags.model import DISTINCT_ID_MAX, FlagId, Outcome
-from hedgerow.properties.values import MISSING
+from hedgerow.properties.values import MISSING, comparable
 
 INITIAL = "$initial_"
 
@@ -97,13 +97,13 @@ class Subject:
         self.results: dict[FlagId, Outcome] = {}
         self.in_cohorts: dict[int, bool] = {}
         self._anonymous = anonymous_id
-        self._given = person_properties
-        self._given_groups = group_properties
-        person = Partial(person_properties)
+        self._given = comparable(person_properties)
+        self._given_groups = {index: comparable(given) for index, given in group_properties.items()}
+        person = Partial(self._given)
         person.setdefault("distinct_id", self.distinct_id)
         self.person: Mapping[str, Any] = person
         self.group_properties: Mapping[int, Mapping[str, Any]] = {
-            index: Partial(group_properties.get(index, {}), **{"$group_key": key})
+            index: Partial(self._given_groups.get(index, {}), **{"$group_key": key})
             for index, key in groups.items()
         }
         self.cohorts: frozenset[int] | None = None
@@ -118,11 +118,11 @@ class Subject:
         hash_keys: Mapping[str, str],
     ) -> None:
         """Add what is stored; what the request says goes over it, key by key."""
-        self.person = Known({"distinct_id": self.distinct_id, **person, **self._given})
+        self.person = Known({"distinct_id": self.distinct_id, **comparable(person), **self._given})
         self.group_properties = {
             index: Known(
                 {
-                    **groups.get(index, {}),
+                    **comparable(groups.get(index, {})),
                     **self._given_groups.get(index, {}),
                     "$group_key": key,
                 }

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from hedgerow.errors import AppError, Invalid
 from hedgerow.flags.decide import Asked, Decider, Decision, nowhere
-from hedgerow.flags.model import Runtime
+from hedgerow.flags.model import DISTINCT_ID_MAX, Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
@@ -19,6 +19,7 @@ from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 
+TRUTHS = (True, "true", "True", "1")
 TOKEN_NAMES = ("$token", "token", "api_key")
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
@@ -96,7 +97,8 @@ class Decide:
     async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         wish = _flags_wish(scope["query_string"])
         decision = await self._decision(scope, receive, trace, wish)
-        return reply(200, answer(decision, wish.form, with_config=wish.config), JSON_TYPE)
+        body = answer(decision, wish.form, with_config=wish.config, evaluated_at=self._clock())
+        return reply(200, body, JSON_TYPE)
 
     async def _decision(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Decision:
         try:
@@ -111,7 +113,7 @@ class Decide:
         project = await self._project(body)
         trace.project_id = project.id
         trace.mark("access")
-        if body.get("disable_flags") in (True, "true", "1"):
+        if body.get("disable_flags") in TRUTHS:
             return NOTHING
         asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
         decision = await self._decider.decide(project, asked, self._clock())
@@ -120,7 +122,7 @@ class Decide:
 
     def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
         places = self._places
-        if places is None or body.get("geoip_disable") in (True, "true", "1"):
+        if places is None or body.get("geoip_disable") in TRUTHS:
             return nowhere
         return lambda: places(scope)
 
@@ -156,21 +158,25 @@ def _asked(
     *,
     only_surveys: bool,
 ) -> Asked:
-    keys = body.get("flag_keys", body.get("flag_keys_to_evaluate"))
-    contexts = body.get("evaluation_contexts", body.get("evaluation_environments"))
+    keys = _given(body, "flag_keys", "flag_keys_to_evaluate")
+    contexts = _given(body, "evaluation_contexts", "evaluation_environments")
+    properties = _object(body, "person_properties", "$properties")
+    before = _text(body, "$anon_distinct_id", "anon_distinct_id")
+    if before is None:
+        before = _text(properties, "$anon_distinct_id")
     return Asked(
         distinct_id=_distinct_id(body),
-        person_properties=_object(body, "person_properties", "$properties"),
+        person_properties=properties,
         groups=_groups(_object(body, "groups", "$groups")),
         group_properties={
             name: given
             for name, given in _object(body, "group_properties", "$group_properties").items()
             if isinstance(given, dict)
         },
-        anonymous_id=_text(body, "$anon_distinct_id", "anon_distinct_id"),
+        anonymous_id=before and before[:DISTINCT_ID_MAX],
         device_id=_text(body, "$device_id", "device_id"),
         flag_keys=_texts(keys, "flag_keys"),
-        contexts=_texts(contexts, "evaluation_contexts"),
+        contexts=_texts(contexts, "evaluation_contexts") or None,
         runtime=lambda: _runtime(body, scope),
         only_surveys=only_surveys,
         place=place,
@@ -178,9 +184,7 @@ def _asked(
 
 
 def _distinct_id(body: Mapping[str, Any]) -> str:
-    value = body.get("distinct_id")
-    if value is None:
-        value = body.get("$distinct_id")
+    value = _given(body, "distinct_id", "$distinct_id")
     if isinstance(value, str):
         return value
     if value is None:
@@ -188,6 +192,11 @@ def _distinct_id(body: Mapping[str, Any]) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Invalid("A text or a number is required.", attr="distinct_id")
     return str(value)
+
+
+def _given(body: Mapping[str, Any], name: str, alias: str) -> Any:
+    value = body.get(name)
+    return body.get(alias) if value is None else value
 
 
 def _object(body: Mapping[str, Any], *names: str) -> dict[str, Any]:

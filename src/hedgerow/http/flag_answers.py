@@ -5,6 +5,7 @@ outcome; an answer is those parts put together.
 """
 
 import uuid
+from datetime import datetime
 from enum import StrEnum
 from itertools import count
 
@@ -32,6 +33,7 @@ CONFIG = {
     "capturePerformance": False,
     "captureDeadClicks": False,
     "autocapture_opt_out": False,
+    "chat_opt_in": False,
     "autocaptureExceptions": False,
     "analytics": {"endpoint": "/i/v0/e/"},
     "elementsChainAsString": True,
@@ -49,7 +51,10 @@ _process_part = str(uuid.uuid4())[:24].encode()
 _numbers = count(1)
 
 
-def answer(decision: Decision, form: Form, *, with_config: bool) -> bytes:
+def answer(
+    decision: Decision, form: Form, *, with_config: bool, evaluated_at: datetime | None = None
+) -> bytes:
+    """`/flags` tells when it evaluated; `/decide` does not."""
     outcomes = decision.outcomes
     match form:
         case Form.KEYS:
@@ -62,10 +67,12 @@ def answer(decision: Decision, form: Form, *, with_config: bool) -> bytes:
             flags = _values(decision)
         case Form.DETAILS:
             flags = b'"flags":{%s}' % b",".join([_detail(each) for each in outcomes])
-    return b'{%s,"errorsWhileComputingFlags":%s%s,"requestId":"%s%012x"}' % (
+    when = b"" if evaluated_at is None else b',"evaluatedAt":%d' % (evaluated_at.timestamp() * 1000)
+    return b'{%s,"errorsWhileComputingFlags":%s%s%s,"requestId":"%s%012x"}' % (
         flags,
         _ERRORS[decision.has_errors],
         _CONFIG if with_config else b"",
+        when,
         _process_part,
         next(_numbers),
     )

@@ -429,6 +429,8 @@ def _text(fields: dict[str, bytes], name: str) -> str:
 def _with_token(value: Any, fields: dict[str, bytes]) -> Any:
     """A form may carry the project's token beside the data, and there it goes first."""
     name = "api_key" if fields.get("api_key") else "token"
-    if isinstance(value, dict) and fields.get(name):
-        value["$token"] = _text(fields, name)
+    if fields.get(name):
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                part["$token"] = _text(fields, name)
     return value

@@ -13,6 +13,7 @@ from typing import Any
 from hedgerow.properties.patterns import BadPattern, searcher
 from hedgerow.properties.values import (
     MISSING,
+    TOO_LONG,
     Version,
     as_moment,
     as_number,
@@ -171,6 +172,8 @@ def _pattern(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
     def matches(value: Any, now: datetime) -> bool:
         if value is MISSING:
             return not wanted_answer
+        if value is TOO_LONG:
+            return False
         return search(value if value.__class__ is str else as_text(value)) is wanted_answer
 
     return matches

@@ -3,13 +3,20 @@
 import calendar
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from email.utils import parsedate_to_datetime
 from functools import total_ordering
 from typing import Any
 
 # A property that is not there. Null is a value; this is none.
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING", "__bool__": lambda _: False})()
+# A value that is there and too long to be compared: it equals nothing and contains nothing.
+TOO_LONG: Any = type("TooLong", (), {"__repr__": lambda _: "TOO_LONG"})()
+# No filter holds a null character, so this is in none.
+_TOO_LONG_TEXT = "\0"
+TEXT_MAX = 10_000
 
 _NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,5})?", re.ASCII)
 _RELATIVE = re.compile(r"-?0{0,100}(\d{1,4})([hdwmy])", re.ASCII)
@@ -17,15 +24,60 @@ _SEMVER = re.compile(
     r"(\d{1,18})(?:\.(\d{1,18}))?(?:\.(\d{1,18}))?(?:-([0-9A-Za-z.-]{1,200}))?(?:\+[0-9A-Za-z.-]{1,200})?",
     re.ASCII,
 )
+_SLASHED = re.compile(r"^(\d{4})/(\d{2})/(\d{2})", re.ASCII)
 DATE_MAX = 64
+
+
+class Listed(list[Any]):
+    """A list that knows its text, because a thousand questions may ask for it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, value: list[Any]) -> None:
+        super().__init__(value)
+        self.text = _json_text(value)
+
+
+class Keyed(dict[str, Any]):
+    """An object that knows its text."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        super().__init__(value)
+        self.text = _json_text(value)
+
+
+def comparable(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The properties, in a form in which every question about them takes a bounded time."""
+    unbounded = [
+        key
+        for key, value in properties.items()
+        if (kind := value.__class__) is list
+        or kind is dict
+        or (kind is str and len(value) > TEXT_MAX)
+    ]
+    if not unbounded:
+        return properties
+    return {**properties, **{key: _comparable(properties[key]) for key in unbounded}}
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, str) or len(value) > TEXT_MAX or len(repr(value)) > TEXT_MAX:
+        return TOO_LONG
+    return Listed(value) if isinstance(value, list) else Keyed(value)
 
 
 def as_text(value: Any) -> str:
     """Text as it is, all else as compact JSON with its keys sorted."""
-    return value if isinstance(value, str) else _json_text(value)
+    if isinstance(value, str):
+        return value
+    return value.text if isinstance(value, Listed | Keyed) else _json_text(value)
 
 
 def _json_text(value: Any) -> str:
+    if value is TOO_LONG:
+        return _TOO_LONG_TEXT
     match value:
         case float():
             return _float_text(value)
@@ -72,11 +124,22 @@ def as_moment(value: Any, zone: tzinfo) -> datetime | None:
             return datetime.fromtimestamp(seconds, UTC)
         if not isinstance(value, str) or len(value) > DATE_MAX:
             return None
-        moment = datetime.fromisoformat(value.strip())
+        moment = _read_date(value.strip())
         # As an instant: two readings of an hour that comes twice compare as the clock does.
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
+
+
+def _read_date(text: str) -> datetime:
+    """ISO 8601, also with slashes or a zone named UTC; else as mail writes it."""
+    plain = _SLASHED.sub(r"\1-\2-\3", text)
+    if plain.endswith((" UTC", " GMT")) and plain[:4].isdecimal():
+        plain = plain[:-4] + "+00:00"
+    try:
+        return datetime.fromisoformat(plain)
+    except ValueError:
+        return parsedate_to_datetime(text)
 
 
 def is_relative_date(text: str) -> bool:

@@ -222,6 +222,36 @@ async def test_without_lasting_flags_nothing_is_kept() -> None:
     assert world.subjects.calls == []
 
 
+async def test_a_login_concerns_nobody_who_asks_for_flags_that_do_not_last() -> None:
+    world = World(a_flag(id=1), a_lasting_flag(2))
+    world.subjects.put("ann")
+    await world.values("ann", anonymous_id="anon", flag_keys=frozenset({"flag-1"}))
+    assert world.subjects.calls == []
+
+
+async def test_what_is_kept_already_is_not_written_again() -> None:
+    world = World(a_lasting_flag())
+    world.subjects.put(OUT)
+    await world.values(OUT, anonymous_id=IN)
+    await world.values(OUT, anonymous_id=IN)
+    assert world.subjects.calls.count("keep_hash_keys") == 1
+    await world.values("stranger", anonymous_id="nobody")
+    assert world.subjects.calls.count("keep_hash_keys") == 1
+
+
+@pytest.mark.parametrize(("kind", "plan", "is_in"), [("OR", "pro", True), ("AND", "free", False)])
+async def test_a_cohort_is_decided_by_what_is_known_of_it(
+    kind: str, plan: str, is_in: bool
+) -> None:
+    """One of two properties is not given, and the other one settles it."""
+    definition = {"type": kind, "values": [prop("email", "a@b.c"), prop("plan", "pro")]}
+    world = World(
+        a_flag(of_groups({"properties": [in_cohort(1)]})), cohorts=[a_cohort(1, definition)]
+    )
+    assert await world.values(person_properties={"plan": plan}) == {"flag-1": is_in}
+    assert world.subjects.calls == []
+
+
 async def test_flags_that_do_not_last_count_by_the_distinct_id() -> None:
     world = World(a_flag(HALF), a_lasting_flag(2))
     world.subjects.put(OUT)

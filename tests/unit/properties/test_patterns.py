@@ -161,3 +161,34 @@ def test_any_pattern_is_refused_or_answers(pattern: str, text: str) -> None:
 
 def test_the_same_pattern_is_made_once() -> None:
     assert searcher("once") is searcher("once")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"^[\w.]{1,64}@[\w.]{1,253}$", r"^\d{1,50}-\d{1,50}$", r"(?=a)(?:a{1,60}-){1,60}"],
+)
+def test_repeats_beside_each_other_do_not_multiply(pattern: str) -> None:
+    searcher(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^" + ".{0,1000}" * 20 + "$", "(?:[ab]{900}c){12}", "(?=a)(?:(?:a{90}){90}){9}"]
+)
+def test_a_vast_pattern_is_refused_at_once(pattern: str) -> None:
+    began = perf_counter()
+    with pytest.raises(BadPattern):
+        searcher(pattern)
+    assert perf_counter() - began < SOON_S
+
+
+def test_the_larger_a_pattern_the_shorter_the_texts_it_searches() -> None:
+    search = searcher("a.{500}c")
+    assert search("a" * 10_000) is None
+    assert searcher("c$")("a" * 9_999 + "c") is True
+
+
+def test_an_end_is_the_end_whichever_engine_searches() -> None:
+    assert searcher(r"\w$")("e\n") is False
+    assert searcher(r"\w$")("é\n") is False
+    assert searcher(r"(?m)\w$")("é\nb") is True
+    assert searcher(r"(?<=\w)[$]$")("é$") is True

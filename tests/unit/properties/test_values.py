@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from hedgerow.properties.values import (
     MISSING,
+    TEXT_MAX,
+    TOO_LONG,
     Version,
     as_moment,
     as_number,
     as_text,
     as_version,
+    comparable,
     is_relative_date,
     relative_moment,
 )
@@ -342,3 +345,40 @@ def test_missing_is_neither_null_nor_true() -> None:
     assert MISSING is not None
     assert not MISSING
     assert repr(MISSING) == "MISSING"
+
+
+@given(st.dictionaries(st.text(), anything))
+@bounded
+def test_comparable_values_read_as_before(properties: dict[str, Any]) -> None:
+    ready = comparable(properties)
+    assert ready.keys() == properties.keys()
+    for key, value in properties.items():
+        assert as_text(ready[key]) == as_text(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * (TEXT_MAX + 1),
+        [1] * 400_000,
+        {str(number): number for number in range(80_000)},
+        [["x" * 1000] * 20],
+    ],
+)
+def test_what_is_too_long_to_compare_is_told_so(value: Any) -> None:
+    assert comparable({"a": value, "b": 1}) == {"a": TOO_LONG, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2023-01-01 10:00:00 UTC", datetime(2023, 1, 1, 10, tzinfo=UTC)),
+        ("2023/01/31", datetime(2023, 1, 31, tzinfo=UTC)),
+        ("2023/01/31 10:00:00", datetime(2023, 1, 31, 10, tzinfo=UTC)),
+        ("Tue, 31 Jan 2023 10:00:00 +0100", datetime(2023, 1, 31, 9, tzinfo=UTC)),
+        ("Tue, 31 Jan 2023 10:00:00 GMT", datetime(2023, 1, 31, 10, tzinfo=UTC)),
+        ("soon", None),
+    ],
+)
+def test_dates_in_the_forms_that_people_send(text: str, moment: datetime | None) -> None:
+    assert as_moment(text, UTC) == moment
