@@ -32,6 +32,7 @@ from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.sealing import SealingKeys, new_sealing_key
@@ -155,6 +156,7 @@ class Pipelines:
     components: ComponentRecords
     records: Records
     as_code: AsCode
+    sdk_configs: SdkConfigs
 
 
 def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
@@ -166,6 +168,7 @@ def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
         components=ComponentRecords(database),
         records=Records(store, catalogue, sealer),
         as_code=AsCode(store, catalogue, sealer),
+        sdk_configs=SdkConfigs(store, catalogue),
     )
 
 
@@ -273,7 +276,14 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
-    decide = Decide(state.directory, decider, payloads, _places(settings, rooms.origins), utc_now)
+    decide = Decide(
+        state.directory,
+        decider,
+        pipelines.sdk_configs,
+        payloads,
+        _places(settings, rooms.origins),
+        utc_now,
+    )
     door = FrontDoor(
         lean_routes(readiness, metrics, decide),
         api(rooms),
@@ -281,9 +291,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         metrics=metrics,
         log=log,
     )
-    background = asyncio.create_task(
-        _live(settings, state, pipelines, readiness, events, _chores(state, board, worker=worker))
-    )
+    chores = _chores(state, board, pipelines.sdk_configs, worker=worker)
+    background = asyncio.create_task(_live(settings, state, pipelines, readiness, events, chores))
     try:
         yield door
     finally:
@@ -309,6 +318,7 @@ async def _live(
         is_new = await _prepared(settings, readiness, keys)
         await state.directory.refresh()
         await register_components(pipelines)
+        await pipelines.sdk_configs.watch()
         if not await sealing_check.keys_fit(state.database, pipelines.sealer):
             _log.error(WRONG_SEALING_KEY)
     except Exception as error:  # noqa: BLE001 - handed on to whoever started us
@@ -329,10 +339,11 @@ def _places(settings: Settings, origins: Origins) -> Places | None:
     return place_of_request if geoip.is_there else None
 
 
-def _chores(state: State, board: Board, *, worker: bool) -> list[Chore]:
+def _chores(state: State, board: Board, sdk_configs: SdkConfigs, *, worker: bool) -> list[Chore]:
     chores = [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
+        Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
     ]
     if worker:
         chores.append(

@@ -14,6 +14,7 @@ from hedgerow.flags.model import Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
+from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
@@ -79,27 +80,25 @@ class Decide:
         self,
         directory: Directory,
         decider: Decider,
+        configs: SdkConfigs,
         payloads: PayloadReader,
         places: Places | None,
         clock: Clock,
     ) -> None:
         self._directory = directory
         self._decider = decider
+        self._configs = configs
         self._payloads = payloads
         self._places = places
         self._clock = clock
 
     async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        wish = _decide_wish(scope["query_string"])
-        decision = await self._decision(scope, receive, trace, wish)
-        return reply(200, answer(decision, wish.form, with_config=True), JSON_TYPE)
+        return await self._answer(scope, receive, trace, _decide_wish(scope["query_string"]))
 
     async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        wish = _flags_wish(scope["query_string"])
-        decision = await self._decision(scope, receive, trace, wish)
-        return reply(200, answer(decision, wish.form, with_config=wish.config), JSON_TYPE)
+        return await self._answer(scope, receive, trace, _flags_wish(scope["query_string"]))
 
-    async def _decision(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Decision:
+    async def _answer(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Reply:
         try:
             body = await self._payloads.read(scope, receive)
         except NoData:
@@ -112,12 +111,13 @@ class Decide:
         project = await self._project(body)
         trace.project_id = project.id
         trace.mark("access")
-        if body.get("disable_flags") in (True, "true", "1"):
-            return NOTHING
-        asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
-        decision = await self._decider.decide(project, asked, self._clock())
-        trace.mark("evaluate")
-        return decision
+        decision = NOTHING
+        if body.get("disable_flags") not in (True, "true", "1"):
+            asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
+            decision = await self._decider.decide(project, asked, self._clock())
+            trace.mark("evaluate")
+        config = self._configs.part(project.id) if wish.config else b""
+        return reply(200, answer(decision, wish.form, config), JSON_TYPE)
 
     def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
         places = self._places
