@@ -34,6 +34,7 @@ from hedgerow.flags.decide import Decision
 from hedgerow.flags.snapshot import Snapshot, snapshot_of
 from hedgerow.flags.subject import Subject
 from hedgerow.http.flag_answers import Form, answer
+from hedgerow.http.sdk_config import WITHOUT_APPS
 from hedgerow.kit.clock import utc_now
 
 ROUNDS = 5
@@ -155,7 +156,7 @@ def memory(count: int, who: People) -> tuple[int, int]:
     for id, properties in who:
         subject = Subject(distinct_id=id, now=utc_now(), person_properties=properties)
         outcomes = snapshot.evaluate(snapshot.everything, subject)
-        answer(Decision(outcomes=outcomes, has_errors=False), Form.VALUES, with_config=True)
+        answer(Decision(outcomes=outcomes, has_errors=False), Form.VALUES, WITHOUT_APPS)
     del outcomes, subject
     compiled = tracemalloc.get_traced_memory()[0] - described
     tracemalloc.stop()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hedgerow.kit.sealing import new_sealing_key
-from tests.live import LiveServer, error_of, seconds_until
+from tests.live import PROJECT_KEY, LiveServer, error_of, seconds_until
 from tests.postgres import OwnPostgres
 
 # Within a second, says the promise; a noisy machine gets twice that.
@@ -78,6 +78,23 @@ def test_narrowing_a_key_in_one_narrows_it_in_the_other(
                 lambda: there.get("/api/projects/1/activity_log/").status_code == 403, at_most_s=10
             )
             assert took_s < SOON_S
+
+
+def test_an_app_that_is_enabled_in_one_is_told_by_the_other(
+    pair: tuple[LiveServer, LiveServer],
+) -> None:
+    one, two = pair
+    base = "/api/projects/1/pipeline_frontend_apps_configs/"
+    with one.client() as here, two.client(key=None) as there:
+
+        def told() -> list[int]:
+            body = {"api_key": PROJECT_KEY, "distinct_id": "somebody"}
+            return [app["id"] for app in there.post("/decide?v=3", json=body).json()["siteApps"]]
+
+        id = here.post(base, json={"plugin": 21, "enabled": True}).json()["id"]
+        assert seconds_until(lambda: told() == [id], at_most_s=10) < SOON_S
+        assert here.patch(f"{base}{id}/", json={"enabled": False}).status_code == 200
+        assert seconds_until(lambda: told() == [], at_most_s=10) < SOON_S
 
 
 def test_nothing_is_kept_in_their_data_folders(pair: tuple[LiveServer, LiveServer]) -> None:

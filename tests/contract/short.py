@@ -1,9 +1,10 @@
 """The short language of vectors, in which pipelines, flags and people are asked.
 
 It is that of tests/contract/api, made shorter. A file holds a list of vectors `{name, why, world,
-steps}`. A step is `{ask, key, headers, body, form, multipart, raw, packed, expect, save, times}`,
-where `ask` is "METHOD path" and `key` is the bearer (left out: one that may do everything, or none
-where the address is public; null: none). `expect` is `{status, headers, body, has, json, error,
+steps}`. A step is `{ask, key, headers, body, form, multipart, raw, packed, expect, save, times,
+within_s}`, where `ask` is "METHOD path", `key` is the bearer (left out: one that may do everything,
+or none where the address is public; null: none), and `within_s` is the time until the answer must
+be as expected (left out: at once). `expect` is `{status, headers, body, has, json, error,
 ordered}`:
 
 - body: all of it (left out: empty, unless `has`, `json` or `error` is given);
@@ -13,6 +14,7 @@ ordered}`:
 """
 
 import json
+import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,11 +48,20 @@ def replay(vector: Vector, whole_world: dict[str, Any], servers: world.Servers) 
     known = world.make(whole_world, opened)
     for number, step in enumerate(vector["steps"], start=1):
         for _ in range(step.get("times", 1)):
-            answer = send(opened.client, request_of(step, known))
-            parts = {"body": parsed(answer), "headers": answer.headers}
-            known |= {name: picked(parts, at) for name, at in step.get("save", {}).items()}
-            wrong = list(faults(filled(step["expect"], known), answer, opened.server.address))
+            wrong = _asked(step, known, opened)
+            deadline = time.monotonic() + step.get("within_s", 0)
+            while wrong and time.monotonic() < deadline:
+                time.sleep(0.02)
+                wrong = _asked(step, known, opened)
             assert not wrong, f"step {number}: " + "; ".join(wrong)
+
+
+def _asked(step: dict[str, Any], known: dict[str, Any], opened: world.Opened) -> list[str]:
+    """What is not as expected. Parts of the answer that are to be saved are known from then on."""
+    answer = send(opened.client, request_of(step, known))
+    parts = {"body": parsed(answer), "headers": answer.headers}
+    known |= {name: picked(parts, at) for name, at in step.get("save", {}).items()}
+    return list(faults(filled(step["expect"], known), answer, opened.server.address))
 
 
 def check(vectors: Sequence[Vector], parts: Collection[str] = PARTS) -> None:
@@ -60,7 +71,7 @@ def check(vectors: Sequence[Vector], parts: Collection[str] = PARTS) -> None:
         assert vector["why"]
         assert vector.keys() <= set(parts)
         for step in vector["steps"]:
-            assert step.keys() <= {"ask", "key", "expect", "save", "times", *SENT}
+            assert step.keys() <= {"ask", "key", "expect", "save", "times", "within_s", *SENT}
             assert step["expect"].keys() <= EXPECTED
 
 

@@ -33,6 +33,7 @@ from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
@@ -81,6 +82,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     flag_records = FlagRecords(database)
     board = Board(flag_records, in_daemon_thread)
     decider = Decider(board, SubjectRecords(database))
+    served_records = PipelineRecords(database)
+    sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -88,7 +91,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         activity=ActivityRecords(database),
         catalogue=pipelines.catalogue,
         records=pipelines.records,
-        served_records=PipelineRecords(database),
+        served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
@@ -111,7 +114,14 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
-    decide = Decide(state.directory, decider, payloads, _places(settings, rooms.origins), utc_now)
+    decide = Decide(
+        state.directory,
+        decider,
+        sdk_configs,
+        payloads,
+        _places(settings, rooms.origins),
+        utc_now,
+    )
     door = FrontDoor(
         lean_routes(readiness, metrics, decide),
         api(rooms),
@@ -119,9 +129,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         metrics=metrics,
         log=log,
     )
-    background = asyncio.create_task(
-        _live(settings, state, pipelines, readiness, events, _chores(state, board, worker=worker))
-    )
+    chores = _chores(state, board, sdk_configs, worker=worker)
+    background = asyncio.create_task(_live(settings, state, pipelines, readiness, events, chores))
     try:
         yield door
     finally:
@@ -167,10 +176,11 @@ def _places(settings: Settings, origins: Origins) -> Places | None:
     return place_of_request if geoip.is_there else None
 
 
-def _chores(state: State, board: Board, *, worker: bool) -> list[Chore]:
+def _chores(state: State, board: Board, sdk_configs: SdkConfigs, *, worker: bool) -> list[Chore]:
     chores = [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
+        Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
     ]
     if worker:
         chores.append(

@@ -14,6 +14,7 @@ from hedgerow.flags.model import DISTINCT_ID_MAX, Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
+from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
@@ -69,6 +70,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     form: Form
     config: bool
+    time: bool
     only_surveys: bool
 
 
@@ -79,28 +81,25 @@ class Decide:
         self,
         directory: Directory,
         decider: Decider,
+        configs: SdkConfigs,
         payloads: PayloadReader,
         places: Places | None,
         clock: Clock,
     ) -> None:
         self._directory = directory
         self._decider = decider
+        self._configs = configs
         self._payloads = payloads
         self._places = places
         self._clock = clock
 
     async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        wish = _decide_wish(scope["query_string"])
-        decision = await self._decision(scope, receive, trace, wish)
-        return reply(200, answer(decision, wish.form, with_config=True), JSON_TYPE)
+        return await self._answer(scope, receive, trace, _decide_wish(scope["query_string"]))
 
     async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        wish = _flags_wish(scope["query_string"])
-        decision = await self._decision(scope, receive, trace, wish)
-        body = answer(decision, wish.form, with_config=wish.config, evaluated_at=self._clock())
-        return reply(200, body, JSON_TYPE)
+        return await self._answer(scope, receive, trace, _flags_wish(scope["query_string"]))
 
-    async def _decision(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Decision:
+    async def _answer(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Reply:
         try:
             body = await self._payloads.read(scope, receive)
         except NoData:
@@ -113,12 +112,14 @@ class Decide:
         project = await self._project(body)
         trace.project_id = project.id
         trace.mark("access")
-        if body.get("disable_flags") in TRUTHS:
-            return NOTHING
-        asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
-        decision = await self._decider.decide(project, asked, self._clock())
-        trace.mark("evaluate")
-        return decision
+        decision = NOTHING
+        if body.get("disable_flags") not in TRUTHS:
+            asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
+            decision = await self._decider.decide(project, asked, self._clock())
+            trace.mark("evaluate")
+        config = self._configs.part(project.id) if wish.config else b""
+        evaluated_at = self._clock() if wish.time else None
+        return reply(200, answer(decision, wish.form, config, evaluated_at), JSON_TYPE)
 
     def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
         places = self._places
@@ -258,6 +259,7 @@ def _decide_wish(query_string: bytes) -> Wish:
     return Wish(
         form=(Form.KEYS, Form.ON, Form.VALUES, Form.DETAILS)[version - 1],
         config=True,
+        time=False,
         only_surveys=_wants_only_surveys(query),
     )
 
@@ -269,6 +271,7 @@ def _flags_wish(query_string: bytes) -> Wish:
     return Wish(
         form=Form.VALUES if _number(version, 2 if config is None else 1) < 2 else Form.DETAILS,
         config=config in ("true", "1") or (version is None and config is None),
+        time=True,
         only_surveys=_wants_only_surveys(query),
     )
 

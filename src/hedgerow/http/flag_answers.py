@@ -23,27 +23,6 @@ class Form(StrEnum):
     DETAILS = "4"
 
 
-# What SDKs read besides flags. None of it is secret, and it is the same for every project.
-CONFIG = {
-    "config": {"enable_collect_everything": True},
-    "toolbarParams": {},
-    "isAuthenticated": False,
-    "supportedCompression": ["gzip", "lz64"],
-    "sessionRecording": False,
-    "capturePerformance": False,
-    "captureDeadClicks": False,
-    "autocapture_opt_out": False,
-    "chat_opt_in": False,
-    "autocaptureExceptions": False,
-    "analytics": {"endpoint": "/i/v0/e/"},
-    "elementsChainAsString": True,
-    "defaultIdentifiedOnly": True,
-    "flagsPersistenceDefault": False,
-    "heatmaps": False,
-    "surveys": False,
-    "siteApps": [],
-}
-_CONFIG = b"," + jsonio.encode(CONFIG)[1:-1]
 _ERRORS = {True: b"true", False: b"false"}
 # An answer's id is random for each process and counts on from there: a UUID made anew each time
 # takes as long as ten flags.
@@ -52,9 +31,9 @@ _numbers = count(1)
 
 
 def answer(
-    decision: Decision, form: Form, *, with_config: bool, evaluated_at: datetime | None = None
+    decision: Decision, form: Form, config: bytes, evaluated_at: datetime | None = None
 ) -> bytes:
-    """`/flags` tells when it evaluated; `/decide` does not."""
+    """`config` is what SDKs read besides flags, if they are to be told."""
     outcomes = decision.outcomes
     match form:
         case Form.KEYS:
@@ -71,7 +50,7 @@ def answer(
     return b'{%s,"errorsWhileComputingFlags":%s%s%s,"requestId":"%s%012x"}' % (
         flags,
         _ERRORS[decision.has_errors],
-        _CONFIG if with_config else b"",
+        config,
         when,
         _process_part,
         next(_numbers),

@@ -3,6 +3,8 @@
 A page gets the script and the settings that are meant for pages, nothing else.
 """
 
+import hashlib
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -53,6 +55,13 @@ def page_script(record: Record, component: Component) -> str:
         f"(function () {{\n{component.script}\n"
         f"inject({{ config: {config}, posthog: window['__$$ph_site_app_{record.id}'] }})\n}})()\n"
     )
+
+
+def page_path(record: Record, component: Component) -> str:
+    """Where a page finds the script. The hash moves with it, since pages keep what they have."""
+    script = page_script(record, component).encode()
+    hash = hashlib.md5(script, usedforsecurity=False).hexdigest()
+    return f"/site_app/{record.id}/{record.web_token}/{hash}/"
 
 
 def frontend_module(component: Component | None) -> str:

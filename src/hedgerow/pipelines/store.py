@@ -125,6 +125,14 @@ class ServedRecords(Protocol):
         """An enabled record by the token of its public script."""
         ...
 
+    async def served_apps(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """The enabled frontend apps of these projects, by order and id."""
+        ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """For each project, a number that moves with every change of its records."""
+        ...
+
 
 class JobStore(Protocol):
     async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None: ...

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, bindparam, select, text
 
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.tables import generations
 
@@ -31,6 +32,12 @@ async def number_of(database: Database, topic: Topic) -> int:
 async def numbers_of(database: Database, prefix: str) -> dict[Topic, int]:
     """The same for all topics that begin so."""
     return dict(await database.fetch(_hot_many, {"alike": f"{prefix}%"}))
+
+
+async def project_numbers(database: Database, prefix: str) -> dict[ProjectId, int]:
+    """The same for topics that end with a project's id."""
+    found = await numbers_of(database, prefix)
+    return {ProjectId(int(topic.removeprefix(prefix))): number for topic, number in found.items()}
 
 
 def current(connection: Connection, topic: Topic) -> int:

@@ -19,6 +19,8 @@ from hedgerow.storage.database import Database
 from hedgerow.storage.tables import idempotency_keys, projects
 from hedgerow.storage.tables import pipeline_records as table
 
+TOPIC = "records:"
+
 
 class PipelineRecords:
     def __init__(self, database: Database) -> None:
@@ -65,6 +67,24 @@ class PipelineRecords:
             return None if row is None else record_from(row)
 
         return await self._database.read(run)
+
+    async def served_apps(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        statement = (
+            select(table)
+            .where(
+                table.c.project_id.in_(project_ids)
+                & (table.c.family == Family.FRONTEND_APP.value)
+                & table.c.enabled.is_(True)
+                & table.c.deleted.is_(False)
+            )
+            .order_by(table.c.order, table.c.id)
+        )
+        return await self._database.read(
+            lambda connection: [record_from(row) for row in connection.execute(statement)]
+        )
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        return await generations.project_numbers(self._database, TOPIC)
 
     async def add(
         self,
@@ -168,7 +188,7 @@ class PipelineRecords:
 
 
 def _topic(project_id: ProjectId) -> str:
-    return f"records:{project_id}"
+    return f"{TOPIC}{project_id}"
 
 
 def record_from(row: Row[Any]) -> Record:

@@ -358,3 +358,27 @@ async def test_a_script_is_served_by_its_token_while_its_record_is_enabled(store
     assert await stores.pipelines.served(record.id, "right") is None
     await edited(stores, record, enabled=True, deleted=True)
     assert await stores.pipelines.served(record.id, "right") is None
+
+
+async def test_enabled_frontend_apps_are_served_in_order(stores: Stores) -> None:
+    other = await stores.new_project()
+    app: dict[str, Any] = {"family": Family.FRONTEND_APP, "enabled": True}
+    last = await stores.new_record(**app, order=9)
+    first = await stores.new_record(**app, order=2)
+    theirs = await stores.new_record(**app, project_id=other.id)
+    await stores.new_record(family=Family.FRONTEND_APP)
+    await stores.new_record(family=Family.DESTINATION, enabled=True)
+    gone = await stores.new_record(**app, order=5)
+    await edited(stores, gone, deleted=True)
+    served = stores.pipelines.served_apps
+    assert await served([DEFAULT_PROJECT]) == [first, last]
+    assert await served([other.id]) == [theirs]
+    assert {record.id for record in await served([DEFAULT_PROJECT, other.id])} == {
+        first.id,
+        last.id,
+        theirs.id,
+    }
+    assert await served([]) == []
+    assert await stores.pipelines.generations() == {
+        id: await stores.pipelines.generation(id) for id in (DEFAULT_PROJECT, other.id)
+    }

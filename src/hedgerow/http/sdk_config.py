@@ -1,0 +1,82 @@
+"""What SDKs read besides flags in an answer of /decide. It is the same until a record of the
+project changes, so it is kept as bytes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hedgerow.http.site_app import page_path
+from hedgerow.kit import jsonio
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.store import ServedRecords
+from hedgerow.projects.model import ProjectId
+
+# So many projects are read by one statement.
+AT_ONCE = 500
+# None of it is secret.
+SAME_FOR_ALL = {
+    "config": {"enable_collect_everything": True},
+    "toolbarParams": {},
+    "isAuthenticated": False,
+    "supportedCompression": ["gzip", "lz64"],
+    "sessionRecording": False,
+    "capturePerformance": False,
+    "captureDeadClicks": False,
+    "autocapture_opt_out": False,
+    "chat_opt_in": False,
+    "autocaptureExceptions": False,
+    "analytics": {"endpoint": "/i/v0/e/"},
+    "elementsChainAsString": True,
+    "defaultIdentifiedOnly": True,
+    "flagsPersistenceDefault": False,
+    "heatmaps": False,
+    "surveys": False,
+}
+
+
+def _part(site_apps: Sequence[Mapping[str, Any]]) -> bytes:
+    """The fields as they stand in the middle of an answer."""
+    return b"," + jsonio.encode({**SAME_FOR_ALL, "siteApps": site_apps})[1:-1]
+
+
+WITHOUT_APPS = _part([])
+
+
+class SdkConfigs:
+    """Of every project. Each process asks twice a second whether records have changed."""
+
+    def __init__(self, records: ServedRecords, catalogue: Catalogue) -> None:
+        self._records = records
+        self._catalogue = catalogue
+        self._seen: Mapping[ProjectId, int] = {}
+        self._parts: dict[ProjectId, bytes] = {}
+
+    def part(self, project_id: ProjectId) -> bytes:
+        return self._parts.get(project_id, WITHOUT_APPS)
+
+    async def watch(self) -> None:
+        """One turn of the background loop."""
+        stored = await self._records.generations()
+        moved = [id for id, number in stored.items() if self._seen.get(id) != number]
+        for start in range(0, len(moved), AT_ONCE):
+            await self._read(moved[start : start + AT_ONCE])
+        self._seen = stored
+
+    async def _read(self, ids: Sequence[ProjectId]) -> None:
+        apps: dict[ProjectId, list[dict[str, Any]]] = defaultdict(list)
+        for record in await self._records.served_apps(ids):
+            if (app := self._app(record)) is not None:
+                apps[record.project_id].append(app)
+        for id in ids:
+            if id in apps:
+                self._parts[id] = _part(apps[id])
+            else:
+                self._parts.pop(id, None)
+
+    def _app(self, record: Record) -> dict[str, Any] | None:
+        component = self._catalogue.component(record.component_id)
+        if component is None or component.script is None:
+            return None
+        return {"id": record.id, "url": page_path(record, component)}
