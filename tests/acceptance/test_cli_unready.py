@@ -80,14 +80,14 @@ def test_lists_for_people_show_masks_of_secrets_and_public_keys_whole(fresh: Ins
 def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     """The first `migrate` of an empty place, after a `migrate --check` that said so."""
     check = installation.run("migrate", "--check")
-    assert (check.returncode, check.stdout) == (1, "3 step(s) to apply: 0001, 0002, 0003.\n")
+    assert (check.returncode, check.stdout) == (1, "4 step(s) to apply: 0001, 0002, 0003, 0004.\n")
     assert not installation.data.exists()
     return installation.run("migrate")
 
 
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
     assert (migrated.returncode, migrated.stderr) == (0, "")
-    assert migrated.stdout == "Applied 0001, 0002, 0003: now at step 0003.\n"
+    assert migrated.stdout == "Applied 0001, 0002, 0003, 0004: now at step 0004.\n"
 
 
 def test_verbs_after_migrate_and_before_init_say_what_to_run(

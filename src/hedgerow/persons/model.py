@@ -20,6 +20,7 @@ class Person:
     uuid: str
     properties: Mapping[str, Any]
     distinct_ids: Sequence[str]
+    is_identified: bool
     created_at: datetime
     updated_at: datetime
 

@@ -211,6 +211,7 @@ class PersonRecords:
                         "project_id": project_id,
                         "uuid": str(uuid.uuid4()),
                         "properties": properties,
+                        "is_identified": False,
                         "created_at": now,
                         "updated_at": now,
                     },

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Dialect,
     ForeignKey,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -227,6 +228,8 @@ persons = Table(
     Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("uuid", Text, nullable=False),
     Column("properties", Json, nullable=False),
+    # Whether a login was seen: who is identified is not merged into somebody else.
+    Column("is_identified", Boolean, nullable=False, default=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
 )
@@ -273,4 +276,61 @@ flag_hash_keys = Table(
     Column("person_id", ForeignKey("persons.id", ondelete="CASCADE"), primary_key=True),
     Column("flag_key", Text, primary_key=True),
     Column("hash_key", Text, nullable=False),
+)
+
+# Accepted events that wait for their persons, one row for each request. Rows of one bucket are
+# taken in their order, one after the other; a distinct id is always in the same bucket.
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("bucket", Integer, nullable=False),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("events", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("accepted_at", Moment, nullable=False),
+)
+
+# Events with their persons that wait for the event store.
+ready_events = Table(
+    "ready_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("bucket", Integer, nullable=False),
+    Column("events", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("made_at", Moment, nullable=False),
+)
+
+# Which process works on a bucket.
+inbox_leases = Table(
+    "inbox_leases",
+    metadata,
+    Column("bucket", Integer, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
+
+ingestion_warnings = Table(
+    "ingestion_warnings",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("type", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+# How often each answer of a flag was called for.
+flag_calls = Table(
+    "flag_calls",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("flag_key", Text, primary_key=True),
+    Column("response", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("last_called_at", Moment, nullable=False),
 )

@@ -1,0 +1,1 @@
+"""Events as they are stored and read."""
