@@ -14,15 +14,12 @@ from hedgerow.flags.rules import (
     check_together,
     checked_filters,
     condition_sets,
-    needed_cohorts,
     needed_ids,
     variant_keys,
     variants_of,
 )
 from hedgerow.flags.store import FlagStore, FlagWrite
 from hedgerow.kit.sealing import CannotUnseal
-from hedgerow.persons.cohorts import contained
-from hedgerow.persons.model import CohortId
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 
@@ -201,17 +198,6 @@ class Flags:
         """The flags that ask about this one."""
         snapshot = await self._board.refreshed(project)
         return [flag for flag in snapshot.definitions.flags if id in needed_ids(flag.filters)]
-
-    async def asking_for(self, project: Project, cohort_id: CohortId) -> list[Flag]:
-        """The flags that ask for a cohort, through other cohorts too."""
-        snapshot = await self._board.refreshed(project)
-        cohorts = {cohort.id: cohort for cohort in snapshot.definitions.cohorts}
-        holding = {id for id in cohorts if cohort_id in contained(id, cohorts)} | {cohort_id}
-        return [
-            flag
-            for flag in snapshot.definitions.flags
-            if not holding.isdisjoint(needed_cohorts(flag.filters))
-        ]
 
     def _sealed(self, before: Flag, after: Flag) -> Flag:
         """With encrypted payloads sealed; one that is shown as redacted and sent back stays."""

@@ -12,6 +12,7 @@ from hedgerow.errors import Invalid
 from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
 from hedgerow.kit import jsonio
+from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.text import check_storable
 from hedgerow.properties.rules import check_property, refuse
@@ -111,7 +112,7 @@ def _check_group(
         _percentage(group["rollout_percentage"], f"{place}.rollout_percentage")
     variant = group.get("variant")
     if variant is not None and variant not in variants:
-        refuse(f"{place}.variant", f'"{_shown(variant)}" is not one of the flag\'s variants.')
+        refuse(f"{place}.variant", f'"{cut_short(variant)}" is not one of the flag\'s variants.')
     properties = _list(group.get("properties"), f"{place}.properties")
     for number, filter in enumerate(properties):
         _check_filter(filter, f"{place}.properties[{number}]", index, around)
@@ -122,7 +123,7 @@ def _check_filter(filter: Any, place: str, index: int | None, around: Surroundin
     filter = _object(filter, place)
     kind = filter.get("type", "person")
     if kind not in KINDS:
-        refuse(f"{place}.type", f'"{_shown(kind)}" is not a valid choice.', "invalid_choice")
+        refuse(f"{place}.type", f'"{cut_short(kind)}" is not a valid choice.', "invalid_choice")
     if not isinstance(filter.get("key"), str) or not filter["key"]:
         refuse(f"{place}.key", "This field is required.", "required")
     if index is None and kind == "group":
@@ -143,7 +144,7 @@ def _check_cohort(filter: Mapping[str, Any], place: str, around: Surroundings) -
         refuse(f"{place}.operator", "A cohort filter is in or not_in.", "unsupported_operator")
     cohort = _cohort(filter.get("value"), around.cohorts)
     if cohort is None:
-        detail = f"Cohort {_shown(filter.get('value'))} does not exist."
+        detail = f"Cohort {cut_short(filter.get('value'))} does not exist."
         refuse(f"{place}.value", detail, "cohort_does_not_exist")
     if asks_behaviour(cohort, around.cohorts):
         refuse(
@@ -187,7 +188,7 @@ def _check_dependency(filter: Mapping[str, Any], place: str, around: Surrounding
     id = FlagId(int(key)) if key.isdecimal() and len(key) < 19 else FlagId(0)
     needed = around.flags.get(id)
     if needed is None or needed.deleted or not needed.active:
-        refuse(f"{place}.key", f"There is no active flag with the id {_shown(key)}.")
+        refuse(f"{place}.key", f"There is no active flag with the id {cut_short(key)}.")
     if id == around.own_id or around.own_id in _all_needed(id, around.flags):
         refuse(f"{place}.key", "A flag cannot depend on itself, not even through others.")
     value = filter.get("value")
@@ -276,15 +277,16 @@ def _checked_payloads(payloads: Any, variants: Sequence[str]) -> dict[str, Any]:
     allowed = list(variants) or ["true"]
     result = {}
     for key, value in _object(payloads, place).items():
+        at = f"{place}.{cut_short(key)}"
         if key not in allowed:
-            refuse(f"{place}.{key}", f"Payloads are for {', '.join(allowed)} only.")
+            refuse(at, f"Payloads are for {cut_short(', '.join(allowed))} only.")
         if value is None:
             continue
         if isinstance(value, str):
             try:
                 jsonio.parse(value.encode())
             except jsonio.JsonError:
-                refuse(f"{place}.{key}", "Payload value is not valid JSON.")
+                refuse(at, "Payload value is not valid JSON.")
             result[key] = value
         else:
             result[key] = jsonio.encode(value).decode()
@@ -332,7 +334,3 @@ def _group_index(value: Any, place: str) -> int | None:
             f"A whole number from 0 to {MAX_GROUP_TYPES - 1} is required.",
         )
     return value
-
-
-def _shown(value: Any) -> str:
-    return str(value)[:100]

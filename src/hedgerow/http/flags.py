@@ -20,7 +20,7 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
 
@@ -191,7 +191,7 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         raise Invalid(unstorable[1], attr="search", code=unstorable[0])
     kind = call.asked("type") or None
     if kind is not None and kind not in TYPES:
-        detail = f'"{kind[:100]}" is not a valid choice.'
+        detail = f'"{cut_short(kind)}" is not a valid choice.'
         raise Invalid(detail, attr="type", code="invalid_choice")
     wanted = FlagFilter(
         search=search.strip()[:200], active=_active(call.asked("active")), type=kind

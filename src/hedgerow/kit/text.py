@@ -1,6 +1,9 @@
-"""What text can be stored anywhere, and what text is a whole number."""
+"""What text can be stored anywhere, what text is a whole number, and how much of one is shown."""
 
 import re
+from typing import Any
+
+SHOWN_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
@@ -21,3 +24,8 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
 def whole_number(text: str) -> int | None:
     """The number that the text is, None for any other text. Never fails, however long it is."""
     return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def cut_short(value: Any) -> str:
+    """What somebody sent, as much of it as a message may repeat."""
+    return str(value)[:SHOWN_CHARS]

@@ -1,4 +1,4 @@
-"""What this room needs of storage. storage/persons.py answers."""
+"""What this room needs of storage. storage/persons.py and cohorts.py answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +74,10 @@ class PersonStore(Protocol):
         ...
 
 
+# The flags that ask for a cohort, by key.
+Askers = Callable[[CohortId], Sequence[str]]
+
+
 class CohortStore(Protocol):
     async def cohorts(
         self, project_id: ProjectId, *, limit: int, offset: int
@@ -84,10 +88,13 @@ class CohortStore(Protocol):
     async def write_cohort(
         self,
         project_id: ProjectId,
-        decide: Callable[[Mapping[CohortId, Cohort]], Cohort],
+        decide: Callable[[Mapping[CohortId, Cohort], Askers], Cohort],
         tell: Callable[[Cohort | None, Cohort], Entry],
         now: datetime,
-    ) -> Cohort: ...
+    ) -> Cohort:
+        """Store what `decide` makes of the present cohorts, while nobody else changes the
+        project's cohorts and flags."""
+        ...
 
     async def add_members(
         self, project_id: ProjectId, id: CohortId, distinct_ids: Sequence[str]
@@ -95,4 +102,6 @@ class CohortStore(Protocol):
         """Add the persons of these ids to a static cohort; how many it has then."""
         ...
 
-    async def members(self, id: CohortId) -> int: ...
+    async def members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
+        """How many persons each static cohort has."""
+        ...

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Select, event, func, insert, select, text
 
+from hedgerow.flags.flags import Flags
 from hedgerow.pipelines import store as room
 from hedgerow.pipelines.arrange import dense
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
@@ -160,6 +161,26 @@ async def other_stores(stores: Stores) -> AsyncIterator[Stores]:
     opened = stores_on(stores.place)
     yield opened
     await opened.database.close()
+
+
+class NoBoard:
+    """For rooms whose writes alone are looked at."""
+
+    async def refreshed(self, project: Project) -> None: ...
+
+
+class OpenSealer:
+    def seal(self, value: Any) -> str:
+        return str(value)
+
+    def unseal(self, sealed: str) -> Any:
+        return sealed
+
+
+def flag_rooms(*processes: Stores) -> list[Flags]:
+    """What each process does with flags."""
+    board: Any = NoBoard()
+    return [Flags(each.flags, board, OpenSealer()) for each in processes]
 
 
 def run_sql(place: Place, statement: str, **values: Any) -> list[Any]:
