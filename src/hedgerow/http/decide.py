@@ -8,11 +8,12 @@ from urllib.parse import parse_qs
 import msgspec
 from starlette.types import Receive, Scope
 
-from hedgerow.errors import AppError, Invalid
+from hedgerow.errors import Invalid
 from hedgerow.flags.decide import Asked, Decider, Decision, nowhere
 from hedgerow.flags.model import DISTINCT_ID_MAX, Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
+from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.trace import Trace
@@ -47,22 +48,6 @@ CLIENT_AGENTS = (
 
 # The properties of the place that a request comes from.
 Places = Callable[[Scope], Mapping[str, str]]
-
-
-class NoProjectKey(AppError):
-    """No project key came with the request."""
-
-    status, type, code = 401, "authentication_error", "no_api_key"
-    default_detail = (
-        "Project API key not provided: send it as api_key. `hedgerow projects list` shows it."
-    )
-
-
-class BadProjectKey(AppError):
-    """A project key came that opens no project."""
-
-    status, type, code = 401, "authentication_error", "invalid_api_key"
-    default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,16 +117,7 @@ class Decide:
         if token is None:
             properties = body.get("properties")
             token = properties.get("token") if isinstance(properties, dict) else None
-        if not token:
-            raise NoProjectKey
-        if not isinstance(token, str):
-            raise BadProjectKey
-        project = self._directory.find_token(token)
-        if project is None:
-            project = await self._directory.find_new_token(token)
-        if project is None:
-            raise BadProjectKey
-        return project
+        return await project_of(self._directory, token)
 
 
 def _first(body: Mapping[str, Any], names: Iterable[str]) -> Any:

@@ -23,11 +23,11 @@ TOPIC = "flags:"
 # So few flags are read anew each time.
 FEW = 200
 
-# A flag's id, version and time of change, the latter as the driver gives it: making thousands of
+# A flag's id, version and times of change and call, the latter as the driver gives it: making thousands of
 # moments of it takes longer than all else.
 Mark = tuple[Any, ...]
 _marks = text(
-    "SELECT id, version, updated_at FROM flags WHERE project_id = :project AND NOT deleted"
+    "SELECT id, version, updated_at, last_called_at FROM flags WHERE project_id = :project AND NOT deleted"
     " ORDER BY id"
 )
 
