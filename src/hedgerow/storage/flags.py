@@ -163,15 +163,21 @@ def _flag(row: Row[Any]) -> Flag:
             "bucketing_identifier": _member(
                 Bucketing, row.bucketing_identifier, Bucketing.DISTINCT_ID
             ),
-            "evaluation_contexts": tuple(row.evaluation_contexts),
-            "tags": tuple(row.tags),
+            "evaluation_contexts": _texts(row.evaluation_contexts),
+            "tags": _texts(row.tags),
         }
     )
 
 
+# What was stored and means nothing here may not take the project's other flags with it.
+
+
 def _member(kind: type[E], value: str, default: E) -> E:
-    """A stored word that means nothing here may not take the project's other flags with it."""
     return kind(value) if value in kind._value2member_map_ else default
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:
