@@ -154,8 +154,10 @@ async def _live(
     keys = wished_keys(settings)
     try:
         is_new = await _prepared(settings, readiness, keys)
-        await state.directory.refresh()
         await register_components(pipelines)
+        for chore in chores:
+            if not chore.backs_off:  # what these watch must be known before anybody is served
+                await chore.run()
         if not await sealing_check.keys_fit(state.database, pipelines.sealer):
             _log.error(WRONG_SEALING_KEY)
     except Exception as error:  # noqa: BLE001 - handed on to whoever started us

@@ -53,9 +53,16 @@ class Board:
         if not self._snapshots:
             return
         stored = await self._store.generations()
-        for id, snapshot in list(self._snapshots.items()):
-            if stored.get(id, 0) != snapshot.definitions.generation:
-                await self.refreshed(self._projects[id])
+        changed = [
+            self._projects[id]
+            for id, snapshot in self._snapshots.items()
+            if stored.get(id, 0) != snapshot.definitions.generation
+        ]
+        # A project that cannot be read keeps nobody else's flags from being refreshed.
+        refreshing = (self.refreshed(project) for project in changed)
+        for result in await asyncio.gather(*refreshing, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def _compiled(self, definitions: Definitions, before: Snapshot | None) -> Snapshot:
         if len(definitions.flags) <= INLINE_FLAGS:

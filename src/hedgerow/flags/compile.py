@@ -20,6 +20,7 @@ from hedgerow.flags.bucket import (
 )
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
 from hedgerow.flags.questions import Broken, Question, Questions, dependency_of
+from hedgerow.flags.rules import super_groups
 from hedgerow.flags.subject import Subject
 from hedgerow.properties.values import MISSING
 
@@ -95,12 +96,10 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
         _condition(flag, filters, index, group, shares, questions)
         for index, group in enumerate(filters["groups"])
     ]
-    needs = frozenset(
-        id
-        for condition in conditions
-        for each in condition.filters
-        if (id := dependency_of(each)) is not None
-    )
+    asked = [each for condition in conditions for each in condition.filters]
+    for group in super_groups(filters):
+        asked += group.get("properties") or []
+    needs = frozenset(id for each in asked if (id := dependency_of(each)) is not None)
     general = _run_of(flag, conditions, bool(filters.get("early_exit")))
     run = general
     for wrap in (_with_holdout, _with_super_group, _with_enrollment):
@@ -157,7 +156,7 @@ def _condition(
     group_index = group.get(
         "aggregation_group_type_index", filters.get("aggregation_group_type_index")
     )
-    asked = [_of_own_group(each, group_index) for each in group.get("properties") or []]
+    asked = [of_own_group(each, group_index) for each in group.get("properties") or []]
     number, question = questions.all_of(asked)
     percentage = percentage_of(group)
     forced = group.get("variant")
@@ -186,7 +185,7 @@ def _condition(
     )
 
 
-def _of_own_group(filter: Any, group_index: int | None) -> Any:
+def of_own_group(filter: Any, group_index: int | None) -> Any:
     """A group filter that names no group type is about the condition's own."""
     if not isinstance(filter, Mapping) or filter.get("type") != "group":
         return filter

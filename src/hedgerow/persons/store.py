@@ -56,6 +56,12 @@ class PersonStore(Protocol):
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
     ) -> tuple[list[Group], int]: ...
 
+    async def some_groups(
+        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
+    ) -> list[Group]:
+        """The next groups after one of this key, for walking over all."""
+        ...
+
     async def put_group(
         self,
         project_id: ProjectId,

@@ -290,6 +290,23 @@ class PersonRecords:
 
         return await self._database.read(run)
 
+    async def some_groups(
+        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
+    ) -> list[Group]:
+        page = (
+            select(groups)
+            .where(
+                (groups.c.project_id == project_id)
+                & (groups.c.type_index == type_index)
+                & (groups.c.key > after)
+            )
+            .order_by(groups.c.key)
+            .limit(limit)
+        )
+        return await self._database.read(
+            lambda connection: [Group(**row._mapping) for row in connection.execute(page)]
+        )
+
     async def put_group(
         self,
         project_id: ProjectId,

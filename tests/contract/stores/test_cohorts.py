@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.flags import FlagFields
+from hedgerow.flags.edits import FlagFields
 from hedgerow.persons.cohorts import CohortFields, Cohorts
 from hedgerow.persons.model import Cohort, CohortId, Person
 from hedgerow.persons.store import Askers, PersonQuery

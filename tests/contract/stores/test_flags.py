@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.flags import FlagFields
+from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.activity import Entry

@@ -9,7 +9,8 @@ import pytest
 
 from hedgerow.errors import Unavailable
 from hedgerow.flags.board import INLINE_FLAGS, Board
-from hedgerow.flags.flags import FlagFields, Flags
+from hedgerow.flags.edits import FlagFields
+from hedgerow.flags.flags import Flags
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
@@ -211,6 +212,23 @@ async def test_who_refreshes_gets_what_was_stored_before_they_asked() -> None:
     assert keys(await board.refreshed(PROJECT)) == ["flag-1", "flag-2"]
     await began
     assert await seen(board) == ["flag-1", "flag-2"]
+
+
+async def test_a_project_that_cannot_be_read_keeps_no_other_from_being_refreshed() -> None:
+    store = ListFlags(a_flag(id=1))
+    store.put(a_flag(id=1), project_id=OTHER.id)
+    board = a_board(store)
+    await seen(board)
+    await seen(board, OTHER)
+    for project in (PROJECT, OTHER):
+        store.put(a_flag(id=1), a_flag(id=2), project_id=project.id)
+    store.away["definitions"] = 1
+    with pytest.raises(Unavailable):
+        await board.watch()
+    assert sorted([await seen(board), await seen(board, OTHER)]) == [
+        ["flag-1"],
+        ["flag-1", "flag-2"],
+    ]
 
 
 @pytest.mark.parametrize(("flags", "elsewhere"), [(INLINE_FLAGS, 0), (INLINE_FLAGS + 1, 1)])

@@ -37,6 +37,6 @@ def asking(filter: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_message_repeats_little_of_what_was_sent(filters: dict[str, Any]) -> None:
     with pytest.raises(Invalid) as refused:
-        checked_filters(filters, NOBODY_AROUND)
+        checked_filters(filters, NOBODY_AROUND, is_new=True)
     assert len(refused.value.detail) < 200
     assert len(refused.value.attr or "") < 200
