@@ -2,7 +2,7 @@
 server.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from hedgerow.storage.connect import Place
 from tests.live import LiveServer
 from tests.postgres import OwnPostgres
+
+TOLD = "told"
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +36,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One service for tests that leave it as they found it, or do not care."""
     with LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Says how a long test went, at the end of the run, whichever process it ran in."""
+    return lambda line: record_property(TOLD, line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for kind in ("passed", "failed"):
+        for report in terminalreporter.getreports(kind):
+            for name, line in report.user_properties:
+                if name == TOLD:
+                    terminalreporter.write_line(str(line))

@@ -117,7 +117,7 @@ def test_flags_and_cohorts_in_circles_and_long_chains_harm_no_other_flag(tmp_pat
 
 @pytest.mark.timeout(300)
 def test_two_thousand_flags_of_a_hundred_conditions_are_served(
-    tmp_path: Path, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     with LiveServer(tmp_path):
         pass
@@ -136,12 +136,11 @@ def test_two_thousand_flags_of_a_hundred_conditions_are_served(
         began = time.monotonic()
         assert client.patch(f"{BASE}{flag}/", json={"name": "N"}).status_code == 200
         edit_s = time.monotonic() - began
-    with capsys.disabled():
-        pytestconfig.get_terminal_writer().line(
-            f"\n2000 flags x 100 conditions: start {start_s:.1f} s, first answer {first_s:.1f} s "
-            f"(others waited {longest:.2f} s at most), next {next_s * 1000:.0f} ms, "
-            f"an edit {edit_s:.1f} s"
-        )
+    tell(
+        f"2000 flags x 100 conditions: start {start_s:.1f} s, first answer {first_s:.1f} s "
+        f"(others waited {longest:.2f} s at most), next {next_s * 1000:.0f} ms, "
+        f"an edit {edit_s:.1f} s"
+    )
     assert len(decided["featureFlags"]) == 2000
     assert decided["errorsWhileComputingFlags"] is False
     assert decided["featureFlags"]["plain"] is True

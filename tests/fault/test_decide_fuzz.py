@@ -4,7 +4,7 @@ import json
 import random
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -243,7 +243,7 @@ def many_kinds(client: httpx.Client) -> None:
 
 @pytest.mark.timeout(300)
 def test_fuzzed_bodies_get_no_5xx_and_no_slow_answer(
-    tmp_path: Path, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     rng = random.Random("decide")
     counts: Counter[int] = Counter()
@@ -275,10 +275,7 @@ def test_fuzzed_bodies_get_no_5xx_and_no_slow_answer(
     took = milliseconds(server)
     assert len(took) == BODIES + 1
     slow = sorted(ms for ms in took if ms > SLOW_MS)
-    with capsys.disabled():
-        told = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
-        pytestconfig.get_terminal_writer().line(
-            f"\n{BODIES} fuzzed decisions, answered {told}; slowest {max(took):.0f} ms"
-        )
+    told = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
+    tell(f"{BODIES} fuzzed decisions, answered {told}; slowest {max(took):.0f} ms")
     assert len(slow) <= SLOW_ALLOWED, slow
     assert_unharmed(server)
