@@ -70,7 +70,8 @@ class Mentioned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """`persons` by every distinct id that the batch mentions; the persons of one id are one object.
-    `uuids` has the person ids of strangers whose own is somebody else's already."""
+    `uuids` are the person ids of strangers: not always `person_uuid`, which may be somebody else's
+    by now."""
 
     persons: Mapping[str, KnownPerson] = field(default_factory=dict)
     uuids: Mapping[str, str] = field(default_factory=dict)
