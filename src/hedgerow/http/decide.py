@@ -1,6 +1,6 @@
 """`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -20,9 +20,9 @@ from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
+from hedgerow.projects.token_places import token_in
 
 TRUTHS = (True, "true", "True", "1")
-TOKEN_NAMES = ("$token", "token", "api_key")
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
 SERVER_AGENTS = (
@@ -113,19 +113,7 @@ class Decide:
         return lambda: places(scope)
 
     async def _project(self, body: Mapping[str, Any]) -> Project:
-        token = _first(body, TOKEN_NAMES)
-        if token is None:
-            properties = body.get("properties")
-            token = properties.get("token") if isinstance(properties, dict) else None
-        return await project_of(self._directory, token)
-
-
-def _first(body: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """What the body has under the first of several names that says anything."""
-    for name in names:
-        if value := body.get(name):
-            return value
-    return None
+        return await project_of(self._directory, token_in(body))
 
 
 def _asked(
