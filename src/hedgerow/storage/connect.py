@@ -1,5 +1,5 @@
 """Which engine keeps the state: PostgreSQL when there is an address, SQLite in the data folder
-otherwise.
+otherwise. And which keeps the events: a ClickHouse server, or chDB in a folder.
 """
 
 from dataclasses import dataclass
@@ -26,6 +26,15 @@ class Place:
     @property
     def is_sqlite(self) -> bool:
         return not self.url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlace:
+    """Where events are kept. `url` is empty for chDB."""
+
+    url: str
+    folder: Path
+    timeout_s: float
 
 
 def plain_engine(place: Place) -> Engine:
@@ -55,3 +64,14 @@ def open_database(place: Place) -> Database:
 def _postgres() -> Any:
     """Loaded by whoever has an address: on SQLite no verb waits for PostgreSQL's driver."""
     return import_module("hedgerow.storage.postgres")
+
+
+def open_events(place: EventPlace) -> Any:
+    """An EventRecords for a running event loop. Opening chDB takes a second, and its import moves
+    the process to another folder and back: do it before anything else runs."""
+    events = import_module("hedgerow.storage.events")
+    if place.url:
+        server = import_module("hedgerow.storage.clickhouse")
+        return events.EventRecords(server.connect_server(place.url, place.timeout_s), remembers=0)
+    chdb = import_module("hedgerow.storage.chdb")
+    return events.EventRecords(chdb.open_chdb(place.folder), remembers=200_000)
