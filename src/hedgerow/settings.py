@@ -86,6 +86,13 @@ def database_url(raw: str) -> str:
     return url
 
 
+def clickhouse_url(raw: str) -> str:
+    url = raw.strip()
+    if url and _scheme(url) not in ("http", "https"):
+        raise ValueError("http://user:password@host:8123/database, or nothing for the data folder")
+    return url
+
+
 def _scheme(url: str) -> str | None:
     """The scheme of an address that can be read as one, None for anything else."""
     try:
@@ -153,7 +160,7 @@ class Settings:
     )
     clickhouse_url: str = setting(
         "",
-        text,
+        clickhouse_url,
         "http://user:password@host:8123/database keeps events in ClickHouse. Empty: in the data "
         "folder.",
         secret=True,
