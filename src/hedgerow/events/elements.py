@@ -53,7 +53,7 @@ def without_elements(properties: Mapping[str, Any]) -> tuple[str, Mapping[str, A
         for name, value in properties.items()
         if name not in ("$elements", "$elements_chain")
     }
-    if isinstance(chain, str):
+    if isinstance(chain, str) and chain:
         return chain, rest
     return elements_chain(sent_elements(elements)), rest
 
@@ -111,7 +111,9 @@ def _classes(sent: Any) -> Sequence[str] | None:
 
 def _place(sent: Any) -> int:
     place = whole_number(sent) if isinstance(sent, str) else sent
-    return place if isinstance(place, int) and 0 <= place <= MAX_PLACE else 0
+    if isinstance(place, bool) or not isinstance(place, int):
+        return 0
+    return place if 0 <= place <= MAX_PLACE else 0
 
 
 def _link(element: Element) -> str:
