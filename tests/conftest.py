@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hedgerow.storage.connect import Place
+from tests.clickhouse_http import OwnClickHouse
 from tests.live import LiveServer
 from tests.postgres import OwnPostgres
 
@@ -18,6 +19,14 @@ def postgres() -> Iterator[OwnPostgres]:
     server = OwnPostgres()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnClickHouse]:
+    """One ClickHouse server for the whole run; each test takes a database of its own."""
+    server = OwnClickHouse(tmp_path_factory.mktemp("clickhouse"))
+    yield server
+    server.kill()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
