@@ -65,9 +65,9 @@ class ClickHouse:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A client for this thread alone. The driver's errors become ours."""
+        if self._is_closed:
+            raise Unavailable("The service is shutting down.")
         with self._free:
-            if self._is_closed:
-                raise Unavailable("The service is shutting down.")
             try:
                 client = self._taken()
                 try:
