@@ -5,11 +5,13 @@ Each of the two steps ends in a durable row and is safe to repeat from any point
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.store import InboxStore, Settled
+from hedgerow.errors import Unavailable
 from hedgerow.events.elements import without_elements
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.events.store import EventStore
@@ -49,6 +51,8 @@ class Processor:
         self._idle_s = idle_s
         self._place = place
         self._clock = clock
+        # Whether something may still be on its way to the event store that we know no end of.
+        self._is_storing = False
 
     async def begin(self) -> None:
         """Learn what the process before left behind."""
@@ -56,6 +60,14 @@ class Processor:
             return
         left = await self._inbox.waiting()
         self._progress.begin(unsettled=left.unsettled, unstored=left.unstored)
+
+    async def end(self) -> None:
+        """Leave to others at once what this process would have stored. After a failure they wait
+        instead: the event store may be about to store what it was sent."""
+        if self._is_alone or self._is_storing:
+            return
+        with suppress(Unavailable):
+            await self._inbox.let_go()
 
     async def settle(self) -> None:
         """Give their persons to the events that wait, or wait for some."""
@@ -73,7 +85,9 @@ class Processor:
         await self._progress.wait_for_unstored(at_most_s=self._idle_s)
         for bucket in self._buckets:
             while rows := await self._inbox.ready(bucket, self._clock()):
+                self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
+                self._is_storing = False
                 await self._inbox.stored(rows)
                 if self._is_alone:
                     self._progress.store(sum(row.number for row in rows))

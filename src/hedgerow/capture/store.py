@@ -76,6 +76,10 @@ class InboxStore(Protocol):
         """The event store has them."""
         ...
 
+    async def let_go(self) -> None:
+        """Leave the way to the event store to other processes."""
+        ...
+
     async def waiting(self) -> Waiting: ...
 
 

@@ -175,6 +175,10 @@ class InboxRecords:
             )
         )
 
+    async def let_go(self) -> None:
+        ours = delete(inbox_leases).where(inbox_leases.c.holder == self._holder)
+        await self._database.write(lambda connection: connection.execute(ours))
+
     async def waiting(self) -> Waiting:
         def run(connection: Connection) -> Waiting:
             unsettled, since_ms = connection.execute(
