@@ -127,7 +127,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = Metrics(lambda: _database_gauges(database))
+    metrics = Metrics(lambda: (*_database_gauges(database), *intake.gauges()))
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),
@@ -218,6 +218,7 @@ def _chores(
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
+        Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),
     ]
     return chores + (working_chores(state, intake) if worker else intake.chores(worker=False))
 

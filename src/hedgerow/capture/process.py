@@ -51,6 +51,8 @@ class Processor:
         self._idle_s = idle_s
         self._place = place
         self._clock = clock
+        # How many events this process has brought how far.
+        self.settled = self.stored = 0
         # Whether something may still be on its way to the event store that we know no end of.
         self._is_storing = False
 
@@ -77,8 +79,10 @@ class Processor:
                 is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
                 if not is_ours:
                     break
+                number = sum(len(row.events) for row in rows)
+                self.settled += number
                 if self._is_alone:
-                    self._progress.settle(sum(len(row.events) for row in rows))
+                    self._progress.settle(number)
 
     async def store(self) -> None:
         """Bring to the event store what is ready for it, or wait for some."""
@@ -89,8 +93,10 @@ class Processor:
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False
                 await self._inbox.stored(rows)
+                number = sum(row.number for row in rows)
+                self.stored += number
                 if self._is_alone:
-                    self._progress.store(sum(row.number for row in rows))
+                    self._progress.store(number)
 
     async def watch(self) -> None:
         """See how far events have come that others work on."""
