@@ -6,7 +6,7 @@ from typing import Any
 from hedgerow.kit import jsonio
 from hedgerow.persons.enrich import COPIED
 
-# PostHog's numbers (contract/events.md 1.8).
+# PostHog's numbers.
 MAX_BYTES = 640 * 1024
 TRIMMED_BYTES = 512 * 1024
 
