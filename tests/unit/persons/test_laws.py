@@ -13,7 +13,7 @@ from tests.happenings import AT, happening
 from tests.unit.generated import bounded
 from tests.unit.persons.world import World
 
-many = settings(bounded, max_examples=300)
+few = settings(bounded, max_examples=50)
 
 IDS = ["a", "b", "c", "d", "e", "null"]
 # The second is noise, and the third is copied to the person.
@@ -52,7 +52,7 @@ events = st.builds(
     properties(small),
     at=st.sampled_from([AT, AT - timedelta(days=1), AT + timedelta(days=1)]),
 )
-batches = st.lists(events, max_size=12)
+batches = st.lists(events, max_size=8)
 quiet_batches = st.lists(
     st.builds(
         happening,
@@ -62,11 +62,11 @@ quiet_batches = st.lists(
             lambda given: {name: given[name] for name in given if name != "$browser"}
         ),
     ),
-    max_size=12,
+    max_size=8,
 )
 
 
-@many
+@bounded
 @given(batches, st.data())
 def test_batches_do_not_matter(batch: list[Arrived], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(batch)))
@@ -80,7 +80,7 @@ def test_batches_do_not_matter(batch: list[Arrived], data: st.DataObject) -> Non
     assert whole.everything() == one_by_one.everything()
 
 
-@many
+@few
 @given(quiet_batches)
 def test_repeating_a_batch_without_merges_changes_nothing(batch: list[Arrived]) -> None:
     world = World()
@@ -90,7 +90,7 @@ def test_repeating_a_batch_without_merges_changes_nothing(batch: list[Arrived]) 
     assert world.everything() == before
 
 
-@many
+@few
 @given(batches)
 def test_repeating_any_batch_leaves_everybody_who_they_are(batch: list[Arrived]) -> None:
     world = World()
@@ -100,7 +100,7 @@ def test_repeating_any_batch_leaves_everybody_who_they_are(batch: list[Arrived])
     assert world.ownership() == before
 
 
-@many
+@few
 @given(batches, ids, ids)
 def test_the_survivor_of_a_merge_loses_nothing(
     batch: list[Arrived], target: str, other: str
@@ -113,7 +113,7 @@ def test_the_survivor_of_a_merge_loses_nothing(
     assert {name: after.get(name) for name in before} == before
 
 
-@many
+@few
 @given(batches)
 def test_everybody_who_has_a_profile_has_one(batch: list[Arrived]) -> None:
     """That an id never gets a second person, the world checks itself."""
@@ -142,7 +142,7 @@ MEANT = ["$set", "$set_once", "$unset", "$groups", "$group_type", "$group_key", 
 MEANT += ["$anon_distinct_id", "alias", "$process_person_profile", "$ip", "$geoip_disable", *NAMES]
 
 
-@many
+@few
 @given(
     st.lists(
         st.builds(

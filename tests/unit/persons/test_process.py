@@ -101,6 +101,14 @@ def test_identify_with_one_stranger_gives_them_the_other_id(known: str) -> None:
     assert world.properties("anon") == {"a": 1, "b": 2}
 
 
+def test_what_was_stored_without_a_profile_finds_its_person() -> None:
+    world = World()
+    ann, anon = person_uuid(PROJECT, "ann"), person_uuid(PROJECT, "anon")
+    assert world.placed(happening(distinct_id="anon", properties=OFF)).person_uuid == anon
+    [merge] = world.apply(identify("ann", "anon")).changes.merges
+    assert (merge.loser_uuid, merge.survivor_uuid) == (anon, ann)
+
+
 def test_identify_makes_one_of_two() -> None:
     world = world_of(anon={"a": 1, "b": 1, "c": 1}, ann={"b": 2, "c": 2})
     processed = world.apply(identify("ann", "anon", c=3))

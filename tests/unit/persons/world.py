@@ -95,9 +95,9 @@ class World:
             self.group_types[name] = index
         names = {index: name for name, index in self.group_types.items()}
         for group in changes.groups:
-            name = names[group.type_index], group.key
-            assert group.is_new is (name not in self.groups)
-            self.groups[name] = KnownGroup(
+            place = names[group.type_index], group.key
+            assert group.is_new is (place not in self.groups)
+            self.groups[place] = KnownGroup(
                 properties=jsonio.decode(group.properties), created_at=group.created_at
             )
 
