@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
+import msgspec
+
 from hedgerow.kit import jsonio
 from hedgerow.kit.text import storable
 from hedgerow.projects.model import ProjectId
@@ -44,8 +46,7 @@ class Happening(Protocol):
     def ip(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownPerson:
+class KnownPerson(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     uuid: str
     properties: Mapping[str, Any]
@@ -53,8 +54,7 @@ class KnownPerson:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownGroup:
+class KnownGroup(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, Any]
     created_at: datetime
 

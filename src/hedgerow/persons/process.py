@@ -1,4 +1,4 @@
-"""Decide what a batch of events does to persons and groups (contract/events.md, section 2).
+"""Decide what a batch of events does to persons and groups.
 
 Pure, and the same however events are split into batches. It never raises, whatever they hold.
 """
@@ -210,8 +210,8 @@ class _Batch:
             Warned(
                 type=type,
                 detail=storable(detail[:1000]),
-                event=event.event,
+                event=storable(event.event),
                 uuid=event.uuid,
-                distinct_id=event.distinct_id,
+                distinct_id=storable(event.distinct_id),
             )
         )
