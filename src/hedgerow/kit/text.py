@@ -6,6 +6,7 @@ from typing import Any
 SHOWN_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
 
 
@@ -19,6 +20,11 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
             f"Surrogate characters are not allowed: U+{ord(found[0]):04X}.",
         )
     return None
+
+
+def storable_text(text: str) -> str:
+    """The text with U+FFFD for each character that cannot be stored."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def whole_number(text: str) -> int | None:
