@@ -10,7 +10,7 @@ from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
-from hedgerow.capture.store import InboxStore, Settled
+from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, InboxStore, Settled
 from hedgerow.errors import Unavailable
 from hedgerow.events.elements import without_elements
 from hedgerow.events.model import Event, PersonMode
@@ -23,6 +23,9 @@ from hedgerow.persons.process import process
 from hedgerow.projects.model import ProjectId
 
 FLAG_CALLED = "$feature_flag_called"
+# How long to wait for so many that a transaction, or a block of the event store, is worth it.
+LINGER_TO_SETTLE_S = 0.02
+LINGER_TO_STORE_S = 0.1
 # What is known of the place of an address.
 Place = Callable[[str], Mapping[str, Any]]
 
@@ -73,7 +76,9 @@ class Processor:
 
     async def settle(self) -> None:
         """Give their persons to the events that wait, or wait for some."""
-        await self._progress.wait_for_unsettled(at_most_s=self._idle_s)
+        await self._progress.wait_for_unsettled(
+            SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
+        )
         for bucket in self._buckets:
             while rows := await self._inbox.oldest(bucket):
                 is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
@@ -86,7 +91,9 @@ class Processor:
 
     async def store(self) -> None:
         """Bring to the event store what is ready for it, or wait for some."""
-        await self._progress.wait_for_unstored(at_most_s=self._idle_s)
+        await self._progress.wait_for_unstored(
+            STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
+        )
         for bucket in self._buckets:
             while rows := await self._inbox.ready(bucket, self._clock()):
                 self._is_storing = True

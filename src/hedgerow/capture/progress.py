@@ -24,6 +24,8 @@ class Progress:
         # By whom the events are that are not settled, oldest first, and the last event of each.
         self._unsettled: deque[tuple[int, Who]] = deque()
         self._last_of: dict[Who, int] = {}
+        # How many wait for events to be settled or stored.
+        self._readers = 0
         self._moved = asyncio.Event()
 
     @property
@@ -70,18 +72,34 @@ class Progress:
     async def wait_until_settled(self, who: Who, *, at_most_s: float) -> None:
         """Until what is accepted of somebody by now has changed them, or the time is over."""
         target = self._last_of.get(who, self._left_over)
-        await self._wait(lambda: self.settled >= target, at_most_s)
+        await self._read(lambda: self.settled >= target, at_most_s)
 
     async def wait_until_stored(self, *, at_most_s: float) -> None:
         """Until all that is accepted by now can be queried, or the time is over."""
         target = self.accepted
-        await self._wait(lambda: self.stored >= target, at_most_s)
+        await self._read(lambda: self.stored >= target, at_most_s)
 
-    async def wait_for_unsettled(self, *, at_most_s: float) -> None:
-        await self._wait(lambda: self.accepted > self.settled, at_most_s)
+    async def wait_for_unsettled(self, enough: int, *, idle_s: float, linger_s: float) -> None:
+        """Until there is something to settle, then a little longer for more: many at once cost
+        little more than one. Nobody lingers while somebody waits to read."""
+        await self._wait(lambda: self.accepted > self.settled, idle_s)
+        await self._wait(lambda: self.accepted - self.settled >= enough or self._hurries, linger_s)
 
-    async def wait_for_unstored(self, *, at_most_s: float) -> None:
-        await self._wait(lambda: self.settled > self.stored, at_most_s)
+    async def wait_for_unstored(self, enough: int, *, idle_s: float, linger_s: float) -> None:
+        await self._wait(lambda: self.settled > self.stored, idle_s)
+        await self._wait(lambda: self.settled - self.stored >= enough or self._hurries, linger_s)
+
+    @property
+    def _hurries(self) -> bool:
+        return self._readers > 0
+
+    async def _read(self, is_so: Callable[[], bool], at_most_s: float) -> None:
+        self._readers += 1
+        self._move()
+        try:
+            await self._wait(is_so, at_most_s)
+        finally:
+            self._readers -= 1
 
     async def _wait(self, is_so: Callable[[], bool], at_most_s: float) -> None:
         if is_so():

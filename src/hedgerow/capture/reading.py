@@ -17,17 +17,18 @@ from hedgerow.capture.fields import (
 )
 from hedgerow.capture.model import Arrived, Batch, IngestionWarning, Rejected
 from hedgerow.capture.moments import IN_FUTURE, INVALID, OUT_OF_RANGE, Timekeeper, sent_at
-from hedgerow.capture.storable import MAX_EVENT_BYTES, REPLACED, storable, storable_text
+from hedgerow.capture.storable import MAX_EVENT_BYTES, storable
 from hedgerow.errors import AppError, Invalid
 from hedgerow.flags.model import DISTINCT_ID_MAX
 from hedgerow.kit.ids import uuid7s
-from hedgerow.kit.text import cut_short
+from hedgerow.kit.text import cut_short, storable_text
 
 MAX_NAME_CHARS = 200
 # One request may be wrong in every event; its owner learns as much from the first of them.
 MAX_WARNINGS = 100
 CUT_NAME = "event_name_truncated"
 CUT_DISTINCT_ID = "distinct_id_truncated"
+REPLACED = "replaced_characters"
 MORE = "more_warnings"
 
 _MENDED = {
@@ -140,7 +141,7 @@ class _Reader:
         if said.get("event") == "$performance_event":
             return None
         sent = storable(said)
-        mended = [REPLACED] if sent is not said and sent != said else []
+        mended = [] if sent is said else [REPLACED]
         name = self._name(sent)
         if len(name) > MAX_NAME_CHARS:
             name = name[:MAX_NAME_CHARS]

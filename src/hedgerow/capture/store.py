@@ -12,6 +12,10 @@ from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId
 
+# So many events are settled in one transaction: others wait for as long as that takes.
+SETTLED_AT_ONCE = 500
+STORED_AT_ONCE = 5000
+
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of accepted events of one project: rows for the event store, changes of persons

@@ -17,13 +17,13 @@ _LONGEST = len("urn:uuid:00000000-0000-0000-0000-000000000000")
 def uuid7s(moment: datetime, randomness: bytes) -> Iterator[str]:
     """UUIDv7s of one moment, each greater than the one before. `randomness` is where they begin:
     UUID7_RANDOM_BYTES that nobody else has."""
-    prefix = f"{(moment - _EPOCH) // _MILLISECOND & 0xFFFF_FFFF_FFFF:012x}"
-    head = f"{prefix[:8]}-{prefix[8:]}-7"
-    # Of the 74 free bits the first stays clear, so that counting cannot run over.
-    start = int.from_bytes(randomness) & (1 << 73) - 1
-    for number in count(start):
-        digits = f"{number >> 62:03x}{number & (1 << 62) - 1 | 1 << 63:016x}"
-        yield f"{head}{digits[:3]}-{digits[3:7]}-{digits[7:]}"
+    ms = (moment - _EPOCH) // _MILLISECOND
+    bits = int.from_bytes(randomness)
+    head = f"{ms >> 16 & 0xFFFF_FFFF:08x}-{ms & 0xFFFF:04x}-7{bits >> 61 & 0xFFF:03x}-"
+    # Of the last part's 62 free bits the first stays clear, so that counting cannot run over.
+    for number in count(1 << 63 | bits & (1 << 61) - 1):
+        tail = f"{number:016x}"
+        yield f"{head}{tail[:4]}-{tail[4:]}"
 
 
 def canonical_uuid(text: str) -> str | None:

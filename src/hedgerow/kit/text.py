@@ -22,9 +22,9 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
     return None
 
 
-def storable(text: str) -> str:
-    """The text with U+FFFD in place of what cannot be stored."""
-    return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
+def storable_text(text: str) -> str:
+    """The text with U+FFFD for each character that cannot be stored."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def whole_number(text: str) -> int | None:

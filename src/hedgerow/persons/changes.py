@@ -52,7 +52,8 @@ class PersonChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """One person became part of another. The loser may be one who was never stored."""
+    """One person became part of another: what was stored as the loser's is the survivor's. The
+    loser may be one whom no store ever had, only events."""
 
     loser_uuid: str
     survivor_uuid: str

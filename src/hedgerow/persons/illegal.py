@@ -1,6 +1,6 @@
 """Distinct ids that a mistake in somebody's code brings, and that would make one person of many."""
 
-# contract/events.md 2.3; PostHog's lists.
+# PostHog's lists.
 _IN_ANY_CASE = frozenset(
     {
         "anonymous",

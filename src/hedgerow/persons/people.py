@@ -106,16 +106,19 @@ class People:
 
     def add(self, distinct_ids: Iterable[str], created_at: datetime) -> Someone:
         """Somebody new with these ids, the first of which says who they are."""
-        ids = list(distinct_ids)
-        someone = Someone(self.uuid_of(ids[0]), created_at)
+        first, *others = distinct_ids
+        someone = Someone(self.uuid_of(first), created_at)
         self._all.append(someone)
-        for id in ids:
+        self._own(first, someone)
+        for id in others:
             self.attach(id, someone)
         return someone
 
     def attach(self, distinct_id: str, to: Someone) -> None:
-        to.new_ids.append(distinct_id)
-        self._owners[distinct_id] = to
+        """Give somebody an id more. Whoever this id would have been becomes them: events without a
+        profile may be stored as theirs."""
+        self.merges.append(Merge(loser_uuid=self.uuid_of(distinct_id), survivor_uuid=to.uuid))
+        self._own(distinct_id, to)
 
     def merge(self, other: Someone, into: Someone) -> Sequence[str]:
         self.merges.append(Merge(loser_uuid=other.uuid, survivor_uuid=into.uuid))
@@ -139,6 +142,10 @@ class People:
             for someone in self._all
             if someone.merged_into is None and (someone.is_changed or someone.new_ids)
         ]
+
+    def _own(self, distinct_id: str, owner: Someone) -> None:
+        owner.new_ids.append(distinct_id)
+        self._owners[distinct_id] = owner
 
     def _meet(self, stored: KnownPerson) -> Someone:
         someone = self._met.get(stored.id)

@@ -6,7 +6,7 @@ from typing import Any
 from hedgerow.kit import jsonio
 from hedgerow.persons.enrich import COPIED
 
-# PostHog's numbers (contract/events.md 1.8).
+# PostHog's numbers.
 MAX_BYTES = 640 * 1024
 TRIMMED_BYTES = 512 * 1024
 
@@ -88,7 +88,7 @@ def updated(
             is_worth = is_worth or name not in _NOISE
     for name, value in to_set.items():
         old = before.get(name, _ABSENT)
-        if old is value or _same(old, value):
+        if old == value and (type(value) is str or _same(old, value)):
             continue
         changed[name] = value
         is_worth = is_worth or old is _ABSENT or name not in _NOISE
@@ -112,11 +112,8 @@ def updated(
 
 def laid_over(properties: Mapping[str, Any], to_set: Mapping[str, Any]) -> dict[str, Any] | None:
     """The properties with an event's `$set` over them, None when that is no difference."""
-    for name, value in to_set.items():
-        old = properties.get(name, _ABSENT)
-        if old is not value and not _same(old, value):
-            return {**properties, **to_set}
-    return None
+    # One comparison for all: that it takes 1 for true is no harm where nothing is stored.
+    return None if to_set.items() <= properties.items() else {**properties, **to_set}
 
 
 def trimmed(properties: dict[str, Any], size: int) -> tuple[dict[str, Any], list[str]]:

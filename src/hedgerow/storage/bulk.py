@@ -16,6 +16,10 @@ from hedgerow.kit import jsonio
 
 Rows = Sequence[tuple[Any, ...]]
 
+MOMENT = "timestamptz"
+# SQLite keeps moments without it.
+ZONE = "+00:00"
+
 _WORDS = {
     "sqlite": {
         "{texts}": "SELECT value FROM json_each(?)",
@@ -33,7 +37,7 @@ _WORDS = {
 }
 # Of the columns of rows, those that are not text.
 _TYPES = {
-    "created_at": "timestamptz",
+    "created_at": MOMENT,
     "id": "bigint",
     "is_identified": "boolean",
     "loser": "bigint",
@@ -43,7 +47,7 @@ _TYPES = {
     "properties": "jsonb",
     "survivor": "bigint",
     "type_index": "integer",
-    "updated_at": "timestamptz",
+    "updated_at": MOMENT,
 }
 
 
@@ -61,17 +65,19 @@ def run(connection: Connection, sql: str, columns: tuple[str, ...], rows: Iterab
         return 0
     dialect = connection.dialect.name
     said = _said(dialect, sql, columns)
+    by_column = [list(column) for column in zip(*given, strict=True)]
     if dialect == "postgresql":
-        by_column = tuple(list(column) for column in zip(*given, strict=True))
-        return connection.exec_driver_sql(said, by_column).rowcount
-    stored = [tuple(_stored(value) for value in row) for row in given]
-    return connection.exec_driver_sql(said, stored).rowcount
+        return connection.exec_driver_sql(said, tuple(by_column)).rowcount
+    for place, name in enumerate(columns):
+        if _TYPES.get(name) == MOMENT:
+            by_column[place] = [_stored(value) for value in by_column[place]]
+    return connection.exec_driver_sql(said, list(zip(*by_column, strict=True))).rowcount
 
 
 def moment(value: Any) -> datetime:
     """A moment as the driver gives it."""
     if isinstance(value, str):
-        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+        return datetime.fromisoformat(value + ZONE)
     assert isinstance(value, datetime)
     return value
 
@@ -94,8 +100,6 @@ def _list(dialect: str, values: list[Any]) -> Any:
     return values if dialect == "postgresql" else jsonio.encode(values).decode()
 
 
-def _stored(value: Any) -> Any:
-    """A value as it is kept on SQLite: moments as SQLAlchemy writes them."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
-    return value
+def _stored(value: datetime) -> str:
+    """A moment as SQLAlchemy writes it on SQLite."""
+    return value.astimezone(UTC).isoformat(" ", "microseconds")[: -len(ZONE)]

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import Decide, Ready, Waiting
+from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, Decide, Ready, Waiting
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event
 from hedgerow.kit.threads import in_daemon_thread
@@ -31,9 +31,6 @@ from hedgerow.storage import flag_calls, ingestion_warnings, person_changes
 from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.tables import Moment, inbox, inbox_leases, ready_events
 
-# So many events are settled in one transaction: others wait for as long as that takes.
-SETTLED_AT_ONCE = 500
-STORED_AT_ONCE = 5000
 TRIES = 5
 LEASE = timedelta(seconds=60)
 # Tells our advisory locks from those of others in the same database.

@@ -78,10 +78,25 @@ async def test_what_a_process_before_left_behind_may_be_anybodys() -> None:
 
 async def test_workers_are_woken_by_what_there_is_to_do() -> None:
     progress = Progress()
-    settling = progress.wait_for_unsettled(at_most_s=LONG_S)
+    settling = progress.wait_for_unsettled(1, idle_s=LONG_S, linger_s=LONG_S)
     assert await is_done_after(settling, lambda: progress.accept(ONE, ["ann"]))
-    storing = progress.wait_for_unstored(at_most_s=LONG_S)
+    storing = progress.wait_for_unstored(1, idle_s=LONG_S, linger_s=LONG_S)
     assert await is_done_after(storing, lambda: progress.settle(1))
+
+
+async def test_workers_linger_for_more_unless_somebody_wants_to_read() -> None:
+    progress = Progress()
+    progress.accept(ONE, ["ann"])
+    await asyncio.wait_for(progress.wait_for_unsettled(100, idle_s=LONG_S, linger_s=0.01), LONG_S)
+    lingering = progress.wait_for_unsettled(3, idle_s=LONG_S, linger_s=LONG_S)
+    assert not await is_done_after(lingering, lambda: progress.accept(ONE, ["bob"]))
+    lingering = progress.wait_for_unsettled(3, idle_s=LONG_S, linger_s=LONG_S)
+    assert await is_done_after(lingering, lambda: progress.accept(ONE, ["cleo"]))
+    lingering = progress.wait_for_unsettled(99, idle_s=LONG_S, linger_s=LONG_S)
+    reading = asyncio.create_task(progress.wait_until_stored(at_most_s=LONG_S))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(lingering, LONG_S)
+    reading.cancel()
 
 
 async def test_room_is_lacking_when_too_much_waits_or_the_disk_is_full() -> None:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.capture.storable import MAX_EVENT_BYTES, storable, storable_text
+from hedgerow.capture.storable import MAX_EVENT_BYTES, storable
 from hedgerow.errors import Invalid, TooLarge
 from hedgerow.kit.jsonio import decode, encode
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import storable_text, why_unstorable
 from tests.unit.capture.requests import HOSTILE_TEXTS
 from tests.unit.generated import JSON, bounded
 
