@@ -107,6 +107,9 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "RadiusBody": {"condition": {}},
     "CohortBody": {"name": "Documented"},
     "PersonBody": {"distinct_ids": ["documented"], "properties": {"plan": "pro"}},
+    "PropertyBody": {"key": "plan", "value": "pro"},
+    "UnsetBody": {"$unset": "plan"},
+    "SplitBody": {},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }

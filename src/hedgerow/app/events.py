@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import structlog
+
+from hedgerow.errors import Unavailable, Unready
 from hedgerow.events.model import Event
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import EventPlace, open_events
+
+_log = structlog.get_logger("hedgerow")
 
 
 def event_place(settings: Settings) -> EventPlace:
@@ -37,6 +42,14 @@ class OpenedWhenNeeded:
                 self._store = await in_daemon_thread(lambda: open_events(self._place))
             return self._store
 
+    async def _reached(self) -> Any:
+        """For those who were asked to do something now, and can be asked again."""
+        try:
+            return await self.opened()
+        except Unready as error:
+            _log.error("the event store cannot be opened", reason=str(error))
+            raise Unavailable("The event store cannot be reached from this process.") from error
+
     async def append(self, events: Sequence[Event]) -> int:
         store: EventStore = await self.opened()
         return await store.append(events)
@@ -50,7 +63,7 @@ class OpenedWhenNeeded:
         event: str = "",
         before: datetime | None = None,
     ) -> int:
-        store: EventStore = await self.opened()
+        store: EventStore = await self._reached()
         return await store.delete(
             project_id, uuids=uuids, distinct_ids=distinct_ids, event=event, before=before
         )

@@ -22,6 +22,7 @@ from hedgerow.app.pipelines import (
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
+from hedgerow.events.delete import Deletion
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
@@ -57,9 +58,10 @@ from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.persons import PersonRecords, SubjectRecords
+from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
+from hedgerow.storage.subjects import SubjectRecords
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -102,6 +104,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
     )
+
+    async def arrived() -> None:
+        await intake.progress.wait_until_stored(at_most_s=settings.read_wait_s)
+
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -117,6 +123,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        deletion=Deletion(events_store, ActivityRecords(database), arrived),
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),

@@ -14,6 +14,7 @@ from hedgerow.http import (
     flags,
     ingestion_warnings,
     keys,
+    person_actions,
     persons,
     projects,
     record_actions,
@@ -42,6 +43,7 @@ FAMILIES = (
     flags.router,
     cohorts.router,
     persons.router,
+    person_actions.router,
     ingestion_warnings.router,
 )
 
