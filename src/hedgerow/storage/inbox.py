@@ -32,6 +32,7 @@ from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.tables import Moment, inbox, inbox_leases, ready_events
 
 TRIES = 5
+READY_ROWS_AT_ONCE = 50
 LEASE = timedelta(seconds=60)
 # Tells our advisory locks from those of others in the same database.
 ADVISORY = 4812
@@ -147,8 +148,14 @@ class InboxRecords:
         raise Unavailable("Persons are changed by others again and again.")
 
     async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
-        asked = {"of": bucket, "most": STORED_AT_ONCE // SETTLED_AT_ONCE}
-        rows = await self._database.fetch(_oldest_ready, asked)
+        rows = []
+        room = STORED_AT_ONCE
+        asked = {"of": bucket, "most": READY_ROWS_AT_ONCE}
+        for row in await self._database.fetch(_oldest_ready, asked):
+            rows.append(row)
+            room -= row[2]
+            if room <= 0:
+                break
         if rows and self._buckets > 1 and not await self._lease(bucket, now):
             return ()
         return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
