@@ -56,7 +56,7 @@ class Condition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """A plain flag is one condition on distinct ids and nothing else: its run is `plain`, and
-    those that ask the same question are answered together."""
+    those that ask the same question are answered together. `weight` is how much it asks."""
 
     flag: Flag
     run: Run
@@ -64,6 +64,7 @@ class Compiled:
     conditions: Sequence[Condition] = ()
     needs: frozenset[FlagId] = frozenset()
     plain: Condition | None = None
+    weight: int = 1
 
 
 def compiled(flag: Flag, questions: Questions) -> Compiled:
@@ -119,6 +120,7 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
         conditions=conditions,
         needs=needs,
         plain=conditions[0] if is_plain else None,
+        weight=1 + len(conditions) + len(asked),
     )
 
 

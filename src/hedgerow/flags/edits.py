@@ -15,6 +15,7 @@ from hedgerow.flags.rules import (
     needed_ids,
 )
 from hedgerow.kit import jsonio
+from hedgerow.projects.text import check_storable
 
 NEW = FlagId(0)
 
@@ -61,6 +62,7 @@ def changed_since(before: Flag, fields: FlagFields, seen: Seen) -> FlagFields:
     if seen.version == before.version:
         return fields
     changed = {}
+    check_storable(fields.filters, "filters")  # else it cannot even be compared
     for name, value in fields.given().items():
         if seen.had(name, plain(value)):
             continue

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from hedgerow.kit.text import storable_text
+
 MAX_DEPTH = 100
 MAX_DIGITS = 4300
 
@@ -32,6 +34,17 @@ def decode(text: str | bytes) -> Any:
 def same(one: Any, other: Any) -> bool:
     """Equal as JSON is: to Python, 1 and true and 1.0 are all the same."""
     return bool(one == other) and _sorted.encode(one) == _sorted.encode(other)
+
+
+def storable(value: Any) -> Any:
+    """The value with U+FFFD in place of what no database takes in a text."""
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, dict):
+        return {storable(name): storable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [storable(each) for each in value]
+    return value
 
 
 def parse(data: bytes) -> Any:

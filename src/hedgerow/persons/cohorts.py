@@ -10,6 +10,7 @@ from typing import Any
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort, CohortId
+from hedgerow.persons.nesting import MAX_LEVELS, asked_within
 from hedgerow.persons.store import Askers, CohortStore
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import ProjectId
@@ -160,6 +161,9 @@ def _checked_definition(
             (value, f"{place}.values[{number}]", depth + 1)
             for number, value in enumerate(node["values"])
         ]
+    if asked_within(definition, others) is None:
+        detail = f"Cohorts of cohorts may have {MAX_LEVELS} levels at most, all in all."
+        refuse(PLACE, detail, "nested_too_deep")
     return definition
 
 

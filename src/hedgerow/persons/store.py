@@ -46,6 +46,18 @@ class PersonStore(Protocol):
         belong to nobody become theirs. Conflict when they belong to several persons."""
         ...
 
+    async def change_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        more_ids: Sequence[str],
+        change: Callable[[Person], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person | None:
+        """The same for a person who is there; None if they are not. Conflict when one of the ids
+        belongs to somebody else."""
+        ...
+
     async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
         """The next persons after one of this id, for walking over all."""
         ...

@@ -14,6 +14,7 @@ from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
+from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
 
@@ -94,8 +95,9 @@ class FlagRecords:
         await self._database.write(change)
 
     def _locked_definitions(self, connection: Connection, project_id: ProjectId) -> Definitions:
-        lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
-        timezone = connection.execute(lock).scalar_one()
+        lock_project(connection, project_id)
+        zone = select(projects.c.timezone).where(projects.c.id == project_id)
+        timezone = connection.execute(zone).scalar_one()
         return _definitions(connection, project_id, timezone, self._decoded)
 
 

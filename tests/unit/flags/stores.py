@@ -207,6 +207,16 @@ class ListPersons(Away):
     ) -> Person:
         raise NotImplementedError
 
+    async def change_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        more_ids: Sequence[str],
+        change: Callable[[Person], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person | None:
+        raise NotImplementedError
+
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
         raise NotImplementedError
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import INLINE_FLAGS, Board
+from hedgerow.flags.board import INLINE_VALUES, Board
 from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.model import Flag
 from hedgerow.flags.snapshot import Snapshot
+from hedgerow.persons.model import Cohort
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 from tests.unit.fake_time import START
@@ -231,16 +233,34 @@ async def test_a_project_that_cannot_be_read_keeps_no_other_from_being_refreshed
     ]
 
 
-@pytest.mark.parametrize(("flags", "elsewhere"), [(INLINE_FLAGS, 0), (INLINE_FLAGS + 1, 1)])
-async def test_many_flags_are_compiled_elsewhere(flags: int, elsewhere: int) -> None:
+def wide(conditions: int) -> Any:
+    """Each condition is one value, beside the filters themselves and their list."""
+    return of_groups(*({} for _ in range(conditions)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "cohorts", "elsewhere"),
+    [
+        ([a_flag(wide(INLINE_VALUES - 2))], [], 0),
+        ([a_flag(wide(INLINE_VALUES - 1))], [], 1),
+        ([a_flag(EVERYBODY, id) for id in range(1, INLINE_VALUES // 3 + 1)], [], 0),
+        ([a_flag(EVERYBODY, id) for id in range(1, INLINE_VALUES // 3 + 2)], [], 1),
+        ([a_flag(of_groups({"properties": [prop("a", "x" * 100 * INLINE_VALUES)]}))], [], 1),
+        ([], [a_cohort(1, {"type": "OR", "values": [prop("a", list(range(INLINE_VALUES)))]})], 1),
+    ],
+)
+async def test_what_is_large_is_compiled_elsewhere(
+    flags: list[Flag], cohorts: list[Cohort], elsewhere: int
+) -> None:
     sent: list[Any] = []
 
     async def beside(make: Callable[[], Snapshot]) -> Snapshot:
         sent.append(make)
         return make()
 
-    board = Board(ListFlags(*(a_flag(id=n + 1) for n in range(flags))), beside)
-    assert len(await seen(board)) == flags
+    store = ListFlags()
+    store.put(*flags, cohorts=cohorts)
+    assert len(await seen(Board(store, beside))) == len(flags)
     assert len(sent) == elsewhere
 
 

@@ -1,0 +1,53 @@
+"""Events as persons see them, for tests."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from hedgerow.capture.model import Arrived
+
+AT = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
+
+
+def happening(
+    event: str = "seen",
+    distinct_id: str = "ann",
+    properties: Mapping[str, Any] | None = None,
+    *,
+    at: datetime = AT,
+    uuid: str = "0199aaaa-0000-7000-8000-000000000000",
+    ip: str = "",
+    **more: Any,
+) -> Arrived:
+    """`more` are properties too, those whose names Python takes."""
+    return Arrived(
+        uuid=uuid,
+        event=event,
+        distinct_id=distinct_id,
+        properties={**(properties or {}), **more},
+        timestamp=at,
+        accepted_at=AT,
+        ip=ip,
+    )
+
+
+def setting(distinct_id: str, **to_set: Any) -> Arrived:
+    return happening("$set", distinct_id, {"$set": to_set})
+
+
+def identify(distinct_id: str, anonymous_id: Any, **to_set: Any) -> Arrived:
+    properties = {"$anon_distinct_id": anonymous_id, "$set": to_set}
+    return happening("$identify", distinct_id, properties)
+
+
+def alias(distinct_id: str, other: Any, event: str = "$create_alias") -> Arrived:
+    return happening(event, distinct_id, {"alias": other})
+
+
+def group_identify(kind: Any, key: Any, **to_set: Any) -> Arrived:
+    properties = {"$group_type": kind, "$group_key": key, "$group_set": to_set}
+    return happening("$groupidentify", "ann", properties)
+
+
+def nowhere(_: str) -> Mapping[str, Any]:
+    return {}
