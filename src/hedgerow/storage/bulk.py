@@ -2,7 +2,8 @@
 statement, SQLite one after another with no way between.
 
 SQL is written once, with these words: `?` for a value, `{texts}` and `{numbers}` for a list that is
-one value, `{rows}` for the rows, as a table `r`, and `{locked}` and `{locked_for_deletion}`.
+one value, `{rows}` for the rows, as a table `r`, and for locks `{shared}`, `{locked}` and
+`{locked_for_deletion}`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ _WORDS = {
     "sqlite": {
         "{texts}": "SELECT value FROM json_each(?)",
         "{numbers}": "SELECT value FROM json_each(?)",
+        "{shared}": "",
         "{locked}": "",
         "{locked_for_deletion}": "",
     },
@@ -33,6 +35,7 @@ _WORDS = {
         "?": "%s",
         "{texts}": "SELECT json_array_elements_text(%s::json)",
         "{numbers}": "SELECT json_array_elements_text(%s::json)::bigint",
+        "{shared}": "FOR KEY SHARE",
         "{locked}": "FOR NO KEY UPDATE",
         "{locked_for_deletion}": "FOR UPDATE",
     },
