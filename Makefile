@@ -4,6 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests are spread over this many processes. Each has a service and a PostgreSQL of its own.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Compiled files are kept: tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test check fix unit bench clean
 
@@ -23,7 +28,7 @@ run: setup ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-dat
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Set up, run every check and every test: the same line CI runs
-	$(BIN)/python -m pytest
+	$(PYTEST) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check src tests benchmarks
@@ -36,7 +41,7 @@ fix: setup ## Format and repair what can be repaired
 	$(BIN)/ruff check --fix src tests benchmarks
 
 unit: setup ## Only the unit tests, a few seconds
-	$(BIN)/python -m pytest tests/unit
+	$(PYTEST) --dist worksteal tests/unit
 
 bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.state

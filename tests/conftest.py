@@ -2,14 +2,17 @@
 server.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hedgerow.storage.connect import Place
+from tests.clickhouse_http import OwnClickHouse
 from tests.live import LiveServer
 from tests.postgres import OwnPostgres
+
+TOLD = "told"
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +21,14 @@ def postgres() -> Iterator[OwnPostgres]:
     server = OwnPostgres()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnClickHouse]:
+    """One ClickHouse server for the whole run; each test takes a database of its own."""
+    server = OwnClickHouse(tmp_path_factory.mktemp("clickhouse"))
+    yield server
+    server.kill()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,3 +45,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One service for tests that leave it as they found it, or do not care."""
     with LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Says how a long test went, at the end of the run, whichever process it ran in."""
+    return lambda line: record_property(TOLD, line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for kind in ("passed", "failed"):
+        for report in terminalreporter.getreports(kind):
+            for name, line in report.user_properties:
+                if name == TOLD:
+                    terminalreporter.write_line(str(line))

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import logging
 import os
 import re
 import signal
@@ -10,15 +11,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, TypeVar
+from unittest.mock import patch
 
 import httpx
+import structlog
+
+from hedgerow.cli import main
 
 T = TypeVar("T")
 
@@ -27,6 +33,8 @@ PERSONAL_KEY = "phx_known-personal-key-for-tests"
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 # Variables that change how output looks, and with it what tests read.
 LOOKS = ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE")
+# Without compiled files to start from, every process would compile all of ours again.
+COMPILES = "PYTHONDONTWRITEBYTECODE"
 # For a start whose keys nobody chose.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
@@ -36,7 +44,7 @@ def environment(**settings: str) -> dict[str, str]:
     own = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("HEDGEROW_") and name not in LOOKS
+        if not name.startswith("HEDGEROW_") and name not in (*LOOKS, COMPILES)
     }
     return own | {
         "HEDGEROW_BOOTSTRAP_PROJECT_KEY": PROJECT_KEY,
@@ -168,9 +176,12 @@ class Installation:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return run_hedgerow(*arguments, data=self.data, **self.settings)
 
+    def here(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_here(*arguments, data=self.data, **self.settings)
+
     def json(self, *arguments: str) -> Any:
         """What a verb that went well prints with --json."""
-        done = self.run(*arguments, "--json")
+        done = self.here(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -192,15 +203,52 @@ def run_hedgerow(
     *arguments: str, data: Path | None = None, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run one verb to its end."""
-    place = ["--data", str(data)] if data is not None else []
     return subprocess.run(
-        [HEDGEROW, *arguments, *place],
+        [HEDGEROW, *arguments, *_in(data)],
         env=environment(**settings),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def run_here(
+    *arguments: str, data: Path | None = None, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one verb to its end in this process, for starting another is what costs. Only one at a
+    time: it has the environment and the standard streams."""
+    output, errors = StringIO(), StringIO()
+    with (
+        patch.dict(os.environ, environment(**settings), clear=True),
+        patch.object(sys, "argv", ["hedgerow", *arguments, *_in(data)]),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        _logs_kept(),
+    ):
+        status: Any = 0
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code or 0
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
+
+
+def _in(data: Path | None) -> list[str]:
+    return ["--data", str(data)] if data is not None else []
+
+
+@contextmanager
+def _logs_kept() -> Iterator[None]:
+    """A verb says where log lines go, which the rest of this process is not to feel."""
+    root, kept = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.configure(**kept)
 
 
 def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:

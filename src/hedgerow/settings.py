@@ -86,6 +86,13 @@ def database_url(raw: str) -> str:
     return url
 
 
+def clickhouse_url(raw: str) -> str:
+    url = raw.strip()
+    if url and _scheme(url) not in ("http", "https"):
+        raise ValueError("http://user:password@host:8123/database, or nothing for the data folder")
+    return url
+
+
 def _scheme(url: str) -> str | None:
     """The scheme of an address that can be read as one, None for anything else."""
     try:
@@ -150,6 +157,28 @@ class Settings:
         5.0,
         seconds(0.1, 300),
         "How long to wait for a connection or for another writer's lock before answering 503.",
+    )
+    clickhouse_url: str = setting(
+        "",
+        clickhouse_url,
+        "http://user:password@host:8123/database keeps events in ClickHouse. Empty: in the data "
+        "folder.",
+        secret=True,
+    )
+    inbox_max_events: int = setting(
+        1_000_000,
+        whole_number(1, 1_000_000_000),
+        "Most events that may wait to be processed. Beyond it senders are answered 503.",
+    )
+    min_free_mb: int = setting(
+        256,
+        whole_number(0, 1_000_000_000),
+        "Megabytes that the disk must have free for events to be accepted.",
+    )
+    read_wait_s: float = setting(
+        2.0,
+        seconds(0, 60),
+        "How long those who read wait for events that were accepted before they asked.",
     )
     public_url: str = setting(
         "",

@@ -24,6 +24,7 @@ class Chore:
     run: Callable[[], Awaitable[None]]
     # A chore that must notice within moments that things work again does not slow down.
     backs_off: bool = True
+    max_pause_s: float = MAX_PAUSE_S
 
 
 async def work(chores: Sequence[Chore]) -> None:
@@ -52,7 +53,7 @@ async def _repeat(chore: Chore) -> None:
 def _pause_s(chore: Chore, failures: int) -> float:
     if not failures or not chore.backs_off:
         return chore.every_s
-    return max(chore.every_s, min(chore.every_s * 2.0 ** min(failures, 20), MAX_PAUSE_S))
+    return max(chore.every_s, min(chore.every_s * 2.0 ** min(failures, 20), chore.max_pause_s))
 
 
 def _tell(chore: Chore, error: Exception, failures: int) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ from tests.live import (
     Installation,
     LiveServer,
     seconds_until,
-    side_by_side,
 )
 
 # A revoked key stops working within a second; a noisy machine gets twice that.
@@ -39,21 +37,19 @@ def server(installation: Installation, made: Any) -> Iterator[LiveServer]:
 def repeated(
     installation: Installation, server: LiveServer
 ) -> Mapping[str, subprocess.CompletedProcess[str]]:
-    """Verbs that find all done, side by side."""
+    """Verbs that find all done."""
     verbs = ("init --json", "migrate --check", "doctor")
-    calls = [partial(installation.run, *verb.split()) for verb in verbs]
-    return dict(zip(verbs, side_by_side(calls), strict=True))
+    return {verb: installation.here(*verb.split()) for verb in verbs}
 
 
 @pytest.fixture(scope="module")
 def keys(installation: Installation, server: LiveServer) -> Mapping[str, Any]:
-    """Keys by their label, made side by side."""
+    """Keys by their label."""
     grants: Mapping[str, tuple[str, ...]] = {"wide": (), "narrow": NARROW}
-    calls = [
-        partial(installation.json, "keys", "create", "--label", label, *grant)
+    return {
+        label: installation.json("keys", "create", "--label", label, *grant)
         for label, grant in grants.items()
-    ]
-    return dict(zip(grants, side_by_side(calls), strict=True))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +140,7 @@ def test_a_revoked_key_ends_and_the_list_no_longer_has_it(
     installation: Installation, server: LiveServer, rolled: Any
 ) -> None:
     assert _status(server, rolled["value"]) == 200
-    done = installation.run("keys", "revoke", rolled["id"])
+    done = installation.here("keys", "revoke", rolled["id"])
     assert (done.returncode, done.stdout) == (0, "Revoked 'wide'.\n")
     assert seconds_until(lambda: _status(server, rolled["value"]) == 401, at_most_s=10) < SOON_S
     listed = installation.json("keys", "list")

@@ -3,12 +3,11 @@
 import re
 import subprocess
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.live import PERSONAL_KEY, PROJECT_KEY, Installation, side_by_side
+from tests.live import PERSONAL_KEY, PROJECT_KEY, Installation
 from tests.postgres import OwnPostgres
 
 NOWHERE = "postgresql://someone:hunter2@127.0.0.1:1/nothing"
@@ -24,7 +23,7 @@ def _assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> Non
 def _outcomes(
     installation: Installation, verbs: Sequence[Sequence[str]]
 ) -> list[subprocess.CompletedProcess[str]]:
-    return side_by_side([partial(installation.run, *verb) for verb in verbs])
+    return [installation.here(*verb) for verb in verbs]
 
 
 def test_verbs_before_init_say_how_to_make_an_installation(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ def test_verbs_on_an_empty_postgresql_database_say_what_to_run(
     tmp_path: Path, postgres: OwnPostgres
 ) -> None:
     empty = Installation(data=tmp_path, settings={"database_url": postgres.new_database()})
-    _assert_one_line(empty.run("keys", "list"), "hedgerow migrate")
+    _assert_one_line(empty.here("keys", "list"), "hedgerow migrate")
 
 
 def test_verbs_without_their_postgresql_are_one_line_without_its_password(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_verbs_without_their_postgresql_are_one_line_without_its_password(tmp_pa
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """As `init` leaves it."""
     fresh = Installation(data=tmp_path_factory.mktemp("fresh") / "data", settings={})
-    assert fresh.run("init").returncode == 0
+    assert fresh.here("init").returncode == 0
     return fresh
 
 
@@ -79,10 +78,10 @@ def test_lists_for_people_show_masks_of_secrets_and_public_keys_whole(fresh: Ins
 @pytest.fixture(scope="module")
 def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     """The first `migrate` of an empty place, after a `migrate --check` that said so."""
-    check = installation.run("migrate", "--check")
+    check = installation.here("migrate", "--check")
     assert (check.returncode, check.stdout) == (1, "4 step(s) to apply: 0001, 0002, 0003, 0004.\n")
     assert not installation.data.exists()
-    return installation.run("migrate")
+    return installation.here("migrate")
 
 
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
@@ -93,4 +92,4 @@ def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) ->
 def test_verbs_after_migrate_and_before_init_say_what_to_run(
     installation: Installation, migrated: subprocess.CompletedProcess[str]
 ) -> None:
-    _assert_one_line(installation.run("keys", "create", "--label", "x"), "hedgerow init")
+    _assert_one_line(installation.here("keys", "create", "--label", "x"), "hedgerow init")

@@ -5,12 +5,11 @@ import sqlite3
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.live import run_hedgerow, side_by_side
+from tests.live import run_here
 
 Outcomes = Mapping[str, subprocess.CompletedProcess[str]]
 
@@ -21,7 +20,7 @@ AWAY = {"database_url": "postgresql://someone:hunter2@127.0.0.1:1/nothing"}
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One data folder for each state of health."""
     folders = tmp_path_factory.mktemp("doctor")
-    made = run_hedgerow("init", data=folders / "healthy")
+    made = run_here("init", data=folders / "healthy")
     assert made.returncode == 0
     shutil.copytree(folders / "healthy", folders / "open")
     (folders / "open").chmod(0o755)
@@ -37,11 +36,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcomes(folders: Path) -> Outcomes:
     names = ("healthy", "open", "unmigrated", "damaged", "away", "missing")
-    calls = [
-        partial(run_hedgerow, "doctor", data=folders / name, **(AWAY if name == "away" else {}))
+    return {
+        name: run_here("doctor", data=folders / name, **(AWAY if name == "away" else {}))
         for name in names
-    ]
-    return dict(zip(names, side_by_side(calls), strict=True))
+    }
 
 
 def test_a_healthy_installation_is_status_0(outcomes: Outcomes) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import pty
 import subprocess
@@ -15,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from sqlalchemy import Connection, insert
 
 from hedgerow.app.state import place_of
-from hedgerow.cli import main
 from hedgerow.errors import Conflict
 from hedgerow.flags.as_code import FlagsAsCode
 from hedgerow.kit.clock import utc_now
@@ -90,40 +87,15 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 @pytest.fixture(scope="module", autouse=True)
 def _made(installation: Installation) -> None:
-    assert installation.run("init").returncode == 0
+    assert installation.here("init").returncode == 0
 
 
 @pytest.fixture
-def _logs_stay() -> Iterator[None]:
-    """A verb says where log lines go, which the rest of this process is not to feel."""
-    root, kept = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**kept)
-
-
-@pytest.fixture
-def here(
-    installation: Installation,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    _logs_stay: None,
-) -> Run:
-    """Runs a verb in this process, of `flags` unless another is named: starting others is what
-    costs."""
+def here(installation: Installation) -> Run:
+    """Runs a verb in this process, of `flags` unless another is named."""
 
     def run(*arguments: str, of: str = "flags") -> Done:
-        with monkeypatch.context() as patched:
-            for name, value in environment(**installation.settings).items():
-                patched.setenv(name, value)
-            place = ("--data", str(installation.data))
-            patched.setattr(sys, "argv", ["hedgerow", of, *arguments, *place])
-            with pytest.raises(SystemExit) as ended:
-                main()
-        said = capsys.readouterr()
-        return Done(arguments, int(ended.value.code or 0), said.out, said.err)
+        return installation.here(of, *arguments)
 
     return run
 

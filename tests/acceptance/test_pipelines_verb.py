@@ -1,20 +1,16 @@
 """`hedgerow pipelines`: records out of one project as a file, and into another."""
 
 import json
-import logging
 import os
 import pty
 import re
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
-from hedgerow.cli import main
 from hedgerow.kit.yamlio import FromEnv, decode
 from tests.live import HEDGEROW, Installation, environment, seconds_until
 
@@ -60,40 +56,15 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 @pytest.fixture(scope="module", autouse=True)
 def _made(installation: Installation) -> None:
-    assert installation.run("init").returncode == 0
+    assert installation.here("init").returncode == 0
 
 
 @pytest.fixture
-def _logs_stay() -> Iterator[None]:
-    """A verb says where log lines go, which the rest of this process is not to feel."""
-    root, kept = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**kept)
-
-
-@pytest.fixture
-def here(
-    installation: Installation,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    _logs_stay: None,
-) -> Run:
-    """Runs a verb in this process, of `pipelines` unless another is named: starting others is what
-    costs."""
+def here(installation: Installation) -> Run:
+    """Runs a verb in this process, of `pipelines` unless another is named."""
 
     def run(*arguments: str, of: str = "pipelines") -> Done:
-        with monkeypatch.context() as patched:
-            for name, value in environment(**installation.settings).items():
-                patched.setenv(name, value)
-            place = ("--data", str(installation.data))
-            patched.setattr(sys, "argv", ["hedgerow", of, *arguments, *place])
-            with pytest.raises(SystemExit) as ended:
-                main()
-        said = capsys.readouterr()
-        return Done(arguments, int(ended.value.code or 0), said.out, said.err)
+        return installation.here(of, *arguments)
 
     return run
 

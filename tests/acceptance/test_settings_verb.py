@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.live import PERSONAL_KEY, run_hedgerow, side_by_side
+from tests.live import PERSONAL_KEY, run_here
 
 GIVEN = {
     "port": "9000",
@@ -21,8 +21,8 @@ GIVEN = {
 @pytest.fixture(scope="module")
 def outcomes() -> list[subprocess.CompletedProcess[str]]:
     """The table and the JSON."""
-    call = partial(run_hedgerow, "settings", data=Path("/srv/flags"), **GIVEN)
-    return side_by_side([call, partial(call, "--json")])
+    call = partial(run_here, "settings", data=Path("/srv/flags"), **GIVEN)
+    return [call(), call("--json")]
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ BANNED_NAMES = {
 CATCH_ALLS = {
     "app/serve.py _live": "whoever started the service is told why it cannot go on",
     "flags/snapshot.py Plan.answer_plain": "what breaks one flag must leave the others right",
-    "flags/snapshot.py Snapshot.evaluate": "what breaks one flag must leave the others right",
+    "flags/snapshot.py Snapshot._answer_others": "what breaks one flag must leave the others right",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",

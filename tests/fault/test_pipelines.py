@@ -18,6 +18,12 @@ from tests.live import Installation, LiveServer, seconds_until
 BASE = "/api/environments/1/pipeline_destination_configs/"
 SECRET = "hunter2-never-shown"
 WRONG_KEY = "the sealing key is not the one that sealed the stored secrets"
+RECORD_WITH_SECRET = """\
+destinations:
+  - name: Orders
+    component: hedgerow/webhook
+    settings: {url: https://example.com/, secret: !env ORDERS_SECRET}
+"""
 ROUNDS = 4
 RECORDS = 8
 
@@ -84,14 +90,18 @@ def test_a_rearrange_survives_a_kill_whole_or_not_at_all(installation: Installat
 
 
 @pytest.fixture
-def sealed(installation: Installation) -> Installation:
-    """An installation that has run, with one record that holds a secret."""
-    with installation.server() as server, server.client() as client:
-        record = made(client, name="Orders")
-        given = {"url": "https://example.com/", "secret": SECRET}
-        answer = client.put(f"{BASE}{record['id']}/config/", json=given)
-        assert answer.status_code == 200, answer.text
-        assert SECRET not in answer.text
+def sealed(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
+    """An installation with one record that holds a secret."""
+    file = tmp_path / "records.yaml"
+    file.write_text(RECORD_WITH_SECRET)
+    assert installation.here("init").returncode == 0
+    with monkeypatch.context() as patched:
+        patched.setenv("ORDERS_SECRET", SECRET)
+        applied = installation.here("pipelines", "apply", str(file), "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert SECRET not in applied.stdout + applied.stderr
     return installation
 
 
@@ -133,7 +143,7 @@ def test_without_its_sealing_key_the_service_runs_says_so_and_destroys_nothing(
     assert [line["level"] for line in told] == ["error"]
     assert stored_config(sealed) == before
 
-    looked = sealed.run("doctor")
+    looked = sealed.here("doctor")
     assert looked.returncode == 1
     assert WRONG_KEY in looked.stdout
     assert stored_config(sealed) == before
@@ -142,7 +152,7 @@ def test_without_its_sealing_key_the_service_runs_says_so_and_destroys_nothing(
     with sealed.server(log_format="json") as server:
         pass
     assert [line for line in log(server) if WRONG_KEY in line.get("event", "")] == []
-    healed = sealed.run("doctor")
+    healed = sealed.here("doctor")
     assert healed.returncode == 0, healed.stdout
     assert "opens the stored secrets" in healed.stdout
 
@@ -150,14 +160,14 @@ def test_without_its_sealing_key_the_service_runs_says_so_and_destroys_nothing(
 def test_looking_at_an_installation_makes_no_sealing_key(sealed: Installation) -> None:
     """A new file in the place of a lost one would hide that it was lost."""
     (sealed.data / "sealing.key").unlink()
-    assert sealed.run("doctor").returncode == 1
+    assert sealed.here("doctor").returncode == 1
     assert not (sealed.data / "sealing.key").exists()
 
 
 def test_a_rotated_key_opens_what_the_old_one_sealed(sealed: Installation) -> None:
     key = sealed.data / "sealing.key"
     key.write_text(new_sealing_key() + "\n" + key.read_text())
-    assert sealed.run("doctor").returncode == 0
+    assert sealed.here("doctor").returncode == 0
     with sealed.server(log_format="json") as server:
         pass
     assert [line for line in log(server) if WRONG_KEY in line.get("event", "")] == []
@@ -167,8 +177,7 @@ def test_a_rotated_key_opens_what_the_old_one_sealed(sealed: Installation) -> No
 def test_a_sealing_key_that_is_none_is_one_clear_line(sealed: Installation, text: str) -> None:
     (sealed.data / "sealing.key").write_text(text)
     before = stored_config(sealed)
-    for verb in ("doctor", "serve"):
-        done = sealed.run(verb)
+    for done in (sealed.here("doctor"), sealed.run("serve")):
         assert done.returncode == 1
         assert "does not hold sealing keys" in done.stdout + done.stderr
         assert "Traceback" not in done.stderr

@@ -30,6 +30,11 @@ GOOD: list[tuple[str, str, Any]] = [
     ("database_url", "postgresql://db", "postgresql://db"),
     ("database_pool_size", "200", 200),
     ("database_timeout_s", "0.1", 0.1),
+    ("clickhouse_url", "", ""),
+    ("clickhouse_url", " https://u:p@ch:8443/x ", "https://u:p@ch:8443/x"),
+    ("inbox_max_events", "1", 1),
+    ("min_free_mb", "0", 0),
+    ("read_wait_s", "0", 0.0),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
@@ -76,6 +81,10 @@ BAD: list[tuple[str, str, str]] = [
     ("database_pool_size", "0", "a whole number from 1 to 200"),
     ("database_timeout_s", "0", "a number of seconds from 0.1 to 300"),
     ("database_timeout_s", "nan", "a number of seconds from 0.1 to 300"),
+    ("clickhouse_url", "clickhouse://ch", "http://user:password@host:8123/database"),
+    ("inbox_max_events", "0", "a whole number from 1 to"),
+    ("min_free_mb", "-1", "a whole number from 0 to"),
+    ("read_wait_s", "61", "a number of seconds from 0 to 60"),
     ("public_url", "flags.example.com", ADDRESS),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
@@ -130,7 +139,7 @@ def test_a_bad_value_is_refused_by_variable_with_what_it_takes(
 @pytest.mark.parametrize(("name", "raw", "wanted"), BAD)
 def test_a_refusal_shows_the_value_unless_it_is_a_secret(name: str, raw: str, wanted: str) -> None:
     message = refusal(name, raw)
-    if name in ("database_url", "bootstrap_personal_key"):
+    if name in ("database_url", "clickhouse_url", "bootstrap_personal_key"):
         assert message.endswith(", not the value given.")
         assert raw not in message
     else:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import structlog
 from starlette.types import ASGIApp, Scope
 
+from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_intake
+from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.pipelines import (
     WRONG_SEALING_KEY,
     Pipelines,
@@ -17,6 +19,7 @@ from hedgerow.app.pipelines import (
     register_components,
 )
 from hedgerow.app.state import State, join_state, place_of, wished_keys
+from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.errors import Unavailable
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
@@ -24,6 +27,7 @@ from hedgerow.flags.flags import Flags
 from hedgerow.flags.reach import Reaches
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
+from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.health import Readiness
@@ -60,6 +64,8 @@ from hedgerow.worker import Chore, work
 RETRY_S = 1.0
 # A decision is asked for with a few properties; nobody has a megabyte of them.
 DECIDE_BYTES = 1024 * 1024
+CAPTURE_BYTES = 20 * 1024 * 1024
+CAPTURE_UNPACKED_BYTES = 100 * 1024 * 1024
 FORGET_TOKENS_EVERY_S = 3600.0
 
 _log = structlog.get_logger("hedgerow")
@@ -73,6 +79,16 @@ class Events:
     failed: Callable[[Exception], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has to be ready before anybody is served, and what goes on afterwards."""
+
+    state: State
+    pipelines: Pipelines
+    intake: Intake
+    chores: Sequence[Chore]
+
+
 @asynccontextmanager
 async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
     """The running service. It answers at once; until its database is ready it answers 503."""
@@ -81,7 +97,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     pipelines = join_pipelines(database, sealing_keys(settings.sealing_keys, settings.data))
     flag_records = FlagRecords(database)
     board = Board(flag_records, in_daemon_thread)
-    decider = Decider(board, SubjectRecords(database))
+    geoip = GeoIp(settings.geoip_file)
+    events_store = OpenedWhenNeeded(event_place(settings))
+    intake = join_intake(settings, database, events_store, geoip)
+    subjects = FreshSubjects(
+        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
+    )
+    decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
     rooms = Rooms(
@@ -96,6 +118,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
         pages=PageCache(),
@@ -119,18 +142,34 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         decider,
         sdk_configs,
         payloads,
-        _places(settings, rooms.origins),
+        _places(geoip, rooms.origins),
+        utc_now,
+    )
+    capture = CaptureDoor(
+        state.directory,
+        intake.capture,
+        PayloadReader(
+            max_bytes=CAPTURE_BYTES,
+            max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
+            timeout_s=settings.body_timeout_s,
+        ),
+        rooms.origins,
         utc_now,
     )
     door = FrontDoor(
-        lean_routes(readiness, metrics, decide),
+        lean_routes(readiness, metrics, decide, capture),
         api(rooms),
         readiness=readiness,
         metrics=metrics,
         log=log,
     )
-    chores = _chores(state, board, sdk_configs, worker=worker)
-    background = asyncio.create_task(_live(settings, state, pipelines, readiness, events, chores))
+    parts = Parts(
+        state=state,
+        pipelines=pipelines,
+        intake=intake,
+        chores=_chores(state, board, sdk_configs, intake, worker=worker),
+    )
+    background = asyncio.create_task(_live(settings, parts, readiness, events))
     try:
         yield door
     finally:
@@ -138,37 +177,32 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         background.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await background
+        await events_store.close()
         await database.close()
         log.flush()
 
 
-async def _live(
-    settings: Settings,
-    state: State,
-    pipelines: Pipelines,
-    readiness: Readiness,
-    events: Events,
-    chores: Sequence[Chore],
-) -> None:
+async def _live(settings: Settings, parts: Parts, readiness: Readiness, events: Events) -> None:
     """Get ready, say so, then keep up with the chores until cancelled."""
     keys = wished_keys(settings)
     try:
         is_new = await _prepared(settings, readiness, keys)
-        await state.directory.refresh()
-        await register_components(pipelines)
-        if not await sealing_check.keys_fit(state.database, pipelines.sealer):
+        await register_components(parts.pipelines)
+        await parts.intake.processor.begin()
+        for chore in parts.chores:
+            if not chore.backs_off:  # what these watch must be known before anybody is served
+                await chore.run()
+        if not await sealing_check.keys_fit(parts.state.database, parts.pipelines.sealer):
             _log.error(WRONG_SEALING_KEY)
     except Exception as error:  # noqa: BLE001 - handed on to whoever started us
         events.failed(error)
         return
     readiness.waiting_for = None
     events.ready(keys if is_new else None)
-    await work(chores)
+    await work(parts.chores)
 
 
-def _places(settings: Settings, origins: Origins) -> Places | None:
-    geoip = GeoIp(settings.geoip_file)
-
+def _places(geoip: GeoIp, origins: Origins) -> Places | None:
     def place_of_request(scope: Scope) -> Mapping[str, str]:
         address = origins.said_address(scope)
         return geoip.properties(address) if address else {}
@@ -176,12 +210,16 @@ def _places(settings: Settings, origins: Origins) -> Places | None:
     return place_of_request if geoip.is_there else None
 
 
-def _chores(state: State, board: Board, sdk_configs: SdkConfigs, *, worker: bool) -> list[Chore]:
+def _chores(
+    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake, *, worker: bool
+) -> list[Chore]:
     chores = [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
+        Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
     ]
+    chores += intake.chores(worker=worker)
     if worker:
         chores.append(
             Chore(

@@ -82,6 +82,8 @@ Try it:
   curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
   # what your flags say to somebody
   curl -H 'Content-Type: application/json' '{address}/decide?v=3' -d '{{"api_key": "{first.project_key}", "distinct_id": "somebody"}}'
+  # something that somebody did
+  curl -H 'Content-Type: application/json' '{address}/capture/' -d '{{"api_key": "{first.project_key}", "event": "signed up", "distinct_id": "somebody"}}'
 
 {docs}
 {new_keys}

@@ -1,4 +1,4 @@
-"""What is needed of an event store. storage/clickhouse.py answers."""
+"""What is needed of an event store. storage/events.py answers."""
 
 from collections.abc import Sequence
 from datetime import datetime

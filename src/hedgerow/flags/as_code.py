@@ -7,7 +7,8 @@ from typing import Any
 
 from hedgerow.errors import Conflict
 from hedgerow.flags.document import Composed, composed, parsed
-from hedgerow.flags.flags import NEW, blank_flag, entry_of, person_of
+from hedgerow.flags.edits import NEW
+from hedgerow.flags.flags import blank_flag, entry_of, person_of
 from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.flags.plan import Plan, Planner
 from hedgerow.flags.references import FLAG, rewritten

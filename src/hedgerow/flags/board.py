@@ -5,15 +5,18 @@ whole, so a decision never sees half of a change.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from hedgerow.flags.model import Definitions
 from hedgerow.flags.snapshot import Snapshot, snapshot_of
 from hedgerow.flags.store import FlagStore
 from hedgerow.projects.model import Project, ProjectId
 
-# Compiling more flags than this would keep requests waiting, so another thread does it.
-INLINE_FLAGS = 100
+# Compiling more than so many values would keep requests waiting, so another thread does it. A long
+# text counts as several.
+INLINE_VALUES = 1000
+LONG_TEXT = 100
 
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 
@@ -53,11 +56,35 @@ class Board:
         if not self._snapshots:
             return
         stored = await self._store.generations()
-        for id, snapshot in list(self._snapshots.items()):
-            if stored.get(id, 0) != snapshot.definitions.generation:
-                await self.refreshed(self._projects[id])
+        changed = [
+            self._projects[id]
+            for id, snapshot in self._snapshots.items()
+            if stored.get(id, 0) != snapshot.definitions.generation
+        ]
+        # A project that cannot be read keeps nobody else's flags from being refreshed.
+        refreshing = (self.refreshed(project) for project in changed)
+        for result in await asyncio.gather(*refreshing, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def _compiled(self, definitions: Definitions, before: Snapshot | None) -> Snapshot:
-        if len(definitions.flags) <= INLINE_FLAGS:
+        if _is_small(definitions):
             return snapshot_of(definitions, before)
         return await self._elsewhere(lambda: snapshot_of(definitions, before))
+
+
+def _is_small(definitions: Definitions) -> bool:
+    """Looks only so far as to know."""
+    waiting: list[Any] = [flag.filters for flag in definitions.flags]
+    waiting += [cohort.definition for cohort in definitions.cohorts]
+    seen = 0
+    while waiting and seen <= INLINE_VALUES:
+        value = waiting.pop()
+        seen += 1
+        if isinstance(value, str):
+            seen += len(value) // LONG_TEXT
+        elif isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return seen <= INLINE_VALUES

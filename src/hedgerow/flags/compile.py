@@ -20,6 +20,7 @@ from hedgerow.flags.bucket import (
 )
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
 from hedgerow.flags.questions import Broken, Question, Questions, dependency_of
+from hedgerow.flags.rules import super_groups
 from hedgerow.flags.subject import Subject
 from hedgerow.properties.values import MISSING
 
@@ -55,7 +56,7 @@ class Condition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """A plain flag is one condition on distinct ids and nothing else: its run is `plain`, and
-    those that ask the same question are answered together."""
+    those that ask the same question are answered together. `weight` is how much it asks."""
 
     flag: Flag
     run: Run
@@ -63,6 +64,7 @@ class Compiled:
     conditions: Sequence[Condition] = ()
     needs: frozenset[FlagId] = frozenset()
     plain: Condition | None = None
+    weight: int = 1
 
 
 def compiled(flag: Flag, questions: Questions) -> Compiled:
@@ -95,12 +97,10 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
         _condition(flag, filters, index, group, shares, questions)
         for index, group in enumerate(filters["groups"])
     ]
-    needs = frozenset(
-        id
-        for condition in conditions
-        for each in condition.filters
-        if (id := dependency_of(each)) is not None
-    )
+    asked = [each for condition in conditions for each in condition.filters]
+    for group in super_groups(filters):
+        asked += group.get("properties") or []
+    needs = frozenset(id for each in asked if (id := dependency_of(each)) is not None)
     general = _run_of(flag, conditions, bool(filters.get("early_exit")))
     run = general
     for wrap in (_with_holdout, _with_super_group, _with_enrollment):
@@ -120,6 +120,7 @@ def _compiled(flag: Flag, questions: Questions, failed: Outcome) -> Compiled:
         conditions=conditions,
         needs=needs,
         plain=conditions[0] if is_plain else None,
+        weight=1 + len(conditions) + len(asked),
     )
 
 
@@ -157,7 +158,7 @@ def _condition(
     group_index = group.get(
         "aggregation_group_type_index", filters.get("aggregation_group_type_index")
     )
-    asked = [_of_own_group(each, group_index) for each in group.get("properties") or []]
+    asked = [of_own_group(each, group_index) for each in group.get("properties") or []]
     number, question = questions.all_of(asked)
     percentage = percentage_of(group)
     forced = group.get("variant")
@@ -186,7 +187,7 @@ def _condition(
     )
 
 
-def _of_own_group(filter: Any, group_index: int | None) -> Any:
+def of_own_group(filter: Any, group_index: int | None) -> Any:
     """A group filter that names no group type is about the condition's own."""
     if not isinstance(filter, Mapping) or filter.get("type") != "group":
         return filter

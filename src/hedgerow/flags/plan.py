@@ -106,7 +106,7 @@ class Planner:
 
     def _dependencies_first(self, afters: Mapping[str, Flag]) -> list[Wanted]:
         waiting = {afters[each.key].id: each for each in self._wanted}
-        needs = {id: _dependencies(afters[each.key]) for id, each in waiting.items()}
+        needs = {id: needed_ids(afters[each.key].filters) for id, each in waiting.items()}
         placed: list[Wanted] = []
         while waiting:
             ready = [id for id in waiting if not needs[id] & waiting.keys()]
@@ -139,7 +139,9 @@ class Planner:
     def _checked(self, wanted: Wanted, flag: Flag, ending: Mapping[FlagId, Flag]) -> Flag:
         with At(wanted.place):
             _check_dependencies_active(flag, ending)
-            return replace(flag, filters=checked_filters(flag.filters, self._around(flag, ending)))
+            is_new = flag.key not in self._present
+            around = self._around(flag, ending)
+            return replace(flag, filters=checked_filters(flag.filters, around, is_new=is_new))
 
     def _around(self, flag: Flag, flags: Mapping[FlagId, Flag]) -> Surroundings:
         return Surroundings(
@@ -175,7 +177,7 @@ class Planner:
 
     def _is_sound(self, flag: Flag, flags: Mapping[FlagId, Flag]) -> bool:
         try:
-            checked_filters(flag.filters, self._around(flag, flags))
+            checked_filters(flag.filters, self._around(flag, flags), is_new=False)
         except Invalid:
             return False
         return True
@@ -192,19 +194,6 @@ def _check_dependencies_active(flag: Flag, flags: Mapping[FlagId, Flag]) -> None
         return value
 
     rewritten(flag.filters, check)
-
-
-def _dependencies(flag: Flag) -> set[FlagId]:
-    """As far as they can be read: the definition may be anything yet."""
-    found: set[FlagId] = set()
-
-    def note(kind: str, value: Any, place: str) -> Any:
-        if kind == FLAG and isinstance(value, str) and value.isdecimal():
-            found.add(FlagId(int(value)))
-        return value
-
-    rewritten(flag.filters, note)
-    return found
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[FieldChange]:

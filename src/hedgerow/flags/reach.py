@@ -8,8 +8,11 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.board import Board
+from hedgerow.flags.compile import Compiled, of_own_group
 from hedgerow.flags.model import Definitions
-from hedgerow.flags.rules import Surroundings, checked_filters
+from hedgerow.flags.questions import Broken, Question, Questions
+from hedgerow.flags.rules import Surroundings, checked_filters, needed_ids
+from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.subject import Subject
 from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
@@ -34,10 +37,14 @@ class Reaches:
         """Walks over everybody, a few at a time, so that others are served in between."""
         snapshot = await self._board.refreshed(project)
         properties = _checked(condition, group_index, snapshot.definitions)
-        _, question = snapshot.questions.apart().all_of(properties)
+        question = _question(properties, snapshot.questions.apart())
+        needed = _needed_flags(properties, snapshot)
         affected = total = 0
         async for subject in self._subjects(project, group_index, now):
             total += 1
+            if needed:
+                outcomes = snapshot.evaluate(needed, subject)
+                subject.results = {outcome.flag.id: outcome for outcome in outcomes}
             affected += question(subject)
             if total % AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -54,17 +61,14 @@ class Reaches:
                     yield _complete(subject, person=person.properties, cohorts=person.cohorts)
                 last = some[-1].id
             return
-        offset = 0
-        while True:
-            groups, _ = await self._persons.groups(
-                project.id, group_index, limit=AT_ONCE, offset=offset
-            )
+        key = ""
+        while groups := await self._persons.some_groups(
+            project.id, group_index, after=key, limit=AT_ONCE
+        ):
             for group in groups:
                 subject = Subject(distinct_id="", now=now, groups={group_index: group.key})
                 yield _complete(subject, groups={group_index: group.properties})
-            offset += len(groups)
-            if len(groups) < AT_ONCE:
-                return
+            key = groups[-1].key
 
 
 def _checked(
@@ -81,12 +85,33 @@ def _checked(
         "aggregation_group_type_index": group_index,
     }
     try:
-        checked = checked_filters(filters, around)
+        checked = checked_filters(filters, around, is_new=False)
     except Invalid as error:
         place = (error.attr or "").replace(".groups[0]", "", 1).replace("filters", "condition", 1)
         raise Invalid(error.detail, attr=place, code=error.code) from None
     properties: Sequence[Mapping[str, Any]] = checked["groups"][0]["properties"] or []
-    return properties
+    return [of_own_group(each, group_index) for each in properties]
+
+
+def _question(properties: Sequence[Mapping[str, Any]], questions: Questions) -> Question:
+    """All filters as one question; Invalid with the place of one that cannot be asked."""
+    for number, filter in enumerate(properties):
+        try:
+            questions.one(filter)
+        except Broken as error:
+            place = f"condition.properties[{number}].value"
+            raise Invalid(f"This cannot be counted: {error}.", attr=place) from None
+    _, question = questions.all_of(properties)
+    return question
+
+
+def _needed_flags(
+    properties: Sequence[Mapping[str, Any]], snapshot: Snapshot
+) -> Sequence[Compiled]:
+    """The flags that the filters ask about, in the order to evaluate them."""
+    ids = needed_ids({"groups": [{"properties": properties}]})
+    keys = [flag.key for flag in snapshot.definitions.flags if flag.id in ids]
+    return snapshot.chosen(keys)
 
 
 def _complete(

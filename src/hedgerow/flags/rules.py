@@ -12,7 +12,9 @@ from hedgerow.errors import Invalid
 from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
 from hedgerow.kit import jsonio
+from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
+from hedgerow.persons.nesting import MAX_LEVELS, asked_cohort, asked_within, asks_behaviour
 from hedgerow.projects.text import check_storable
 from hedgerow.properties.rules import check_property, refuse
 
@@ -65,14 +67,15 @@ class Surroundings:
     own_id: FlagId | None
 
 
-def checked_filters(given: Any, around: Surroundings) -> dict[str, Any]:
-    """The filters as they are stored, or Invalid."""
+def checked_filters(given: Any, around: Surroundings, *, is_new: bool) -> dict[str, Any]:
+    """The filters as they are stored, or Invalid. A new flag needs a condition; one that is there
+    may lose them all."""
     filters = dict(_object(given, "filters"))
     check_storable(filters, "filters")
     if len(jsonio.encode(filters)) > MAX_BYTES:
         refuse("filters", f"Filters may have {MAX_BYTES} bytes at most.", "max_length")
     groups = _list(filters.get("groups"), "filters.groups")
-    if not groups:
+    if not groups and (is_new or filters.get("groups") is None):
         refuse("filters.groups", "A flag needs at least one condition set.", "required")
     flag_index = _group_index(filters.get("aggregation_group_type_index"), "filters")
     variants = _checked_variants(filters.get("multivariate"))
@@ -88,7 +91,9 @@ def checked_filters(given: Any, around: Surroundings) -> dict[str, Any]:
         filters["aggregation_group_type_index"] = None
     if filters.get("payloads") is not None:
         filters["payloads"] = _checked_payloads(filters["payloads"], variants)
+    _check_super_groups(filters.get("super_groups"), variants, around)
     _check_holdout(filters.get("holdout"))
+    _check_holdout_groups(filters.get("holdout_groups"))
     for name in ("feature_enrollment", "early_exit"):
         if not isinstance(filters.get(name), bool | None):
             refuse(f"filters.{name}", "Must be a valid boolean.")
@@ -111,7 +116,7 @@ def _check_group(
         _percentage(group["rollout_percentage"], f"{place}.rollout_percentage")
     variant = group.get("variant")
     if variant is not None and variant not in variants:
-        refuse(f"{place}.variant", f'"{_shown(variant)}" is not one of the flag\'s variants.')
+        refuse(f"{place}.variant", f'"{cut_short(variant)}" is not one of the flag\'s variants.')
     properties = _list(group.get("properties"), f"{place}.properties")
     for number, filter in enumerate(properties):
         _check_filter(filter, f"{place}.properties[{number}]", index, around)
@@ -122,13 +127,16 @@ def _check_filter(filter: Any, place: str, index: int | None, around: Surroundin
     filter = _object(filter, place)
     kind = filter.get("type", "person")
     if kind not in KINDS:
-        refuse(f"{place}.type", f'"{_shown(kind)}" is not a valid choice.', "invalid_choice")
+        refuse(f"{place}.type", f'"{cut_short(kind)}" is not a valid choice.', "invalid_choice")
     if not isinstance(filter.get("key"), str) or not filter["key"]:
         refuse(f"{place}.key", "This field is required.", "required")
     if index is None and kind == "group":
         refuse(f"{place}.type", "A condition on persons takes person, cohort and flag filters.")
-    if index is not None and (kind != "group" or filter.get("group_type_index") != index):
-        refuse(f"{place}.type", "A condition on groups takes filters of its own group type only.")
+    if index is not None and kind != "group":
+        refuse(f"{place}.type", "A condition on groups takes group filters only.")
+    if index is not None and not jsonio.same(filter.get("group_type_index", index), index):
+        detail = f"A condition on groups takes filters of its own group type ({index}) only."
+        refuse(f"{place}.group_type_index", detail)
     match kind:
         case "cohort":
             _check_cohort(filter, place, around)
@@ -143,14 +151,25 @@ def _check_cohort(filter: Mapping[str, Any], place: str, around: Surroundings) -
         refuse(f"{place}.operator", "A cohort filter is in or not_in.", "unsupported_operator")
     cohort = _cohort(filter.get("value"), around.cohorts)
     if cohort is None:
-        detail = f"Cohort {_shown(filter.get('value'))} does not exist."
+        detail = f"Cohort {cut_short(filter.get('value'))} does not exist."
         refuse(f"{place}.value", detail, "cohort_does_not_exist")
-    if asks_behaviour(cohort, around.cohorts):
-        refuse(
-            f"{place}.value",
-            "This cohort asks what people did, which flags cannot know.",
-            "behavioral_cohort_found",
-        )
+    if not cohort.is_static:
+        _check_asked(cohort, f"{place}.value", around.cohorts)
+
+
+def _check_asked(cohort: Cohort, place: str, cohorts: Mapping[CohortId, Cohort]) -> None:
+    """What a cohort asks must be something that flags can know."""
+    asked = asked_within(cohort.definition, cohorts)
+    if asked is None:
+        detail = f"This cohort asks for others too deeply: {MAX_LEVELS} levels are possible."
+        refuse(place, detail, "nested_too_deep")
+    if asks_behaviour(asked):
+        detail = "This cohort asks what people did, which flags cannot know."
+        refuse(place, detail, "behavioral_cohort_found")
+    missing = {asked_cohort(node) for node in asked} - cohorts.keys() - {None}
+    if missing:
+        detail = f"This cohort asks for cohort {missing.pop()}, which does not exist."
+        refuse(place, detail, "cohort_does_not_exist")
 
 
 def _cohort(value: Any, cohorts: Mapping[CohortId, Cohort]) -> Cohort | None:
@@ -162,24 +181,6 @@ def _cohort(value: Any, cohorts: Mapping[CohortId, Cohort]) -> Cohort | None:
     return None if found is None or found.deleted else found
 
 
-def asks_behaviour(cohort: Cohort, cohorts: Mapping[CohortId, Cohort]) -> bool:
-    seen: set[CohortId] = set()
-    waiting: list[Any] = [cohort.definition]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Mapping):
-            continue
-        if str(node.get("type")).startswith("behav"):
-            return True
-        if node.get("type") == "cohort" and isinstance(node.get("value"), int):
-            inner = cohorts.get(CohortId(node["value"]))
-            if inner is not None and inner.id not in seen:
-                seen.add(inner.id)
-                waiting.append(inner.definition)
-        waiting += node["values"] if isinstance(node.get("values"), list) else []
-    return False
-
-
 def _check_dependency(filter: Mapping[str, Any], place: str, around: Surroundings) -> None:
     if filter.get("operator", FLAG_OPERATOR) != FLAG_OPERATOR:
         refuse(f"{place}.operator", f"A flag filter is {FLAG_OPERATOR}.", "unsupported_operator")
@@ -187,7 +188,7 @@ def _check_dependency(filter: Mapping[str, Any], place: str, around: Surrounding
     id = FlagId(int(key)) if key.isdecimal() and len(key) < 19 else FlagId(0)
     needed = around.flags.get(id)
     if needed is None or needed.deleted or not needed.active:
-        refuse(f"{place}.key", f"There is no active flag with the id {_shown(key)}.")
+        refuse(f"{place}.key", f"There is no active flag with the id {cut_short(key)}.")
     if id == around.own_id or around.own_id in _all_needed(id, around.flags):
         refuse(f"{place}.key", "A flag cannot depend on itself, not even through others.")
     value = filter.get("value")
@@ -217,7 +218,7 @@ def needed_cohorts(filters: Mapping[str, Any]) -> set[CohortId]:
 
 
 def _named(filters: Any, kind: str, field: str) -> Iterator[int]:
-    for group in condition_sets(filters):
+    for group in (*condition_sets(filters), *super_groups(filters)):
         for filter in _sequence(group.get("properties")):
             if isinstance(filter, Mapping) and filter.get("type") == kind:
                 text = str(filter.get(field))
@@ -227,7 +228,16 @@ def _named(filters: Any, kind: str, field: str) -> Iterator[int]:
 
 def condition_sets(filters: Any) -> list[Mapping[str, Any]]:
     """The condition sets of whatever was stored."""
-    groups = _sequence(filters.get("groups") if isinstance(filters, Mapping) else None)
+    return _groups(filters, "groups")
+
+
+def super_groups(filters: Any) -> list[Mapping[str, Any]]:
+    """The older form of enrolment, in whatever was stored: one at most."""
+    return _groups(filters, "super_groups")[:1]
+
+
+def _groups(filters: Any, name: str) -> list[Mapping[str, Any]]:
+    groups = _sequence(filters.get(name) if isinstance(filters, Mapping) else None)
     return [group for group in groups if isinstance(group, Mapping)]
 
 
@@ -276,15 +286,16 @@ def _checked_payloads(payloads: Any, variants: Sequence[str]) -> dict[str, Any]:
     allowed = list(variants) or ["true"]
     result = {}
     for key, value in _object(payloads, place).items():
+        at = f"{place}.{cut_short(key)}"
         if key not in allowed:
-            refuse(f"{place}.{key}", f"Payloads are for {', '.join(allowed)} only.")
+            refuse(at, f"Payloads are for {cut_short(', '.join(allowed))} only.")
         if value is None:
             continue
         if isinstance(value, str):
             try:
                 jsonio.parse(value.encode())
             except jsonio.JsonError:
-                refuse(f"{place}.{key}", "Payload value is not valid JSON.")
+                refuse(at, "Payload value is not valid JSON.")
             result[key] = value
         else:
             result[key] = jsonio.encode(value).decode()
@@ -298,6 +309,29 @@ def _check_holdout(holdout: Any) -> None:
     if _object(holdout, place).get("id") is None:
         refuse(f"{place}.id", "This field is required.", "required")
     _percentage(holdout.get("exclusion_percentage"), f"{place}.exclusion_percentage")
+
+
+def _check_super_groups(groups: Any, variants: Sequence[str], around: Surroundings) -> None:
+    """The older form of enrolment, of which the first alone counts."""
+    if not _list(groups, "filters.super_groups"):
+        return
+    place = "filters.super_groups[0]"
+    if _check_group(groups[0], place, None, variants, around) is not None:
+        detail = "Enrolment is about persons, not about groups."
+        refuse(f"{place}.aggregation_group_type_index", detail)
+
+
+def _check_holdout_groups(groups: Any) -> None:
+    """The older form of a holdout, of which the first alone counts."""
+    if not _list(groups, "filters.holdout_groups"):
+        return
+    place = "filters.holdout_groups[0]"
+    group = _object(groups[0], place)
+    _list(group.get("properties"), f"{place}.properties")
+    if group.get("rollout_percentage") is not None:
+        _percentage(group["rollout_percentage"], f"{place}.rollout_percentage")
+    if not isinstance(group.get("variant"), str | None):
+        refuse(f"{place}.variant", "A text is required.")
 
 
 def _object(value: Any, place: str) -> Mapping[str, Any]:
@@ -332,7 +366,3 @@ def _group_index(value: Any, place: str) -> int | None:
             f"A whole number from 0 to {MAX_GROUP_TYPES - 1} is required.",
         )
     return value
-
-
-def _shown(value: Any) -> str:
-    return str(value)[:100]

@@ -1,5 +1,6 @@
 """All flags of a project, compiled, at one generation. Evaluating does no I/O and never raises."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,6 +10,8 @@ from hedgerow.flags.compile import Answers, Compiled, Variants, compiled, missin
 from hedgerow.flags.model import Definitions, FlagId, Outcome, Runtime
 from hedgerow.flags.questions import Question, Questions, everybody
 from hedgerow.flags.subject import NeedsStored, Subject
+from hedgerow.kit import jsonio
+from hedgerow.persons.model import Cohort
 
 # A plain flag within its question: its place, the prefix of its hash, its limit if it has one, what
 # it gives to those who are in and out, and its variants.
@@ -16,13 +19,19 @@ Member = tuple[int, bytes, bytes | None, Outcome, Outcome, Variants]
 
 
 class Snapshot:
-    """`everything` is every flag that is not deleted, after all that it depends on."""
+    """`everything` is every flag that is not deleted, after all that it depends on. `carried` is
+    the weight of all that its questions were ever made for."""
 
     def __init__(
-        self, definitions: Definitions, flags: Mapping[FlagId, Compiled], questions: Questions
+        self,
+        definitions: Definitions,
+        flags: Mapping[FlagId, Compiled],
+        questions: Questions,
+        carried: int,
     ) -> None:
         self.definitions = definitions
         self.questions = questions
+        self.carried = carried
         self.compiled = flags
         self.everything = _evaluable(flags.values())
         self._by_key = {each.flag.key: each for each in self.everything}
@@ -151,18 +160,21 @@ def _roll_out(members: Sequence[Member], subject: Subject, outcomes: list[Outcom
 def snapshot_of(definitions: Definitions, before: Snapshot | None = None) -> Snapshot:
     """Compile what is new; take the rest over from the snapshot before."""
     known: Mapping[FlagId, Compiled] = {}
-    questions = None
-    if before is not None and _same_world(before.definitions, definitions):
-        known, questions = before.compiled, before.questions
-    if questions is None:
+    carried = 0
+    if before is not None and _can_be_carried_on(before, definitions):
+        known, questions, carried = before.compiled, before.questions, before.carried
+    else:
         questions = Questions(definitions.cohorts, _zone(definitions.timezone))
     flags = {}
     for flag in definitions.flags:
-        if not flag.deleted:
-            same = known.get(flag.id)
-            is_same = same is not None and (same.flag is flag or same.flag == flag)
-            flags[flag.id] = same if same and is_same else compiled(flag, questions)
-    return Snapshot(definitions, flags, questions)
+        if flag.deleted:
+            continue
+        each = known.get(flag.id)
+        if each is None or not (each.flag is flag or each.flag == flag):
+            each = compiled(flag, questions)
+            carried += each.weight
+        flags[flag.id] = each
+    return Snapshot(definitions, flags, questions, carried)
 
 
 def _zone(name: str) -> tzinfo:
@@ -172,22 +184,42 @@ def _zone(name: str) -> tzinfo:
         return UTC
 
 
+def _can_be_carried_on(before: Snapshot, definitions: Definitions) -> bool:
+    """Questions keep what nobody asks any more, so they are begun anew when that is half of
+    them."""
+    in_use = sum(each.weight for each in before.compiled.values())
+    return before.carried <= 2 * in_use and _same_world(before.definitions, definitions)
+
+
 def _same_world(before: Definitions, after: Definitions) -> bool:
-    return before.cohorts == after.cohorts and before.timezone == after.timezone
+    return (
+        before.timezone == after.timezone
+        and len(before.cohorts) == len(after.cohorts)
+        and all(map(_asks_the_same, before.cohorts, after.cohorts))
+    )
+
+
+def _asks_the_same(one: Cohort, other: Cohort) -> bool:
+    """Whatever it is called, and whoever changed it."""
+    return one == other or (
+        (one.id, one.is_static, one.deleted) == (other.id, other.is_static, other.deleted)
+        and jsonio.same(one.definition, other.definition)
+    )
 
 
 def _evaluable(flags: Collection[Compiled]) -> tuple[Compiled, ...]:
     """In an order in which dependencies come first. Flags that depend on one that is missing,
     inactive or, in a circle, on themselves cannot be evaluated."""
-    placed: list[Compiled] = []
-    usable: set[FlagId] = set()
-    waiting = list(flags)
-    while waiting:
-        ready = [each for each in waiting if each.needs <= usable]
-        if not ready:
-            break
-        placed += ready
-        usable |= {each.flag.id for each in ready if each.flag.active}
-        done = {each.flag.id for each in ready}
-        waiting = [each for each in waiting if each.flag.id not in done]
-    return (*placed, *(missing_dependency(each.flag) for each in waiting))
+    dependants: defaultdict[FlagId, list[Compiled]] = defaultdict(list)
+    for each in flags:
+        for id in each.needs:
+            dependants[id].append(each)
+    unmet = {each.flag.id: len(each.needs) for each in flags}
+    placed = [each for each in flags if not each.needs]
+    for each in placed:  # which grows meanwhile
+        for dependant in dependants[each.flag.id] if each.flag.active else ():
+            unmet[dependant.flag.id] -= 1
+            if not unmet[dependant.flag.id]:
+                placed.append(dependant)
+    left = (each for each in flags if unmet[each.flag.id])
+    return (*placed, *(missing_dependency(each.flag) for each in left))

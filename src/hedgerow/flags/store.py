@@ -1,4 +1,4 @@
-"""What this room needs of storage. storage/flags.py answers."""
+"""What this room needs of storage. storage/flags.py and persons.py answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fastapi import Depends
 from starlette.requests import Request
 
+from hedgerow.capture.store import WarningStore
 from hedgerow.errors import (
     AppError,
     AuthenticationFailed,
@@ -67,6 +68,7 @@ class Rooms:
     flags: Flags
     cohorts: Cohorts
     persons: PersonStore
+    warnings: WarningStore
     decider: Decider
     reaches: Reaches
     pages: PageCache

@@ -1,6 +1,6 @@
 """Cohorts: sets of persons that flags can ask for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -77,6 +77,16 @@ def _definition(filters: Any) -> Any:
 
 
 async def item(call: ProjectCall, cohort: Cohort) -> CohortItem:
+    [only] = await items(call, [cohort])
+    return only
+
+
+async def items(call: ProjectCall, cohorts: Sequence[Cohort]) -> list[CohortItem]:
+    sizes = await call.rooms.cohorts.sizes(cohorts)
+    return [_item(cohort, sizes.get(cohort.id)) for cohort in cohorts]
+
+
+def _item(cohort: Cohort, count: int | None) -> CohortItem:
     return CohortItem(
         id=cohort.id,
         name=cohort.name,
@@ -86,7 +96,7 @@ async def item(call: ProjectCall, cohort: Cohort) -> CohortItem:
         is_static=cohort.is_static,
         is_calculating=False,
         errors_calculating=0,
-        count=await call.rooms.cohorts.size(cohort),
+        count=count,
         created_by=cohort.created_by,
         created_at=iso(cohort.created_at),
         last_calculation=None,
@@ -107,7 +117,7 @@ async def list_cohorts(call: Annotated[ProjectCall, in_project("cohort:read")]) 
     found, count = await call.rooms.cohorts.listing(
         call.project.id, limit=asked.limit, offset=asked.offset
     )
-    listed = [await item(call, cohort) for cohort in found]
+    listed = await items(call, found)
     return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
 
 
@@ -137,8 +147,6 @@ async def change_cohort(
     found = await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
     body = await call.body(CohortBody)
     ids = _members(body, is_static=found.is_static)
-    if body.deleted:
-        await _check_unused(call, found.id)
     cohort = await call.rooms.cohorts.change(
         call.project.id, found.id, body.fields(), call.actor, call.now
     )
@@ -149,9 +157,7 @@ async def change_cohort(
 async def delete_cohort(
     cohort_id: str, call: Annotated[ProjectCall, in_project("cohort:write")]
 ) -> Response:
-    """Delete a cohort that no flag asks for."""
-    found = await call.rooms.cohorts.find(call.project.id, _id(cohort_id))
-    await _check_unused(call, found.id)
+    """Delete a cohort that no flag and no other cohort asks for."""
     await call.rooms.cohorts.change(
         call.project.id, _id(cohort_id), CohortFields(deleted=True), call.actor, call.now
     )
@@ -175,13 +181,6 @@ def _members(body: CohortBody, *, is_static: bool) -> list[str]:
     if not is_static:
         raise Invalid("Only a static cohort is a list of persons.", attr="is_static")
     return ids_of_csv(body.csv)
-
-
-async def _check_unused(call: ProjectCall, id: CohortId) -> None:
-    asking = await call.rooms.flags.asking_for(call.project, id)
-    if asking:
-        keys = ", ".join(flag.key for flag in asking[:5])
-        raise Invalid(f"Cannot be deleted: flags ask for this cohort ({keys}).")
 
 
 async def _done(call: ProjectCall, cohort: Cohort, ids: list[str], status: int) -> Response:

@@ -1,6 +1,6 @@
 """`POST /decide` and `/flags`: what a public key may ask. Plain handlers in front of FastAPI."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -8,20 +8,21 @@ from urllib.parse import parse_qs
 import msgspec
 from starlette.types import Receive, Scope
 
-from hedgerow.errors import AppError, Invalid
+from hedgerow.errors import Invalid
 from hedgerow.flags.decide import Asked, Decider, Decision, nowhere
 from hedgerow.flags.model import DISTINCT_ID_MAX, Runtime
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
+from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
+from hedgerow.projects.token_places import token_in
 
 TRUTHS = (True, "true", "True", "1")
-TOKEN_NAMES = ("$token", "token", "api_key")
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
 SERVER_AGENTS = (
@@ -47,22 +48,6 @@ CLIENT_AGENTS = (
 
 # The properties of the place that a request comes from.
 Places = Callable[[Scope], Mapping[str, str]]
-
-
-class NoProjectKey(AppError):
-    """No project key came with the request."""
-
-    status, type, code = 401, "authentication_error", "no_api_key"
-    default_detail = (
-        "Project API key not provided: send it as api_key. `hedgerow projects list` shows it."
-    )
-
-
-class BadProjectKey(AppError):
-    """A project key came that opens no project."""
-
-    status, type, code = 401, "authentication_error", "invalid_api_key"
-    default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,28 +113,7 @@ class Decide:
         return lambda: places(scope)
 
     async def _project(self, body: Mapping[str, Any]) -> Project:
-        token = _first(body, TOKEN_NAMES)
-        if token is None:
-            properties = body.get("properties")
-            token = properties.get("token") if isinstance(properties, dict) else None
-        if not token:
-            raise NoProjectKey
-        if not isinstance(token, str):
-            raise BadProjectKey
-        project = self._directory.find_token(token)
-        if project is None:
-            project = await self._directory.find_new_token(token)
-        if project is None:
-            raise BadProjectKey
-        return project
-
-
-def _first(body: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """What the body has under the first of several names that says anything."""
-    for name in names:
-        if value := body.get(name):
-            return value
-    return None
+        return await project_of(self._directory, token_in(body))
 
 
 def _asked(

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
 from hedgerow.http.body import Form
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import cut_short, why_unstorable
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -137,7 +137,7 @@ def _own_words(error: ErrorDetails) -> Words:
 
 
 def _choice(error: ErrorDetails) -> Words:
-    return "invalid_choice", f'"{str(error["input"])[:100]}" is not a valid choice.'
+    return "invalid_choice", f'"{cut_short(error["input"])}" is not a valid choice.'
 
 
 def _list(error: ErrorDetails) -> Words:

@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.flags.decide import Asked
-from hedgerow.flags.flags import SCOPE, TYPES, FlagFields, FlagFilter, Seen, status_of
+from hedgerow.flags.edits import FlagFields, Seen
+from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, status_of
 from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, Runtime
+from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
@@ -20,7 +22,7 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
 
@@ -36,7 +38,7 @@ RESERVED = {
 }
 FILTERS = (
     Parameter("search", "Only those with this text in their key or name."),
-    Parameter("active", "Only active (true) or inactive (false) ones."),
+    Parameter("active", "Only active (true), inactive (false) or stale (STALE) ones."),
     Parameter("type", f"Only those of this type: {', '.join(TYPES)}."),
 )
 
@@ -132,7 +134,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         id=flag.id,
         name=flag.name,
         key=flag.key,
-        filters=call.rooms.flags.shown_filters(flag),
+        filters=shown_filters(flag),
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
@@ -191,10 +193,15 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         raise Invalid(unstorable[1], attr="search", code=unstorable[0])
     kind = call.asked("type") or None
     if kind is not None and kind not in TYPES:
-        detail = f'"{kind[:100]}" is not a valid choice.'
+        detail = f'"{cut_short(kind)}" is not a valid choice.'
         raise Invalid(detail, attr="type", code="invalid_choice")
+    active = call.asked("active") or ""
+    wants_stale = active.upper() == STALE
     wanted = FlagFilter(
-        search=search.strip()[:200], active=_active(call.asked("active")), type=kind
+        search=search.strip()[:200],
+        active=None if wants_stale else _active(active),
+        type=kind,
+        stale_at=call.now if wants_stale else None,
     )
     flags = await call.rooms.flags.listing(call.project, wanted)
     listed = [item(call, flag) for flag in asked.of(flags)]
@@ -366,8 +373,8 @@ def _groups(text: str | None) -> dict[str, str]:
     return value
 
 
-def _active(text: str | None) -> bool | None:
-    if text is None or text == "" or text.upper() == "STALE":
+def _active(text: str) -> bool | None:
+    if not text:
         return None
     if text.lower() not in ("true", "false"):
         raise Invalid("Must be a valid boolean.", attr="active")

@@ -9,7 +9,7 @@ import math
 import re
 import zlib
 from binascii import a2b_base64, a2b_qp
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import accumulate, islice
 from struct import Struct
@@ -21,6 +21,12 @@ from starlette.types import Receive, Scope
 
 from hedgerow.errors import Malformed, TooLarge, TooSlow
 from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS
+from hedgerow.kit.threads import in_daemon_thread
+
+# Larger ones would keep others waiting; what is packed may become a thousand times as large.
+INLINE_BYTES = 256 * 1024
+INLINE_PACKED_BYTES = 16 * 1024
+LARGE_AT_ONCE = 2
 
 MAX_FORM_FIELDS = 1000
 MAX_STRAY_PERCENTS = 1000
@@ -86,6 +92,23 @@ class NoData(Malformed):
     default_detail = "No data found. Send it in the body of a POST request."
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _told(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
+    """What headers say of a body: its length, encoding and type."""
+    length = encoding = content_type = b""
+    for name, value in headers:
+        if name == b"content-length":
+            length = value
+        elif name == b"content-encoding":
+            encoding = value
+        elif name == b"content-type":
+            content_type = value
+    return length, encoding, content_type
+
+
 class PayloadReader:
     """Reads the payload of a request: the query's `data` if it has one, else the body."""
 
@@ -93,35 +116,45 @@ class PayloadReader:
         self._max_bytes = max_bytes
         self._max_unpacked = max_unpacked_bytes
         self._timeout_s = timeout_s
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
-    async def read(self, scope: Scope, receive: Receive) -> Any:
+    async def read(
+        self, scope: Scope, receive: Receive, then: Callable[[Any], Any] = _as_it_is
+    ) -> Any:
+        """What `then` makes of the value. Both take place beside the event loop if the body is
+        large or may become so, and of such bodies few are read at a time."""
         query: bytes = scope["query_string"]
         compression = ""
         if b"data=" in query or b"compression=" in query:
             fields = _urlencoded(query)
             if fields.get("data"):
-                return decode_query(query, max_unpacked=self._max_unpacked)
+                return then(decode_query(query, max_unpacked=self._max_unpacked))
             compression = _text(fields, "compression")
-        content_type = encoding = announced = b""
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                announced = value
-            elif name == b"content-encoding":
-                encoding = value
-            elif name == b"content-type":
-                content_type = value
+        announced, encoding, content_type = _told(scope["headers"])
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             raise self._too_large()
         body = self._at_hand(scope) or await self._body(receive)
         if not compression and not encoding and body.startswith(_OPENERS):
-            return _json(body)
-        return decode(
-            body,
-            content_type=content_type.decode("latin-1"),
-            compression=compression,
-            content_encoding=encoding.decode("latin-1"),
-            max_unpacked=self._max_unpacked,
-        )
+            if len(body) <= INLINE_BYTES:
+                return then(_json(body))
+            return await self._aside(lambda: then(_json(body)))
+
+        def unpack() -> Any:
+            return then(
+                decode(
+                    body,
+                    content_type=content_type.decode("latin-1"),
+                    compression=compression,
+                    content_encoding=encoding.decode("latin-1"),
+                    max_unpacked=self._max_unpacked,
+                )
+            )
+
+        return unpack() if len(body) <= INLINE_PACKED_BYTES else await self._aside(unpack)
+
+    async def _aside(self, work: Callable[[], Any]) -> Any:
+        async with self._large:
+            return await in_daemon_thread(work)
 
     def _at_hand(self, scope: Scope) -> bytes | None:
         """Nearly every body is here before anybody asks for it; waiting for it with a timer would

@@ -9,25 +9,27 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.flags.model import DISTINCT_ID_MAX
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import Parameter, describes
-from hedgerow.http.fields import Fields, Text
+from hedgerow.http.fields import INT64_MAX, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
-from hedgerow.persons.model import MAX_GROUP_TYPES, Group, Person
+from hedgerow.kit.text import whole_number, why_unstorable
+from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId, Group, Person
+from hedgerow.persons.properties import changed, laid_over
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.text import check_storable
 
 router = APIRouter(tags=["Persons"])
 
 ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
-DISTINCT_ID_MAX = 400
 MAX_IDS = 1000
 FILTERS = (
     Parameter("distinct_id", "Only the person of this id."),
     Parameter("search", "Only those with this text in one of their distinct ids."),
+    Parameter("cohort", "Only the members of this static cohort.", {"type": "integer"}),
 )
 GROUP_FILTERS = (Parameter("group_type_index", "Which kind of group.", {"type": "integer"}),)
 
@@ -99,6 +101,24 @@ def _asked_text(call: ProjectCall, name: str) -> str:
     return text
 
 
+async def _asked_cohort(call: ProjectCall) -> CohortId | None:
+    text = call.asked("cohort")
+    if not text:
+        return None
+    number = whole_number(text)
+    if number is None:
+        raise Invalid("A valid integer is required.", attr="cohort")
+    id = CohortId(min(max(number, 0), INT64_MAX))  # nobody has ids beyond
+    try:
+        cohort = await call.rooms.cohorts.find(call.project.id, id)
+    except NotFound:
+        detail = "There is no such cohort."
+        raise Invalid(detail, attr="cohort", code="cohort_does_not_exist") from None
+    if not cohort.is_static:
+        raise Invalid("Only a static cohort is a list of persons.", attr="cohort")
+    return cohort.id
+
+
 @describes(answer=Page[PersonItem], query=WINDOW + FILTERS)
 async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) -> Response:
     """The project's persons, newest first."""
@@ -107,6 +127,7 @@ async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) 
         project_id=call.project.id,
         distinct_id=_asked_text(call, "distinct_id"),
         search=_asked_text(call, "search").strip()[:DISTINCT_ID_MAX],
+        cohort_id=await _asked_cohort(call),
         limit=asked.limit,
         offset=asked.offset,
     )
@@ -125,7 +146,7 @@ async def create_person(call: Annotated[ProjectCall, in_project("person:write")]
     person = await call.rooms.persons.put_person(
         call.project.id,
         body.distinct_ids,
-        lambda before: {**(before.properties if before else {}), **given},
+        lambda before: laid_over(before, given),
         call.now,
     )
     return JsonResponse(person_item(person), status_code=201)
@@ -147,16 +168,15 @@ async def change_person(
     found = await _found(call, person_id)
     body = await call.body(PersonBody)
     given = _checked(body.properties)
-    person = await call.rooms.persons.put_person(
+    person = await call.rooms.persons.change_person(
         call.project.id,
-        [*found.distinct_ids, *(body.distinct_ids or ())],
-        lambda before: {
-            name: value
-            for name, value in {**(before.properties if before else {}), **given}.items()
-            if value is not None
-        },
+        found.uuid,
+        body.distinct_ids or (),
+        lambda before: changed(before, given),
         call.now,
     )
+    if person is None:
+        raise NotFound
     return JsonResponse(person_item(person))
 
 

@@ -32,7 +32,7 @@ from hedgerow.http.records import (
 from hedgerow.http.reply import JsonResponse
 from hedgerow.http.site_app import frontend_module
 from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.jobs import JobWish
@@ -300,7 +300,7 @@ def _orders(orders: Any) -> dict[RecordId, int]:
 def _id(key: str) -> int:
     if not (key.isascii() and key.isdecimal() and len(key) < 19) or key != str(int(key)):
         raise Invalid(
-            f'Invalid pk "{key[:100]}" - object does not exist.',
+            f'Invalid pk "{cut_short(key)}" - object does not exist.',
             attr="orders",
             code="does_not_exist",
         )

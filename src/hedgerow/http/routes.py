@@ -12,6 +12,7 @@ from hedgerow.http import (
     docs,
     errors,
     flags,
+    ingestion_warnings,
     keys,
     persons,
     projects,
@@ -21,6 +22,7 @@ from hedgerow.http import (
     users,
 )
 from hedgerow.http.access import Rooms
+from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
@@ -40,12 +42,23 @@ FAMILIES = (
     flags.router,
     cohorts.router,
     persons.router,
+    ingestion_warnings.router,
 )
 
 
-def lean_routes(readiness: Readiness, metrics: Metrics, decide: Decide) -> Mapping[str, Lean]:
+# Older and newer libraries send events to different paths; all of them are alike.
+EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
+
+
+def lean_routes(
+    readiness: Readiness, metrics: Metrics, decide: Decide, capture: CaptureDoor
+) -> Mapping[str, Lean]:
     """Paths that are answered before FastAPI is reached."""
+    events = Lean(handler=capture.events, methods=("GET", "POST"), public=True)
+    engage = Lean(handler=capture.engage, methods=("GET", "POST"), public=True)
     return {
+        **dict.fromkeys(EVENT_PATHS, events),
+        "/engage": engage,
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from hedgerow.kit.text import storable as storable_text
+from hedgerow.kit.text import storable_text
 
 MAX_DEPTH = 100
 MAX_DIGITS = 4300

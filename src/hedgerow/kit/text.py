@@ -1,6 +1,9 @@
-"""What text can be stored anywhere, and what text is a whole number."""
+"""What text can be stored anywhere, what text is a whole number, and how much of one is shown."""
 
 import re
+from typing import Any
+
+SHOWN_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -19,11 +22,16 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
     return None
 
 
-def storable(text: str) -> str:
-    """The text with U+FFFD in place of what cannot be stored."""
-    return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
+def storable_text(text: str) -> str:
+    """The text with U+FFFD for each character that cannot be stored."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def whole_number(text: str) -> int | None:
     """The number that the text is, None for any other text. Never fails, however long it is."""
     return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def cut_short(value: Any) -> str:
+    """What somebody sent, as much of it as a message may repeat."""
+    return str(value)[:SHOWN_CHARS]

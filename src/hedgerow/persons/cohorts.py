@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort, CohortId
-from hedgerow.persons.store import CohortStore
+from hedgerow.persons.nesting import MAX_LEVELS, asked_within
+from hedgerow.persons.store import Askers, CohortStore
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import ProjectId
 from hedgerow.projects.text import check_storable, checked_text
@@ -22,6 +24,8 @@ MAX_DEPTH = 30
 MAX_FILTERS = 1000
 NEW = CohortId(0)
 PLACE = "filters.properties"
+# So many of those that are in the way are named.
+TOLD = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class Cohorts:
     async def create(
         self, project_id: ProjectId, fields: CohortFields, actor: Actor, now: datetime
     ) -> Cohort:
-        def decide(others: Mapping[CohortId, Cohort]) -> Cohort:
+        def decide(others: Mapping[CohortId, Cohort], _: Askers) -> Cohort:
             blank = Cohort(
                 id=NEW,
                 project_id=project_id,
@@ -80,10 +84,12 @@ class Cohorts:
         actor: Actor,
         now: datetime,
     ) -> Cohort:
-        def decide(others: Mapping[CohortId, Cohort]) -> Cohort:
+        def decide(others: Mapping[CohortId, Cohort], flags_asking_for: Askers) -> Cohort:
             before = others.get(id)
             if before is None:
                 raise NotFound
+            if fields.deleted:
+                _check_unused(id, others, flags_asking_for)
             after = _changed(before, fields, others)
             return after if after == before else replace(after, updated_at=now)
 
@@ -93,9 +99,9 @@ class Cohorts:
         """Fill a static cohort. Ids of nobody are passed over."""
         return await self._store.add_members(cohort.project_id, cohort.id, distinct_ids)
 
-    async def size(self, cohort: Cohort) -> int | None:
-        """How many persons a static cohort has; nobody has counted any other."""
-        return await self._store.members(cohort.id) if cohort.is_static else None
+    async def sizes(self, cohorts: Sequence[Cohort]) -> Mapping[CohortId, int]:
+        """How many persons static cohorts have; nobody has counted any other."""
+        return await self._store.members([cohort.id for cohort in cohorts if cohort.is_static])
 
 
 def ids_of_csv(text: str) -> list[str]:
@@ -155,6 +161,9 @@ def _checked_definition(
             (value, f"{place}.values[{number}]", depth + 1)
             for number, value in enumerate(node["values"])
         ]
+    if asked_within(definition, others) is None:
+        detail = f"Cohorts of cohorts may have {MAX_LEVELS} levels at most, all in all."
+        refuse(PLACE, detail, "nested_too_deep")
     return definition
 
 
@@ -183,20 +192,46 @@ def _check_leaf(
 
 def contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
     """The cohort and all that it asks for, through others too."""
+    found = {id}
+    waiting = [id]
+    while waiting:
+        cohort = cohorts.get(waiting.pop())
+        new = _asked_cohorts(cohort.definition) - found if cohort else set()
+        found |= new
+        waiting += new
+    return found
+
+
+def _asked_cohorts(definition: Any) -> set[CohortId]:
     found: set[CohortId] = set()
-    waiting: list[Any] = [{"type": "cohort", "value": id}]
+    waiting = [definition]
     while waiting:
         node = waiting.pop()
         if not isinstance(node, Mapping):
             continue
         inner = node.get("value")
-        if node.get("type") == "cohort" and isinstance(inner, int) and inner not in found:
+        if node.get("type") == "cohort" and isinstance(inner, int):
             found.add(CohortId(inner))
-            cohort = cohorts.get(CohortId(inner))
-            waiting.append(cohort.definition if cohort else {})
         values = node.get("values")
         waiting += values if isinstance(values, list) else []
     return found
+
+
+def _check_unused(
+    id: CohortId, others: Mapping[CohortId, Cohort], flags_asking_for: Askers
+) -> None:
+    keys = flags_asking_for(id)
+    if keys:
+        named = ", ".join(keys[:TOLD])
+        raise Invalid(f"Cannot be deleted: flags ask for this cohort ({named}).")
+    names = [
+        each.name
+        for each in others.values()
+        if each.id != id and id in _asked_cohorts(each.definition)
+    ]
+    if names:
+        named = ", ".join(cut_short(name) for name in names[:TOLD])
+        raise Invalid(f"Cannot be deleted: other cohorts ask for this one ({named}).")
 
 
 def _teller(actor: Actor) -> Callable[[Cohort | None, Cohort], Entry]:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from hedgerow.kit import jsonio
-from hedgerow.kit.text import storable
+from hedgerow.kit.text import storable_text
 from hedgerow.projects.model import ProjectId
 
 # PostHog's: the same distinct id in the same project is the same person in both.
@@ -89,7 +89,7 @@ def mentioned(events: Iterable[Happening]) -> Mentioned:
     ids: set[str] = set()
     groups: set[GroupName] = set()
     for event in events:
-        ids.add(storable(event.distinct_id))
+        ids.add(storable_text(event.distinct_id))
         name = OTHER_ID.get(event.event)
         if name and name in event.properties:
             ids.add(id_text(event.properties[name]))
@@ -101,7 +101,7 @@ def mentioned(events: Iterable[Happening]) -> Mentioned:
 def id_text(value: Any) -> str:
     """A distinct id among the properties, as it is written where it is an event's own."""
     text = value if isinstance(value, str) else jsonio.encode(jsonio.storable(value)).decode()
-    return storable(text)[:MAX_ID]
+    return storable_text(text)[:MAX_ID]
 
 
 def group_name(properties: Mapping[str, Any]) -> GroupName | None:
@@ -114,7 +114,7 @@ def group_name(properties: Mapping[str, Any]) -> GroupName | None:
 def group_text(value: Any) -> str:
     """A group's type or key as text; empty for what cannot be one."""
     if isinstance(value, str):
-        return storable(value)
+        return storable_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return jsonio.encode(value).decode()
     return ""

@@ -6,7 +6,7 @@ Pure, and the same however events are split into batches. It never raises, whate
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hedgerow.kit.text import storable
+from hedgerow.kit.text import storable_text
 from hedgerow.persons.changes import NEVER, Changes, Placed, Processed, Warned
 from hedgerow.persons.enrich import Enriched, Place, enriched
 from hedgerow.persons.group_changes import PROPERTIES, Groups
@@ -55,7 +55,7 @@ class _Batch:
 
     def take(self, event: Happening) -> Placed | None:
         more = enriched(event, self._place)
-        distinct_id = storable(event.distinct_id)
+        distinct_id = storable_text(event.distinct_id)
         flag = event.properties.get(FLAG, True)
         if flag is False:
             return self._take_personless(event, distinct_id, more.properties)
@@ -209,9 +209,9 @@ class _Batch:
         self._warnings.append(
             Warned(
                 type=type,
-                detail=storable(detail[:1000]),
-                event=storable(event.event),
+                detail=storable_text(detail[:1000]),
+                event=storable_text(event.event),
                 uuid=event.uuid,
-                distinct_id=storable(event.distinct_id),
+                distinct_id=storable_text(event.distinct_id),
             )
         )

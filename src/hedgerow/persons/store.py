@@ -1,4 +1,4 @@
-"""What this room needs of storage. storage/persons.py answers."""
+"""What this room needs of storage. storage/persons.py and cohorts.py answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +46,18 @@ class PersonStore(Protocol):
         belong to nobody become theirs. Conflict when they belong to several persons."""
         ...
 
+    async def change_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        more_ids: Sequence[str],
+        change: Callable[[Person], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person | None:
+        """The same for a person who is there; None if they are not. Conflict when one of the ids
+        belongs to somebody else."""
+        ...
+
     async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
         """The next persons after one of this id, for walking over all."""
         ...
@@ -55,6 +67,12 @@ class PersonStore(Protocol):
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
     ) -> tuple[list[Group], int]: ...
+
+    async def some_groups(
+        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
+    ) -> list[Group]:
+        """The next groups after one of this key, for walking over all."""
+        ...
 
     async def put_group(
         self,
@@ -74,6 +92,10 @@ class PersonStore(Protocol):
         ...
 
 
+# The flags that ask for a cohort, by key.
+Askers = Callable[[CohortId], Sequence[str]]
+
+
 class CohortStore(Protocol):
     async def cohorts(
         self, project_id: ProjectId, *, limit: int, offset: int
@@ -84,10 +106,13 @@ class CohortStore(Protocol):
     async def write_cohort(
         self,
         project_id: ProjectId,
-        decide: Callable[[Mapping[CohortId, Cohort]], Cohort],
+        decide: Callable[[Mapping[CohortId, Cohort], Askers], Cohort],
         tell: Callable[[Cohort | None, Cohort], Entry],
         now: datetime,
-    ) -> Cohort: ...
+    ) -> Cohort:
+        """Store what `decide` makes of the present cohorts, while nobody else changes the
+        project's cohorts and flags."""
+        ...
 
     async def add_members(
         self, project_id: ProjectId, id: CohortId, distinct_ids: Sequence[str]
@@ -95,4 +120,6 @@ class CohortStore(Protocol):
         """Add the persons of these ids to a static cohort; how many it has then."""
         ...
 
-    async def members(self, id: CohortId) -> int: ...
+    async def members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
+        """How many persons each static cohort has."""
+        ...

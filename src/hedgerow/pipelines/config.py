@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.kit import jsonio
 from hedgerow.kit.sealing import CannotUnseal
+from hedgerow.kit.text import cut_short
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.numbers import checked_int32
 from hedgerow.projects.text import check_storable
@@ -154,8 +155,8 @@ def checked_value(type: SettingType, choices: Collection[str], value: Any, attr:
             return checked_int32(value, attr)
         case SettingType.CHOICE:
             if value not in choices:
-                shown = str(value)[:100]
-                raise Invalid(f'"{shown}" is not a valid choice.', attr=attr, code="invalid_choice")
+                detail = f'"{cut_short(value)}" is not a valid choice.'
+                raise Invalid(detail, attr=attr, code="invalid_choice")
             return value
         case SettingType.STRING | SettingType.TEXT:
             return _checked_text(value, attr)

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.kit.text import cut_short
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.component import Component, JobOffer
 from hedgerow.pipelines.config import checked_value
@@ -91,7 +92,9 @@ def _offer(component: Component | None, wish: JobWish | None) -> JobOffer | None
         if offer.type == wish.type:
             return offer
     known = ", ".join(offer.type for offer in offers) or "none"
-    raise Invalid(f'Unknown job "{wish.type[:100]}". Jobs of this component: {known}.', attr="job")
+    raise Invalid(
+        f'Unknown job "{cut_short(wish.type)}". Jobs of this component: {known}.', attr="job"
+    )
 
 
 def _checked(offer: JobOffer, payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from datetime import UTC
 from typing import Any, NoReturn
 
 from hedgerow.errors import Invalid
+from hedgerow.kit.text import cut_short
 from hedgerow.properties.operators import Operator, operator_named, wildcard_numbers
 from hedgerow.properties.patterns import BadPattern, searcher
 from hedgerow.properties.values import as_moment, as_number, as_version, is_relative_date
@@ -25,7 +26,7 @@ def check_property(filter: Mapping[str, Any], place: str) -> None:
     operator = operator_named(name)
     if operator is None:
         code = "unsupported_operator" if name in OTHER_OPERATORS else ""
-        detail = f'"{str(name)[:100]}" is no operator for a property.'
+        detail = f'"{cut_short(name)}" is no operator for a property.'
         refuse(f"{place}.operator", detail, code or "invalid_operator")
     if operator not in (Operator.IS_SET, Operator.IS_NOT_SET):
         _check_value(operator, filter.get("value"), f"{place}.value")
@@ -68,7 +69,7 @@ def _pattern_problem(pattern: str) -> str:
     try:
         searcher(pattern)
     except BadPattern as error:
-        return f"This is no regular expression: {error}."
+        return f"This is no regular expression: {cut_short(error)}."
     return ""
 
 

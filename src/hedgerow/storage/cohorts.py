@@ -11,13 +11,15 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
+from hedgerow.flags.rules import needed_cohorts
 from hedgerow.persons.model import Cohort, CohortId
+from hedgerow.persons.store import Askers
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.flags import topic_of
-from hedgerow.storage.tables import cohort_people, person_distinct_ids, projects
+from hedgerow.storage.tables import cohort_people, flags, person_distinct_ids, projects
 from hedgerow.storage.tables import cohorts as table
 
 AT_ONCE = 500
@@ -53,7 +55,7 @@ class CohortRecords:
     async def write_cohort(
         self,
         project_id: ProjectId,
-        decide: Callable[[Mapping[CohortId, Cohort]], Cohort],
+        decide: Callable[[Mapping[CohortId, Cohort], Askers], Cohort],
         tell: Callable[[Cohort | None, Cohort], Entry],
         now: datetime,
     ) -> Cohort:
@@ -63,7 +65,7 @@ class CohortRecords:
             live = (table.c.project_id == project_id) & table.c.deleted.is_(False)
             rows = connection.execute(select(table).where(live))
             present = {CohortId(row.id): Cohort(**row._mapping) for row in rows}
-            wanted = decide(present)
+            wanted = decide(present, lambda id: _flags_asking_for(connection, project_id, id))
             before = present.get(wanted.id)
             if wanted == before:
                 return wanted
@@ -98,7 +100,7 @@ class CohortRecords:
                 rows = [{"person_id": row.person_id, "cohort_id": id} for row in found]
                 if rows:
                     connection.execute(into.on_conflict_do_nothing(), rows)
-            return _members(connection, id)
+            return _members(connection, [id])[id]
 
         for _ in range(TRIES - 1):
             # A person who is deleted meanwhile takes the others with them.
@@ -106,10 +108,22 @@ class CohortRecords:
                 return await self._database.write(change)
         return await self._database.write(change)
 
-    async def members(self, id: CohortId) -> int:
-        return await self._database.read(lambda connection: _members(connection, id))
+    async def members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
+        return await self._database.read(lambda connection: _members(connection, ids))
 
 
-def _members(connection: Connection, id: CohortId) -> int:
-    count = select(func.count()).select_from(cohort_people).where(cohort_people.c.cohort_id == id)
-    return connection.execute(count).scalar_one()
+def _members(connection: Connection, ids: Sequence[CohortId]) -> dict[CohortId, int]:
+    if not ids:
+        return {}
+    of = cohort_people.c.cohort_id
+    rows = connection.execute(
+        select(of, func.count().label("number")).where(of.in_(ids)).group_by(of)
+    )
+    found = {row.cohort_id: row.number for row in rows}
+    return {id: found.get(id, 0) for id in ids}
+
+
+def _flags_asking_for(connection: Connection, project_id: ProjectId, id: CohortId) -> list[str]:
+    own = (flags.c.project_id == project_id) & flags.c.deleted.is_(False)
+    rows = connection.execute(select(flags.c.key, flags.c.filters).where(own).order_by(flags.c.key))
+    return [row.key for row in rows if id in needed_cohorts(row.filters)]

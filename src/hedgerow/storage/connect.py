@@ -1,17 +1,22 @@
 """Which engine keeps the state: PostgreSQL when there is an address, SQLite in the data folder
-otherwise.
+otherwise. And which keeps the events: a ClickHouse server, or chDB in a folder.
 """
 
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
 from hedgerow.storage import sqlite
 from hedgerow.storage.database import Database
 from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
+
+if TYPE_CHECKING:
+    from hedgerow.storage.events import EventRecords
+
+RECENT_UUIDS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,15 @@ class Place:
     @property
     def is_sqlite(self) -> bool:
         return not self.url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlace:
+    """Where events are kept. `url` is empty for chDB."""
+
+    url: str
+    folder: Path
+    timeout_s: float
 
 
 def plain_engine(place: Place) -> Engine:
@@ -55,3 +69,18 @@ def open_database(place: Place) -> Database:
 def _postgres() -> Any:
     """Loaded by whoever has an address: on SQLite no verb waits for PostgreSQL's driver."""
     return import_module("hedgerow.storage.postgres")
+
+
+def open_events(place: EventPlace) -> "EventRecords":
+    """The event store for a running event loop. Opening chDB takes a second, and its import moves
+    the process to another folder and back: do it before anything else runs."""
+    # Loaded by whoever opens it: chDB alone takes half a second and a quarter of a gigabyte.
+    events = import_module("hedgerow.storage.events")
+    if place.url:
+        server = import_module("hedgerow.storage.clickhouse")
+        engine, remembers = server.connect_server(place.url, place.timeout_s), 0
+    else:
+        engine = import_module("hedgerow.storage.chdb").open_chdb(place.folder)
+        remembers = RECENT_UUIDS
+    records: EventRecords = events.EventRecords(engine, remembers=remembers)
+    return records

@@ -14,6 +14,7 @@ from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
+from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
 
@@ -23,12 +24,12 @@ TOPIC = "flags:"
 # So few flags are read anew each time.
 FEW = 200
 
-# A flag's id, version and time of change, the latter as the driver gives it: making thousands of
-# moments of it takes longer than all else.
+# A flag's id, version and times of change and call, those as the driver gives them: making
+# thousands of moments of them takes longer than all else.
 Mark = tuple[Any, ...]
 _marks = text(
-    "SELECT id, version, updated_at FROM flags WHERE project_id = :project AND NOT deleted"
-    " ORDER BY id"
+    "SELECT id, version, updated_at, last_called_at FROM flags"
+    " WHERE project_id = :project AND NOT deleted ORDER BY id"
 )
 
 
@@ -46,10 +47,7 @@ class FlagRecords:
         return await generations.number_of(self._database, topic_of(project_id))
 
     async def generations(self) -> Mapping[ProjectId, int]:
-        found = await generations.numbers_of(self._database, TOPIC)
-        return {
-            ProjectId(int(topic.removeprefix(TOPIC))): number for topic, number in found.items()
-        }
+        return await generations.project_numbers(self._database, TOPIC)
 
     async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
         return await self._database.read(
@@ -97,8 +95,9 @@ class FlagRecords:
         await self._database.write(change)
 
     def _locked_definitions(self, connection: Connection, project_id: ProjectId) -> Definitions:
-        lock = select(projects.c.timezone).where(projects.c.id == project_id).with_for_update()
-        timezone = connection.execute(lock).scalar_one()
+        lock_project(connection, project_id)
+        zone = select(projects.c.timezone).where(projects.c.id == project_id)
+        timezone = connection.execute(zone).scalar_one()
         return _definitions(connection, project_id, timezone, self._decoded)
 
 
@@ -163,15 +162,21 @@ def _flag(row: Row[Any]) -> Flag:
             "bucketing_identifier": _member(
                 Bucketing, row.bucketing_identifier, Bucketing.DISTINCT_ID
             ),
-            "evaluation_contexts": tuple(row.evaluation_contexts),
-            "tags": tuple(row.tags),
+            "evaluation_contexts": _texts(row.evaluation_contexts),
+            "tags": _texts(row.tags),
         }
     )
 
 
+# What was stored and means nothing here may not take the project's other flags with it.
+
+
 def _member(kind: type[E], value: str, default: E) -> E:
-    """A stored word that means nothing here may not take the project's other flags with it."""
     return kind(value) if value in kind._value2member_map_ else default
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,12 +15,13 @@ from hedgerow.errors import Conflict
 from hedgerow.flags.store import StoredSubject
 from hedgerow.kit import jsonio
 from hedgerow.kit.text import why_unstorable
-from hedgerow.persons.model import Group, Person
+from hedgerow.persons.model import Group, Person, PersonId
 from hedgerow.persons.store import PersonQuery, Walked
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import generations
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.flags import topic_of
+from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import (
     cohort_people,
     flag_hash_keys,
@@ -28,11 +29,11 @@ from hedgerow.storage.tables import (
     groups,
     person_distinct_ids,
     persons,
-    projects,
 )
 
 ids = person_distinct_ids
 TRIES = 3
+SEVERAL = "These distinct ids belong to several persons."
 
 _person_of = HotRead(
     select(persons.c.id, persons.c.properties)
@@ -175,15 +176,7 @@ class PersonRecords:
         return await self._database.read(run)
 
     async def person(self, project_id: ProjectId, uuid: str) -> Person | None:
-        def run(connection: Connection) -> Person | None:
-            row = connection.execute(
-                select(persons).where(
-                    (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
-                )
-            ).one_or_none()
-            return None if row is None else _with_ids(connection, [row])[0]
-
-        return await self._database.read(run)
+        return await self._database.read(lambda connection: _by_uuid(connection, project_id, uuid))
 
     async def put_person(
         self,
@@ -193,47 +186,42 @@ class PersonRecords:
         now: datetime,
     ) -> Person:
         def run(connection: Connection) -> Person:
-            _lock(connection, project_id)
-            owners = connection.execute(
-                select(ids.c.distinct_id, ids.c.person_id).where(
-                    (ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids)
-                )
-            ).all()
-            owned = {row.person_id for row in owners}
+            lock_project(connection, project_id)
+            owners = _owners(connection, project_id, distinct_ids)
+            owned = set(owners.values())
             if len(owned) > 1:
-                raise Conflict("These distinct ids belong to several persons.")
+                raise Conflict(SEVERAL)
             before = _by_id(connection, owned.pop()) if owned else None
             properties = dict(change(before))
             if before is None:
-                person_id = connection.execute(
-                    insert(persons).returning(persons.c.id),
-                    {
-                        "project_id": project_id,
-                        "uuid": str(uuid.uuid4()),
-                        "properties": properties,
-                        "is_identified": False,
-                        "created_at": now,
-                        "updated_at": now,
-                    },
-                ).scalar_one()
+                person_id = _insert(connection, project_id, properties, now)
             else:
                 person_id = before.id
-                connection.execute(
-                    update(persons)
-                    .where(persons.c.id == person_id)
-                    .values(properties=properties, updated_at=now)
-                )
-            known = {row.distinct_id for row in owners}
-            rows = [
-                {"project_id": project_id, "distinct_id": each, "person_id": person_id}
-                for each in dict.fromkeys(distinct_ids)
-                if each not in known
-            ]
-            if rows:
-                connection.execute(insert(ids), rows)
-            found = _by_id(connection, person_id)
-            assert found is not None
-            return found
+                _update(connection, person_id, properties, now)
+            _add_ids(connection, project_id, person_id, distinct_ids, owners)
+            return _surely(connection, person_id)
+
+        return await self._database.write(run)
+
+    async def change_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        more_ids: Sequence[str],
+        change: Callable[[Person], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person | None:
+        def run(connection: Connection) -> Person | None:
+            lock_project(connection, project_id)
+            before = _by_uuid(connection, project_id, uuid)
+            if before is None:
+                return None
+            owners = _owners(connection, project_id, more_ids)
+            if set(owners.values()) - {before.id}:
+                raise Conflict(SEVERAL)
+            _update(connection, before.id, change(before), now)
+            _add_ids(connection, project_id, before.id, more_ids, owners)
+            return _surely(connection, before.id)
 
         return await self._database.write(run)
 
@@ -267,6 +255,7 @@ class PersonRecords:
 
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
         def run(connection: Connection) -> bool:
+            lock_project(connection, project_id)
             gone = connection.execute(
                 delete(persons).where(
                     (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
@@ -290,6 +279,23 @@ class PersonRecords:
 
         return await self._database.read(run)
 
+    async def some_groups(
+        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
+    ) -> list[Group]:
+        page = (
+            select(groups)
+            .where(
+                (groups.c.project_id == project_id)
+                & (groups.c.type_index == type_index)
+                & (groups.c.key > after)
+            )
+            .order_by(groups.c.key)
+            .limit(limit)
+        )
+        return await self._database.read(
+            lambda connection: [Group(**row._mapping) for row in connection.execute(page)]
+        )
+
     async def put_group(
         self,
         project_id: ProjectId,
@@ -305,7 +311,7 @@ class PersonRecords:
         )
 
         def run(connection: Connection) -> Group:
-            _lock(connection, project_id)
+            lock_project(connection, project_id)
             before = connection.execute(select(groups).where(own)).one_or_none()
             if before is None:
                 group = Group(
@@ -330,7 +336,7 @@ class PersonRecords:
 
     async def put_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
         def run(connection: Connection) -> int | None:
-            _lock(connection, project_id)
+            lock_project(connection, project_id)
             known = _types(connection, project_id)
             if name in known:
                 return known[name]
@@ -351,10 +357,6 @@ def _json(value: Any) -> Mapping[str, Any]:
     return found
 
 
-def _lock(connection: Connection, project_id: ProjectId) -> None:
-    connection.execute(select(projects.c.id).where(projects.c.id == project_id).with_for_update())
-
-
 def _upsert(connection: Connection) -> Any:
     return postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
 
@@ -366,6 +368,71 @@ def _types(connection: Connection, project_id: ProjectId) -> dict[str, int]:
         .order_by(group_types.c.index)
     )
     return dict(rows.all())
+
+
+def _owners(
+    connection: Connection, project_id: ProjectId, distinct_ids: Sequence[str]
+) -> dict[str, PersonId]:
+    """Who has these ids, of those that somebody has."""
+    rows = connection.execute(
+        select(ids.c.distinct_id, ids.c.person_id).where(
+            (ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids)
+        )
+    )
+    return {row.distinct_id: PersonId(row.person_id) for row in rows}
+
+
+def _insert(
+    connection: Connection, project_id: ProjectId, properties: Mapping[str, Any], now: datetime
+) -> PersonId:
+    values = {
+        "project_id": project_id,
+        "uuid": str(uuid.uuid4()),
+        "properties": properties,
+        "is_identified": False,
+        "created_at": now,
+        "updated_at": now,
+    }
+    made = connection.execute(insert(persons).returning(persons.c.id), values)
+    return PersonId(made.scalar_one())
+
+
+def _update(
+    connection: Connection, id: PersonId, properties: Mapping[str, Any], now: datetime
+) -> None:
+    connection.execute(
+        update(persons)
+        .where(persons.c.id == id)
+        .values(properties=dict(properties), updated_at=now)
+    )
+
+
+def _add_ids(
+    connection: Connection,
+    project_id: ProjectId,
+    id: PersonId,
+    distinct_ids: Sequence[str],
+    known: Collection[str],
+) -> None:
+    rows = [
+        {"project_id": project_id, "distinct_id": each, "person_id": id}
+        for each in dict.fromkeys(distinct_ids)
+        if each not in known
+    ]
+    if rows:
+        connection.execute(insert(ids), rows)
+
+
+def _surely(connection: Connection, id: PersonId) -> Person:
+    found = _by_id(connection, id)
+    assert found is not None
+    return found
+
+
+def _by_uuid(connection: Connection, project_id: ProjectId, uuid: str) -> Person | None:
+    own = (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
+    row = connection.execute(select(persons).where(own)).one_or_none()
+    return None if row is None else _with_ids(connection, [row])[0]
 
 
 def _by_id(connection: Connection, id: int) -> Person | None:

@@ -16,7 +16,8 @@ from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
-from hedgerow.storage.tables import idempotency_keys, projects
+from hedgerow.storage.locks import lock_project
+from hedgerow.storage.tables import idempotency_keys
 from hedgerow.storage.tables import pipeline_records as table
 
 TOPIC = "records:"
@@ -94,7 +95,7 @@ class PipelineRecords:
         now: datetime,
     ) -> Record:
         def change(connection: Connection) -> Record:
-            _lock(connection, draft.project_id)
+            lock_project(connection, draft.project_id)
             if idempotency_key is not None:
                 before = _made_with(connection, draft, idempotency_key)
                 if before is not None:
@@ -121,7 +122,7 @@ class PipelineRecords:
         self, place: Place, edit: Callable[[Record], Edited], tell: Tell, now: datetime
     ) -> Record:
         def change(connection: Connection) -> Record:
-            _lock(connection, place.project_id)
+            lock_project(connection, place.project_id)
             before = _find(connection, place)
             if before is None:
                 raise NotFound
@@ -148,7 +149,7 @@ class PipelineRecords:
         now: datetime,
     ) -> list[Record]:
         def change(connection: Connection) -> list[Record]:
-            _lock(connection, project_id)
+            lock_project(connection, project_id)
             rows = connection.execute(
                 select(table).where(_live(project_id, family)).order_by(table.c.order, table.c.id)
             )
@@ -173,7 +174,7 @@ class PipelineRecords:
         now: datetime,
     ) -> None:
         def change(connection: Connection) -> None:
-            _lock(connection, project_id)
+            lock_project(connection, project_id)
             batch = decide(_all(connection, project_id))
             for edited in batch.edited:
                 _update(connection, replace(edited.record, updated_at=now))
@@ -193,11 +194,6 @@ def _topic(project_id: ProjectId) -> str:
 
 def record_from(row: Row[Any]) -> Record:
     return Record(**{**row._mapping, "family": Family(row.family)})
-
-
-def _lock(connection: Connection, project_id: ProjectId) -> None:
-    """Holds the project until the end of the transaction; SQLite has one writer anyway."""
-    connection.execute(select(projects.c.id).where(projects.c.id == project_id).with_for_update())
 
 
 def _all(connection: Connection, project_id: ProjectId) -> list[Record]:

@@ -13,6 +13,7 @@ from hedgerow.projects.model import Project, ProjectId
 from hedgerow.projects.store import NewProject
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
+from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import organizations, project_tokens, projects
 
 SCOPE = "Project"
@@ -116,10 +117,7 @@ def _insert_token(connection: Connection, id: ProjectId, token: str, now: dateti
 
 def _locked(connection: Connection, id: ProjectId) -> Project:
     # First the lock, then the look: what was read while waiting for the lock would be stale.
-    locked = connection.execute(
-        select(projects.c.id).where(projects.c.id == id).with_for_update()
-    ).one_or_none()
-    if locked is None:
+    if not lock_project(connection, id):
         raise NotFound("Project not found.")
     return project_from(connection.execute(projects_with_token.where(projects.c.id == id)).one())
 

@@ -288,7 +288,7 @@ inbox = Table(
     Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("events", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
-    Column("accepted_at", Moment, nullable=False),
+    Column("accepted_ms", BigInteger, nullable=False),
 )
 
 # Events with their persons that wait for the event store.
@@ -299,7 +299,6 @@ ready_events = Table(
     Column("bucket", Integer, nullable=False),
     Column("events", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
-    Column("made_at", Moment, nullable=False),
 )
 
 # Which process works on a bucket.

@@ -1,14 +1,17 @@
 """The stores on a prepared database, on either engine, and what a test may ask beside them."""
 
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, Select, event, func, insert, select, text
 
+from hedgerow.flags.flags import Flags
 from hedgerow.pipelines import store as room
 from hedgerow.pipelines.arrange import dense
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
@@ -32,6 +35,7 @@ from hedgerow.storage.persons import PersonRecords, SubjectRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
 from hedgerow.storage.tables import activity, pipeline_records
+from tests.postgres import OwnPostgres
 
 NOW = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -146,10 +150,35 @@ def stores_on(place: Place) -> Stores:
     )
 
 
+@pytest.fixture(scope="session")
+def filled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("filled") / "hedgerow.db"
+    prepare(Place(url="", path=path, timeout_s=2), FIRST, NOW)
+    return path
+
+
+@pytest.fixture(scope="session")
+def filled_database(postgres: OwnPostgres) -> str:
+    url = postgres.new_database()
+    prepare(Place(url=url, path=Path(), timeout_s=2), FIRST, NOW)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place with the first installation in it, copied: making one takes long."""
+    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5)
+    if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("filled_file"), place.path)
+        return place
+    postgres: OwnPostgres = request.getfixturevalue("postgres")
+    url = postgres.new_database(like=request.getfixturevalue("filled_database"))
+    return replace(place, url=url)
+
+
 @pytest.fixture
-async def stores(place: Place) -> AsyncIterator[Stores]:
-    prepare(place, FIRST, NOW)
-    opened = stores_on(place)
+async def stores(filled: Place) -> AsyncIterator[Stores]:
+    opened = stores_on(filled)
     yield opened
     await opened.database.close()
 
@@ -160,6 +189,26 @@ async def other_stores(stores: Stores) -> AsyncIterator[Stores]:
     opened = stores_on(stores.place)
     yield opened
     await opened.database.close()
+
+
+class NoBoard:
+    """For rooms whose writes alone are looked at."""
+
+    async def refreshed(self, project: Project) -> None: ...
+
+
+class OpenSealer:
+    def seal(self, value: Any) -> str:
+        return str(value)
+
+    def unseal(self, sealed: str) -> Any:
+        return sealed
+
+
+def flag_rooms(*processes: Stores) -> list[Flags]:
+    """What each process does with flags."""
+    board: Any = NoBoard()
+    return [Flags(each.flags, board, OpenSealer()) for each in processes]
 
 
 def run_sql(place: Place, statement: str, **values: Any) -> list[Any]:

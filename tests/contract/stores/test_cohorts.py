@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 import pytest
 
 from hedgerow.errors import Invalid
+from hedgerow.flags.edits import FlagFields
 from hedgerow.persons.cohorts import CohortFields, Cohorts
 from hedgerow.persons.model import Cohort, CohortId, Person
-from hedgerow.persons.store import PersonQuery
+from hedgerow.persons.store import Askers, PersonQuery
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from tests.contract.stores.conftest import (
@@ -21,6 +22,7 @@ from tests.contract.stores.conftest import (
     SOMEBODY,
     Stores,
     before_statement,
+    flag_rooms,
     run_sql,
     statements,
 )
@@ -67,7 +69,7 @@ def tell(before: Cohort | None, after: Cohort) -> Entry:
 
 
 async def put_cohort(stores: Stores, cohort: Cohort) -> Cohort:
-    return await stores.cohorts.write_cohort(cohort.project_id, lambda _: cohort, tell, NOW)
+    return await stores.cohorts.write_cohort(cohort.project_id, lambda *_: cohort, tell, NOW)
 
 
 async def a_person(
@@ -78,6 +80,10 @@ async def a_person(
 
 async def add(stores: Stores, cohort: Cohort, *ids: str) -> int:
     return await stores.cohorts.add_members(cohort.project_id, cohort.id, ids)
+
+
+async def members(stores: Stores, cohort: Cohort) -> int:
+    return (await stores.cohorts.members([cohort.id]))[cohort.id]
 
 
 async def is_in(stores: Stores, id: str) -> frozenset[int]:
@@ -122,7 +128,7 @@ async def test_a_project_sees_its_own_cohorts_only(stores: Stores) -> None:
     assert await stores.cohorts.cohorts(other.id, limit=9, offset=0) == ([theirs], 1)
     seen: list[Mapping[CohortId, Cohort]] = []
 
-    def decide(present: Mapping[CohortId, Cohort]) -> Cohort:
+    def decide(present: Mapping[CohortId, Cohort], _: Askers) -> Cohort:
         seen.append(present)
         return PLAIN
 
@@ -149,7 +155,7 @@ async def test_the_trail_holds_each_change_once(stores: Stores) -> None:
 
 
 async def test_a_refused_write_leaves_nothing_behind(stores: Stores) -> None:
-    def refuse(_: Mapping[CohortId, Cohort]) -> NoReturn:
+    def refuse(*_: Any) -> NoReturn:
         raise Invalid("No.")
 
     before = await stores.entry_count()
@@ -167,9 +173,22 @@ async def test_members_are_the_persons_of_the_ids_each_once(stores: Stores) -> N
     assert await add(stores, cohort, "ann") == 1
     assert await add(stores, cohort, "'; DROP TABLE persons; --", "🌿") == 2
     assert await add(stores, cohort) == 2
-    assert await stores.cohorts.members(cohort.id) == 2
+    assert await members(stores, cohort) == 2
     assert await is_in(stores, "ann-2") == {cohort.id}
     assert await is_in(stores, "nobody") == frozenset()
+
+
+async def test_the_members_of_many_cohorts_are_counted_by_one_statement(stores: Stores) -> None:
+    for id in ("ann", "bob"):
+        await a_person(stores, id)
+    both, one, none = [await put_cohort(stores, a_cohort(is_static=True)) for _ in range(3)]
+    await add(stores, both, "ann", "bob")
+    await add(stores, one, "bob")
+    with statements() as seen:
+        found = await stores.cohorts.members([both.id, one.id, none.id])
+    assert found == {both.id: 2, one.id: 1, none.id: 0}
+    assert sum("cohort_people" in each for each in seen) == 1
+    assert await stores.cohorts.members([]) == {}
 
 
 async def test_members_are_persons_of_the_same_project(stores: Stores) -> None:
@@ -205,7 +224,7 @@ async def test_a_forgotten_person_is_in_no_cohort(stores: Stores) -> None:
     cohort = await put_cohort(stores, a_cohort(is_static=True))
     await add(stores, cohort, "ann")
     assert await stores.persons.delete_person(DEFAULT_PROJECT, ann.uuid)
-    assert await stores.cohorts.members(cohort.id) == 0
+    assert await members(stores, cohort) == 0
     await a_person(stores, "ann")
     assert await is_in(stores, "ann") == frozenset()
 
@@ -224,7 +243,7 @@ async def test_members_added_at_once_are_all_there_once(
             for process in (stores, other_stores)
         )
     )
-    assert await stores.cohorts.members(cohort.id) == 12
+    assert await members(stores, cohort) == 12
 
 
 async def test_cohorts_that_come_to_contain_each_other_at_once_do_not(
@@ -244,6 +263,55 @@ async def test_cohorts_that_come_to_contain_each_other_at_once_do_not(
     )
     assert sum(isinstance(each, Invalid) for each in done) == 1, done
     assert sum(isinstance(each, Cohort) for each in done) == 1, done
+
+
+GONE = CohortFields(deleted=True)
+
+
+def asked_by(key: str, cohort: Cohort) -> FlagFields:
+    filter = {"key": "id", "type": "cohort", "value": cohort.id}
+    return FlagFields(key=key, filters={"groups": [{"properties": [filter]}]})
+
+
+async def test_a_cohort_that_a_flag_asks_for_stays(stores: Stores) -> None:
+    [flags], cohorts = flag_rooms(stores), Cohorts(stores.cohorts)
+    project = await stores.new_project()
+    cohort = await put_cohort(stores, a_cohort(project_id=project.id))
+    made = await flags.create(project, asked_by("asks", cohort), SOMEBODY, NOW)
+    with pytest.raises(Invalid, match=r"flags ask for this cohort \(asks\)"):
+        await cohorts.change(project.id, cohort.id, GONE, SOMEBODY, LATER)
+    off = FlagFields(deleted=True)
+    await flags.change(project, made.id, off, seen=None, actor=SOMEBODY, now=LATER)
+    assert (await cohorts.change(project.id, cohort.id, GONE, SOMEBODY, LATER)).deleted
+
+
+async def test_a_cohort_that_another_cohort_asks_for_stays(stores: Stores) -> None:
+    cohorts = Cohorts(stores.cohorts)
+    inner = await put_cohort(stores, PLAIN)
+    leaf = {"type": "cohort", "key": "id", "value": inner.id}
+    definition = {"type": "AND", "values": [{"type": "OR", "values": [leaf]}]}
+    outer = await put_cohort(stores, a_cohort(name="Outer " * 50, definition=definition))
+    with pytest.raises(Invalid, match="other cohorts ask for this one") as refused:
+        await cohorts.change(DEFAULT_PROJECT, inner.id, GONE, SOMEBODY, LATER)
+    assert len(refused.value.detail) < 200
+    for each in (outer, inner):
+        assert (await cohorts.change(DEFAULT_PROJECT, each.id, GONE, SOMEBODY, LATER)).deleted
+
+
+async def test_a_cohort_goes_or_a_flag_comes_to_ask_for_it_but_not_both(
+    stores: Stores, other_stores: Stores
+) -> None:
+    project = await stores.new_project()
+    mine, [theirs] = Cohorts(stores.cohorts), flag_rooms(other_stores)
+    for number in range(5):
+        cohort = await put_cohort(stores, a_cohort(project_id=project.id))
+        wish = asked_by(f"asks-{number}", cohort)
+        done = await asyncio.gather(
+            mine.change(project.id, cohort.id, GONE, SOMEBODY, LATER),
+            theirs.create(project, wish, SOMEBODY, LATER),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(each, Invalid) for each in done) == 1, done
 
 
 async def test_a_person_forgotten_while_a_cohort_is_filled_is_passed_over(stores: Stores) -> None:

@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.flags import FlagFields, Flags
+from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.activity import Entry
-from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.flags import FEW, FlagRecords
 from tests.contract.stores.conftest import (
@@ -22,6 +22,7 @@ from tests.contract.stores.conftest import (
     NOW,
     SOMEBODY,
     Stores,
+    flag_rooms,
     statements,
 )
 from tests.contract.stores.test_cohorts import a_cohort, put_cohort
@@ -333,25 +334,6 @@ async def test_among_many_flags_every_change_of_another_process_is_seen(
     assert (await seen())["flag-100"] == restored
 
 
-class NoBoard:
-    """For rooms whose writes alone are looked at."""
-
-    async def refreshed(self, project: Project) -> None: ...
-
-
-class OpenSealer:
-    def seal(self, value: Any) -> str:
-        return str(value)
-
-    def unseal(self, sealed: str) -> Any:
-        return sealed
-
-
-def rooms(*processes: Stores) -> list[Flags]:
-    board: Any = NoBoard()
-    return [Flags(each.flags, board, OpenSealer()) for each in processes]
-
-
 async def test_of_two_flags_with_one_key_made_at_once_one_wins(
     stores: Stores, other_stores: Stores
 ) -> None:
@@ -361,7 +343,7 @@ async def test_of_two_flags_with_one_key_made_at_once_one_wins(
         *(
             room.create(project, fields, SOMEBODY, NOW)
             for _ in range(6)
-            for room in rooms(stores, other_stores)
+            for room in flag_rooms(stores, other_stores)
         ),
         return_exceptions=True,
     )

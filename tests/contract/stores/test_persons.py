@@ -86,6 +86,33 @@ async def test_a_change_gets_the_person_as_they_are_and_gives_what_they_become(
     assert (await subject(stores, "new")).person_id == made.id
 
 
+async def test_a_person_who_is_there_is_changed_and_gets_more_ids(stores: Stores) -> None:
+    made = await a_person(stores, "ann", a=1)
+
+    def change(before: Person) -> Mapping[str, Any]:
+        return {**before.properties, "b": 2}
+
+    change_person = stores.persons.change_person
+    after = await change_person(DEFAULT_PROJECT, made.uuid, ["new", "ann"], change, LATER)
+    assert after is not None
+    assert (after.id, after.properties) == (made.id, {"a": 1, "b": 2})
+    assert (after.created_at, after.updated_at) == (NOW, LATER)
+    assert sorted(after.distinct_ids) == ["ann", "new"]
+    await a_person(stores, "bob")
+    with pytest.raises(Conflict):
+        await change_person(DEFAULT_PROJECT, made.uuid, ["bob"], change, LATER)
+
+
+async def test_changing_a_person_who_is_gone_does_not_bring_them_back(stores: Stores) -> None:
+    made = await a_person(stores, "ann", a=1)
+    assert await stores.persons.delete_person(DEFAULT_PROJECT, made.uuid)
+    changed = await stores.persons.change_person(
+        DEFAULT_PROJECT, made.uuid, ["ann", "new"], lambda _: {"b": 2}, LATER
+    )
+    assert changed is None
+    assert await listed(stores) == ([], 0)
+
+
 async def test_an_id_named_twice_is_one(stores: Stores) -> None:
     made = await a_person(stores, "ann", "ann")
     assert list(made.distinct_ids) == ["ann"]

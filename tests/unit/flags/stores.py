@@ -181,6 +181,17 @@ class ListPersons(Away):
         found = [group for group in self.companies if group.type_index == type_index]
         return found[offset : offset + limit], len(found)
 
+    async def some_groups(
+        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
+    ) -> list[Group]:
+        await self.called("some_groups")
+        found = [
+            group
+            for group in self.companies
+            if group.type_index == type_index and group.key > after
+        ]
+        return sorted(found, key=lambda group: group.key)[:limit]
+
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
         raise NotImplementedError
 
@@ -194,6 +205,16 @@ class ListPersons(Away):
         change: Callable[[Person | None], Mapping[str, Any]],
         now: datetime,
     ) -> Person:
+        raise NotImplementedError
+
+    async def change_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        more_ids: Sequence[str],
+        change: Callable[[Person], Mapping[str, Any]],
+        now: datetime,
+    ) -> Person | None:
         raise NotImplementedError
 
     async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:

@@ -215,7 +215,7 @@ def test_any_project_comes_out_and_goes_in_unchanged_here_and_elsewhere(
         own_id=None,
     )
     flags = [
-        a_flag(checked_filters({"groups": each}, around), number, **fields)
+        a_flag(checked_filters({"groups": each}, around, is_new=True), number, **fields)
         for number, each in enumerate(groups, 10)
     ]
     here = Store(*base, *flags, cohorts=cohorts)

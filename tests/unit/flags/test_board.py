@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import INLINE_FLAGS, Board
-from hedgerow.flags.flags import FlagFields, Flags
+from hedgerow.flags.board import INLINE_VALUES, Board
+from hedgerow.flags.edits import FlagFields
+from hedgerow.flags.flags import Flags
+from hedgerow.flags.model import Flag
 from hedgerow.flags.snapshot import Snapshot
+from hedgerow.persons.model import Cohort
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 from tests.unit.fake_time import START
@@ -213,16 +216,51 @@ async def test_who_refreshes_gets_what_was_stored_before_they_asked() -> None:
     assert await seen(board) == ["flag-1", "flag-2"]
 
 
-@pytest.mark.parametrize(("flags", "elsewhere"), [(INLINE_FLAGS, 0), (INLINE_FLAGS + 1, 1)])
-async def test_many_flags_are_compiled_elsewhere(flags: int, elsewhere: int) -> None:
+async def test_a_project_that_cannot_be_read_keeps_no_other_from_being_refreshed() -> None:
+    store = ListFlags(a_flag(id=1))
+    store.put(a_flag(id=1), project_id=OTHER.id)
+    board = a_board(store)
+    await seen(board)
+    await seen(board, OTHER)
+    for project in (PROJECT, OTHER):
+        store.put(a_flag(id=1), a_flag(id=2), project_id=project.id)
+    store.away["definitions"] = 1
+    with pytest.raises(Unavailable):
+        await board.watch()
+    assert sorted([await seen(board), await seen(board, OTHER)]) == [
+        ["flag-1"],
+        ["flag-1", "flag-2"],
+    ]
+
+
+def wide(conditions: int) -> Any:
+    """Each condition is one value, beside the filters themselves and their list."""
+    return of_groups(*({} for _ in range(conditions)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "cohorts", "elsewhere"),
+    [
+        ([a_flag(wide(INLINE_VALUES - 2))], [], 0),
+        ([a_flag(wide(INLINE_VALUES - 1))], [], 1),
+        ([a_flag(EVERYBODY, id) for id in range(1, INLINE_VALUES // 3 + 1)], [], 0),
+        ([a_flag(EVERYBODY, id) for id in range(1, INLINE_VALUES // 3 + 2)], [], 1),
+        ([a_flag(of_groups({"properties": [prop("a", "x" * 100 * INLINE_VALUES)]}))], [], 1),
+        ([], [a_cohort(1, {"type": "OR", "values": [prop("a", list(range(INLINE_VALUES)))]})], 1),
+    ],
+)
+async def test_what_is_large_is_compiled_elsewhere(
+    flags: list[Flag], cohorts: list[Cohort], elsewhere: int
+) -> None:
     sent: list[Any] = []
 
     async def beside(make: Callable[[], Snapshot]) -> Snapshot:
         sent.append(make)
         return make()
 
-    board = Board(ListFlags(*(a_flag(id=n + 1) for n in range(flags))), beside)
-    assert len(await seen(board)) == flags
+    store = ListFlags()
+    store.put(*flags, cohorts=cohorts)
+    assert len(await seen(Board(store, beside))) == len(flags)
     assert len(sent) == elsewhere
 
 

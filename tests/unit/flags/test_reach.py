@@ -7,6 +7,7 @@ import pytest
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.flags.reach import AT_ONCE, Reach, Reaches
+from hedgerow.persons.nesting import MAX_LEVELS
 from tests.unit.fake_time import START
 from tests.unit.flags.stores import ListFlags, ListPersons, a_board
 from tests.unit.flags.world import a_cohort, a_flag, group_prop, in_cohort, prop
@@ -126,6 +127,18 @@ async def test_odd_questions_are_answered_or_refused(filter: Any) -> None:
         return
     assert total == 4
     assert 0 <= affected <= 4
+
+
+async def test_a_chain_of_cohorts_is_counted_up_to_a_depth_and_refused_below() -> None:
+    chain = [a_cohort(1, {"type": "OR", "values": [prop("plan", "pro")]})]
+    chain += [a_cohort(id, in_cohort(id - 1)) for id in range(2, 161)]
+    world = World(cohorts=chain)
+    world.persons.people = [{"plan": "pro"}, {}]
+    assert await world.of(in_cohort(MAX_LEVELS - 1)) == (1, 2)
+    for too_deep in (MAX_LEVELS, 160):
+        with pytest.raises(Invalid) as refused:
+            await world.of(prop("plan", "pro"), in_cohort(too_deep))
+        assert refused.value.attr == "condition.properties[1].value"
 
 
 async def test_others_are_served_in_between() -> None:

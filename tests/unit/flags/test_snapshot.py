@@ -1,5 +1,9 @@
+import time
 from dataclasses import replace
+from datetime import timedelta
 
+from hedgerow.flags import snapshot as snapshot_module
+from tests.unit.fake_time import START
 from tests.unit.flags.world import (
     EVERYBODY,
     NOBODY,
@@ -81,6 +85,44 @@ def test_a_changed_cohort_changes_the_flags_that_ask_for_it() -> None:
     assert outcomes(first, known(GERMAN))[1].value is True
     assert outcomes(second, known(GERMAN))[1].value is False
     assert outcomes(a_snapshot(flag, before=second), known(GERMAN))[1].failed
+
+
+def test_a_cohort_that_asks_the_same_changes_no_flag() -> None:
+    flag = a_flag(of_groups({"properties": [in_cohort(1)]}))
+    cohort = a_cohort(1, {"type": "AND", "values": [prop("x", 1)]})
+    first = a_snapshot(flag, cohorts=[cohort])
+    renamed = replace(cohort, name="Other", updated_at=START + timedelta(1))
+    second = a_snapshot(flag, cohorts=[renamed], before=first)
+    assert second.of("flag-1") is first.of("flag-1")
+    asks_true = replace(renamed, definition={"type": "AND", "values": [prop("x", True)]})
+    third = a_snapshot(
+        flag, cohorts=[replace(asks_true, updated_at=START + timedelta(2))], before=second
+    )
+    assert outcomes(second, known({"x": "1"}))[1].value is True
+    assert outcomes(third, known({"x": "1"}))[1].value is False
+
+
+def test_questions_that_nobody_asks_any_more_are_forgotten() -> None:
+    kept = [a_flag(of_groups({"properties": [prop("kept", id)]}), id) for id in range(2, 12)]
+    snapshot = a_snapshot(*kept)
+    sizes = []
+    for version in range(200):
+        changing = a_flag(of_groups({"properties": [prop(f"key-{version}", 1)]}), 1)
+        snapshot = a_snapshot(replace(changing, version=version), *kept, before=snapshot)
+        sizes.append(len(snapshot.questions.keys))
+        assert outcomes(snapshot, known({f"key-{version}": 1}))[1].value is True
+    assert max(sizes) <= 30
+    assert sizes[-1] < max(sizes)
+
+
+def test_a_long_chain_of_dependencies_is_put_in_order_at_once() -> None:
+    chain = [a_flag(of_groups({"properties": [depends_on(id - 1)]}), id) for id in range(2, 2001)]
+    flags = [*reversed(chain), a_flag(id=1)]
+    snapshot = a_snapshot(*flags)
+    assert [each.flag.id for each in snapshot.everything] == list(range(1, 2001))
+    started = time.process_time()
+    snapshot_module._evaluable(list(snapshot.compiled.values()))
+    assert time.process_time() - started < 0.05
 
 
 def test_a_changed_timezone_changes_what_a_date_is() -> None:

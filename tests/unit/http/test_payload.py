@@ -35,16 +35,22 @@ READER = PayloadReader(max_bytes=LIMIT, max_unpacked_bytes=LIMIT, timeout_s=60)
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
 
+
+def gzipped(data: bytes) -> bytes:
+    """The same bytes whenever it is asked for: they are in the names of tests."""
+    return gzip.compress(data, mtime=0)
+
+
 VALUE = {"token": "phc_x", "distinct_id": "ü>?~😀", "n": [1, 2.5, None, True]}
 BODY = json.dumps(VALUE, ensure_ascii=False).encode()
-GZIP = gzip.compress(BODY)
+GZIP = gzipped(BODY)
 BASE64 = base64.b64encode(BODY)
 
 
 def lz64(text: str) -> bytes:
     """What lz-string makes of a text in JavaScript, whose characters are UTF-16 units."""
     raw = text.encode("utf-16-le", "surrogatepass")
-    units = "".join(chr(raw[n] | raw[n + 1] << 8) for n in range(0, len(raw), 2))
+    units = "".join(map(chr, memoryview(raw).cast("H")))
     packed: str = LZString.compressToBase64(units)
     return packed.encode()
 
@@ -125,11 +131,11 @@ def test_plain_json_is_read_whatever_it_calls_itself(content_type: str) -> None:
         (base64.b64encode(GZIP), ""),
         (base64.b64encode(GZIP), "gzip"),
         (base64.b64encode(base64.b64encode(BODY)), ""),
-        (gzip.compress(BASE64), "gzip"),
-        (gzip.compress(b"data=" + quote_plus(BODY).encode()), "gzip"),
-        (gzip.compress(LZ64), "lz64"),
-        (gzip.compress(gzip.compress(BODY)), ""),
-        (gzip.compress(GZIP), "gzip"),
+        (gzipped(BASE64), "gzip"),
+        (gzipped(b"data=" + quote_plus(BODY).encode()), "gzip"),
+        (gzipped(LZ64), "lz64"),
+        (gzipped(gzipped(BODY)), ""),
+        (gzipped(GZIP), "gzip"),
     ],
 )
 @pytest.mark.parametrize("content_type", ["", "text/plain", FORM])
@@ -155,7 +161,7 @@ def test_a_form_holds_the_data_and_maybe_the_hint(data: bytes, hint: str) -> Non
     form = urlencode({"ver": "1.2", "data": data, "compression": hint, "_": "1"}).encode()
     assert read(form, FORM) == VALUE
     assert read(form) == read(urlencode({"data": data}).encode(), FORM, hint) == VALUE
-    assert read(gzip.compress(form), FORM, encoding="gzip") == VALUE
+    assert read(gzipped(form), FORM, encoding="gzip") == VALUE
     assert read(multipart(data=data, compression=hint.encode()), MULTIPART) == VALUE
     assert read(multipart(data=data), MULTIPART.replace("=b", '="b"'), hint) == VALUE
     assert decode_query(form, max_unpacked=LIMIT) == VALUE
@@ -295,11 +301,12 @@ def test_a_form_without_readable_data_is_refused(
 def test_what_is_wrapped_again_and_again_is_refused() -> None:
     body = BODY
     for _ in range(payload.MAX_LAYERS + 1):
-        body = gzip.compress(body)
+        body = gzipped(body)
     assert "too many times" in refusal(body).detail
 
 
-BOMB = gzip.compress(bytes(64 * LIMIT))
+BOMB_BYTES = 16 * LIMIT
+BOMB = gzipped(bytes(BOMB_BYTES))
 
 
 @pytest.mark.parametrize(
@@ -308,10 +315,10 @@ BOMB = gzip.compress(bytes(64 * LIMIT))
         (BOMB, ""),
         (BOMB, "gzip"),
         (base64.b64encode(BOMB), ""),
-        (gzip.compress(BOMB), ""),
-        (zlib.compress(bytes(64 * LIMIT)), "deflate"),
-        (raw_deflate(bytes(64 * LIMIT)), "deflate"),
-        (lz64("a" * 2 * LIMIT), "lz64"),
+        (gzipped(BOMB), ""),
+        (zlib.compress(bytes(BOMB_BYTES)), "deflate"),
+        (raw_deflate(bytes(BOMB_BYTES)), "deflate"),
+        (lz64("a" * (LIMIT + 1)), "lz64"),
         (b"A" * (payload.MAX_LZ64_BYTES + 1), "lz64"),
     ],
 )
@@ -326,8 +333,8 @@ def test_a_bomb_is_refused_before_it_goes_off(body: bytes, hint: str) -> None:
 
 def test_what_unpacks_to_the_limit_exactly_is_taken() -> None:
     body = b'"' + b"a" * (LIMIT - 2) + b'"'
-    assert read(gzip.compress(body)) == "a" * (LIMIT - 2)
-    assert isinstance(refusal(gzip.compress(body + b" ")), TooLarge)
+    assert read(gzipped(body)) == "a" * (LIMIT - 2)
+    assert isinstance(refusal(gzipped(body + b" ")), TooLarge)
     assert read(lz64(body.decode()), "", "lz64") == "a" * (LIMIT - 2)
 
 
@@ -341,7 +348,7 @@ def test_what_unpacks_to_the_limit_exactly_is_taken() -> None:
         (b"%" * LIMIT, ""),
         (b"data=" + b"%25" * (LIMIT // 3), ""),
         (b"data=&" * (LIMIT // 6), ""),
-        (gzip.compress(b"{}") * (LIMIT // 22), ""),
+        (gzipped(b"{}") * (LIMIT // 22), ""),
         (b"A" * payload.MAX_LZ64_BYTES, "lz64"),
     ],
 )
@@ -384,7 +391,7 @@ JSON = st.recursive(
 def test_every_value_comes_back_from_every_wrapping(value: Any) -> None:
     text = json.dumps(value)
     body = text.encode()
-    assert read(body) == read(gzip.compress(body)) == read(base64.b64encode(body)) == value
+    assert read(body) == read(gzipped(body)) == read(base64.b64encode(body)) == value
     assert read(lz64(text), "", "lz64") == read(zlib.compress(body), "", "deflate") == value
     assert read(urlencode({"data": body}).encode(), FORM) == value
     assert read(multipart(data=body), MULTIPART) == value
@@ -397,7 +404,7 @@ SEEDS = [
     LZ64,
     zlib.compress(BODY),
     base64.b64encode(GZIP),
-    gzip.compress(BASE64),
+    gzipped(BASE64),
     urlencode({"data": BASE64, "token": "t", "compression": "lz64"}).encode(),
     multipart(data=BODY, token=b"t"),
     b'[NaN, "\\ud800\\udc00\\ud800", 1e999, {"a": -0.0}]',
@@ -478,7 +485,7 @@ def test_a_query_may_say_when_it_was_sent(query: bytes, sent_at: int | None) -> 
         (b"", {"Content-Encoding": "gzip"}, GZIP),
         (b"", {"Content-Encoding": "identity"}, BODY),
         (b"v=3&compression=gzip-js", {"Content-Type": "text/plain"}, GZIP),
-        (b"compression=lz64", {"Content-Encoding": "gzip"}, gzip.compress(LZ64)),
+        (b"compression=lz64", {"Content-Encoding": "gzip"}, gzipped(LZ64)),
         (b"compression=", {"Content-Encoding": "deflate"}, zlib.compress(BODY)),
         (b"compression=base64", {"Content-Type": FORM}, b"data=" + quote_plus(BASE64).encode()),
         (b"", {"Content-Type": MULTIPART}, multipart(data=BASE64)),
@@ -504,7 +511,7 @@ async def test_an_unknown_compression_is_refused_even_for_plain_json(
         await READER.read(scope, receiving(BODY))
 
 
-@pytest.mark.parametrize("body", [b"", b" \n", gzip.compress(b"")])
+@pytest.mark.parametrize("body", [b"", b" \n", gzipped(b"")])
 @pytest.mark.parametrize("content_type", ["", FORM, MULTIPART])
 async def test_an_empty_body_is_no_data(body: bytes, content_type: str) -> None:
     scope = http_scope("POST", headers={"Content-Type": content_type})

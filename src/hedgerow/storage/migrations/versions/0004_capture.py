@@ -22,7 +22,7 @@ def upgrade() -> None:
         sa.Column("project_id", Id, sa.ForeignKey("projects.id"), nullable=False),
         sa.Column("events", sa.LargeBinary, nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
-        sa.Column("accepted_at", Moment, nullable=False),
+        sa.Column("accepted_ms", sa.BigInteger, nullable=False),
         sqlite_autoincrement=True,
     )
     op.create_index("inbox_by_bucket", "inbox", ["bucket", "id"])
@@ -32,7 +32,6 @@ def upgrade() -> None:
         sa.Column("bucket", sa.Integer, nullable=False),
         sa.Column("events", sa.LargeBinary, nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
-        sa.Column("made_at", Moment, nullable=False),
         sqlite_autoincrement=True,
     )
     op.create_table(

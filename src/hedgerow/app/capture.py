@@ -1,0 +1,101 @@
+"""Events on their way in, joined: inbox, progress, the two steps of processing."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.capture.accept import Capture
+from hedgerow.capture.process import Processor
+from hedgerow.capture.progress import Progress
+from hedgerow.capture.room import Room
+from hedgerow.events.store import EventStore
+from hedgerow.kit.clock import utc_now
+from hedgerow.settings import Settings
+from hedgerow.storage.database import Database
+from hedgerow.storage.geoip import GeoIp
+from hedgerow.storage.inbox import InboxRecords
+from hedgerow.storage.ingestion_warnings import WarningRecords
+from hedgerow.worker import Chore
+
+# How many workers can share the work where several processes share a database.
+BUCKETS = 16
+WORK_EVERY_S = 0.01
+LOOK_EVERY_S = 1.0
+FORGET_WARNINGS_EVERY_S = 600.0
+# Who accepts events waits for nobody; who stores them comes back soon after an outage.
+MAX_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    progress: Progress
+    capture: Capture
+    processor: Processor
+    room: Room
+    warnings: WarningRecords
+    # Whether no other process accepts events or works on them.
+    is_alone: bool
+
+    def chores(self, *, worker: bool) -> list[Chore]:
+        watching = Chore(
+            name="see how far events have come",
+            every_s=LOOK_EVERY_S / 2,
+            run=self.processor.watch,
+        )
+        watches = [] if self.is_alone else [watching]
+        if not worker:
+            return watches
+        return [
+            *watches,
+            Chore(
+                name="settle events",
+                every_s=WORK_EVERY_S,
+                run=self.processor.settle,
+                max_pause_s=MAX_PAUSE_S,
+            ),
+            Chore(
+                name="store events",
+                every_s=WORK_EVERY_S,
+                run=self.processor.store,
+                max_pause_s=MAX_PAUSE_S,
+            ),
+            Chore(
+                name="forget old ingestion warnings",
+                every_s=FORGET_WARNINGS_EVERY_S,
+                run=self.warnings.forget_old,
+            ),
+        ]
+
+
+def join_intake(settings: Settings, database: Database, events: EventStore, geoip: GeoIp) -> Intake:
+    is_embedded = database.engine_name == "sqlite"
+    inbox = InboxRecords(database, 1 if is_embedded else BUCKETS)
+    progress = Progress()
+    room = Room(
+        progress,
+        lambda: shutil.disk_usage(settings.data).free,
+        max_waiting=settings.inbox_max_events,
+        min_free_bytes=settings.min_free_mb * 1024 * 1024 if is_embedded else 0,
+    )
+
+    def place(address: str) -> Mapping[str, Any]:
+        return geoip.details(address)
+
+    return Intake(
+        progress=progress,
+        capture=Capture(inbox, progress, room),
+        processor=Processor(
+            inbox=inbox,
+            events=events,
+            progress=progress,
+            buckets=range(1 if is_embedded else BUCKETS),
+            is_alone=is_embedded,
+            idle_s=0.5 if is_embedded else 0.05,
+            place=place,
+            clock=utc_now,
+        ),
+        room=room,
+        warnings=WarningRecords(database),
+        is_alone=is_embedded,
+    )

@@ -1,0 +1,66 @@
+"""The event store, opened when it is first needed: the engine takes a second to load and much
+memory, and who only uses flags needs neither.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from hedgerow.events.model import Event
+from hedgerow.events.store import EventStore
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.projects.model import ProjectId
+from hedgerow.settings import Settings
+from hedgerow.storage.connect import EventPlace, open_events
+
+
+def event_place(settings: Settings) -> EventPlace:
+    return EventPlace(
+        url=settings.clickhouse_url,
+        folder=settings.data.resolve() / "events",
+        timeout_s=settings.database_timeout_s,
+    )
+
+
+class OpenedWhenNeeded:
+    """An event store. What could not be opened is tried again at the next call."""
+
+    def __init__(self, place: EventPlace) -> None:
+        self._place = place
+        self._store: Any = None
+        self._opening = asyncio.Lock()
+
+    async def opened(self) -> Any:
+        async with self._opening:
+            if self._store is None:
+                self._store = await in_daemon_thread(lambda: open_events(self._place))
+            return self._store
+
+    async def append(self, events: Sequence[Event]) -> int:
+        store: EventStore = await self.opened()
+        return await store.append(events)
+
+    async def delete(
+        self,
+        project_id: ProjectId,
+        *,
+        uuids: Sequence[str] = (),
+        distinct_ids: Sequence[str] = (),
+        event: str = "",
+        before: datetime | None = None,
+    ) -> int:
+        store: EventStore = await self.opened()
+        return await store.delete(
+            project_id, uuids=uuids, distinct_ids=distinct_ids, event=event, before=before
+        )
+
+    async def compact(self) -> None:
+        """Once it is open."""
+        if self._store is not None:
+            await self._store.compact()
+
+    async def close(self) -> None:
+        async with self._opening:
+            if self._store is not None:
+                await self._store.close()

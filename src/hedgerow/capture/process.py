@@ -1,0 +1,145 @@
+"""What becomes of accepted events: they get their persons, then they go to the event store.
+
+Each of the two steps ends in a durable row and is safe to repeat from any point.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from hedgerow.capture.model import Arrived, IngestionWarning
+from hedgerow.capture.progress import Progress
+from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, InboxStore, Settled
+from hedgerow.events.elements import without_elements
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.events.store import EventStore
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import Clock
+from hedgerow.persons.changes import Placed
+from hedgerow.persons.known import Known
+from hedgerow.persons.process import process
+from hedgerow.projects.model import ProjectId
+
+FLAG_CALLED = "$feature_flag_called"
+# How long to wait for so many that a transaction, or a block of the event store, is worth it.
+LINGER_TO_SETTLE_S = 0.02
+LINGER_TO_STORE_S = 0.1
+# What is known of the place of an address.
+Place = Callable[[str], Mapping[str, Any]]
+
+
+class Processor:
+    """One worker. One that `is_alone` knows how far events have come by counting; others have to
+    look (`watch`). `idle_s` is how long it waits to be woken."""
+
+    def __init__(  # noqa: PLR0913 - what it works with, all named
+        self,
+        *,
+        inbox: InboxStore,
+        events: EventStore,
+        progress: Progress,
+        buckets: Iterable[int],
+        is_alone: bool,
+        idle_s: float,
+        place: Place,
+        clock: Clock,
+    ) -> None:
+        self._inbox = inbox
+        self._events = events
+        self._progress = progress
+        self._buckets = tuple(buckets)
+        self._is_alone = is_alone
+        self._idle_s = idle_s
+        self._place = place
+        self._clock = clock
+
+    async def begin(self) -> None:
+        """Learn what the process before left behind."""
+        if not self._is_alone:
+            return
+        left = await self._inbox.waiting()
+        self._progress.begin(unsettled=left.unsettled, unstored=left.unstored)
+
+    async def settle(self) -> None:
+        """Give their persons to the events that wait, or wait for some."""
+        await self._progress.wait_for_unsettled(
+            SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
+        )
+        for bucket in self._buckets:
+            while rows := await self._inbox.oldest(bucket):
+                is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
+                if not is_ours:
+                    break
+                if self._is_alone:
+                    self._progress.settle(sum(len(row.events) for row in rows))
+
+    async def store(self) -> None:
+        """Bring to the event store what is ready for it, or wait for some."""
+        await self._progress.wait_for_unstored(
+            STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
+        )
+        for bucket in self._buckets:
+            while rows := await self._inbox.ready(bucket, self._clock()):
+                await self._events.append([event for row in rows for event in row.events])
+                await self._inbox.stored(rows)
+                if self._is_alone:
+                    self._progress.store(sum(row.number for row in rows))
+
+    async def watch(self) -> None:
+        """See how far events have come that others work on."""
+        left = await self._inbox.waiting()
+        self._progress.observe(unsettled=left.unsettled, unstored=left.unstored)
+
+    def _settled(self, project_id: ProjectId, arrived: Sequence[Arrived], known: Known) -> Settled:
+        processed = process(project_id, known, arrived, self._place)
+        return Settled(
+            events=[
+                _event(project_id, event, placed)
+                for event, placed in zip(arrived, processed.placed, strict=True)
+                if placed is not None
+            ],
+            changes=processed.changes,
+            warnings=[
+                IngestionWarning(
+                    type=each.type,
+                    detail=each.detail,
+                    event=each.event,
+                    uuid=each.uuid,
+                    distinct_id=each.distinct_id,
+                )
+                for each in processed.changes.warnings
+            ],
+            flag_calls=Counter(
+                _call(event.properties) for event in arrived if event.event == FLAG_CALLED
+            ),
+        )
+
+
+def _event(project_id: ProjectId, arrived: Arrived, placed: Placed) -> Event:
+    elements_chain, properties = without_elements(placed.properties)
+    return Event(
+        project_id=project_id,
+        uuid=arrived.uuid,
+        event=arrived.event,
+        distinct_id=placed.distinct_id,
+        properties=jsonio.encode(properties).decode(),
+        elements_chain=elements_chain,
+        timestamp=arrived.timestamp,
+        created_at=arrived.accepted_at,
+        person_id=placed.person_uuid,
+        person_created_at=placed.person_created_at,
+        person_properties=placed.person_properties,
+        person_mode=PersonMode(placed.mode),
+        historical_migration=arrived.historical_migration,
+    )
+
+
+def _call(properties: Mapping[str, Any]) -> tuple[str, str]:
+    """Which flag was called, and what it answered."""
+    response = properties.get("$feature_flag_response")
+    flag = properties.get("$feature_flag")
+    return _short(flag), _short(response)
+
+
+def _short(value: Any) -> str:
+    return (value if isinstance(value, str) else jsonio.encode(value).decode())[:400]

@@ -1,0 +1,108 @@
+"""What this room needs of storage. storage/inbox.py and storage/ingestion_warnings.py answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
+from hedgerow.events.model import Event
+from hedgerow.persons.changes import Changes
+from hedgerow.persons.known import Known
+from hedgerow.projects.model import ProjectId
+
+# So many events are settled in one transaction: others wait for as long as that takes.
+SETTLED_AT_ONCE = 500
+STORED_AT_ONCE = 5000
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of accepted events of one project: rows for the event store, changes of persons
+    and groups, and what there is to tell."""
+
+    events: Sequence[Event]
+    changes: Changes
+    warnings: Sequence[IngestionWarning]
+    # How often each flag was called, by its answer.
+    flag_calls: Mapping[tuple[str, str], int]
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """Events with their persons that wait for the event store. `number` is how many accepted events
+    they were made of."""
+
+    id: int
+    events: Sequence[Event]
+    number: int
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is on its way. `since` is when the oldest was accepted."""
+
+    unsettled: int
+    unstored: int
+    since: datetime | None
+
+
+Decide = Callable[[ProjectId, Sequence[Arrived], Known], Settled]
+
+
+class InboxStore(Protocol):
+    async def add(
+        self,
+        project_id: ProjectId,
+        events: Sequence[Arrived],
+        warnings: Sequence[IngestionWarning],
+        now: datetime,
+    ) -> None:
+        """Durable when this returns."""
+        ...
+
+    async def oldest(self, bucket: int) -> Sequence[Accepted]:
+        """Some of the rows that wait in a bucket, in their order."""
+        ...
+
+    async def settle(
+        self, bucket: int, rows: Sequence[Accepted], decide: Decide, now: datetime
+    ) -> bool:
+        """Let `decide` say what becomes of the rows, project by project, and store all of it in
+        one transaction with the end of the rows. False if another process works on the bucket:
+        then nothing happened."""
+        ...
+
+    async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
+        """Some of what is ready for the event store, in its order; nothing while another process
+        works on the bucket."""
+        ...
+
+    async def stored(self, rows: Sequence[Ready]) -> None:
+        """The event store has them."""
+        ...
+
+    async def waiting(self) -> Waiting: ...
+
+
+class WarningQuery(msgspec.Struct, frozen=True, kw_only=True):
+    project_id: ProjectId
+    type: str
+    limit: int
+    offset: int
+
+
+class WarningTold(msgspec.Struct, frozen=True, kw_only=True):
+    """A warning as it is kept."""
+
+    id: int
+    type: str
+    detail: str
+    event: str
+    uuid: str
+    distinct_id: str
+    created_at: datetime
+
+
+class WarningStore(Protocol):
+    async def warnings(self, query: WarningQuery) -> tuple[list[WarningTold], int]:
+        """One page, newest first, and how many there are in all."""
+        ...

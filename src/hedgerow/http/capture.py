@@ -1,0 +1,87 @@
+"""`/capture`, `/e`, `/track`, `/engage`, `/batch` and `/i/v0/e`: events come in. Plain handlers in
+front of FastAPI.
+"""
+
+from functools import lru_cache, partial
+from secrets import token_bytes
+from urllib.parse import parse_qs
+
+from starlette.types import Receive, Scope
+
+from hedgerow.capture.accept import Capture
+from hedgerow.capture.model import Batch
+from hedgerow.capture.reading import NothingAccepted, read_batch
+from hedgerow.http.origin import Origins
+from hedgerow.http.payload import PayloadReader, sent_at_ms
+from hedgerow.http.project_key import project_of
+from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
+from hedgerow.http.trace import Trace
+from hedgerow.kit.clock import Clock
+from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.projects.directory import Directory
+
+ACCEPTED = reply(200, b'{"status":1}', JSON_TYPE)
+ACCEPTED_BEACON = reply(204, b"")
+
+
+class CaptureDoor:
+    """The handlers, with what they work with."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        capture: Capture,
+        payloads: PayloadReader,
+        origins: Origins,
+        clock: Clock,
+    ) -> None:
+        self._directory = directory
+        self._capture = capture
+        self._payloads = payloads
+        self._origins = origins
+        self._clock = clock
+
+    async def events(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        return await self._take(scope, receive, trace, is_engage=False)
+
+    async def engage(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        return await self._take(scope, receive, trace, is_engage=True)
+
+    async def _take(
+        self, scope: Scope, receive: Receive, trace: Trace, *, is_engage: bool
+    ) -> Reply:
+        query: bytes = scope["query_string"]
+        now = self._clock()
+        read = partial(
+            read_batch,
+            now=now,
+            query_sent_at_ms=sent_at_ms(query) if query else None,
+            is_engage=is_engage,
+            ip=self._address(scope),
+            randomness=token_bytes(UUID7_RANDOM_BYTES),
+        )
+        refusal = None
+        try:
+            batch: Batch = await self._payloads.read(scope, receive, read)
+        except NothingAccepted as refused:
+            batch, refusal = refused.batch, refused
+        trace.mark("body")
+        project = await project_of(self._directory, batch.token)
+        trace.project_id = project.id
+        trace.mark("access")
+        await self._capture.accept(project.id, batch, now)
+        trace.mark("store")
+        if refusal is not None:
+            raise refusal
+        if batch.rejected:
+            return json_reply(200, {"status": 1, "rejected": batch.rejected})
+        return ACCEPTED_BEACON if query and _is_beacon(query) else ACCEPTED
+
+    def _address(self, scope: Scope) -> str:
+        address = self._origins.client_address(scope)
+        return "" if address is None else str(address)
+
+
+@lru_cache(maxsize=256)
+def _is_beacon(query: bytes) -> bool:
+    return "1" in parse_qs(query[:2000].decode("latin-1")).get("beacon", ())

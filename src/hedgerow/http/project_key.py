@@ -1,0 +1,36 @@
+"""The public key that comes with a request, and the project that it opens."""
+
+from typing import Any
+
+from hedgerow.errors import AppError
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
+
+
+class NoProjectKey(AppError):
+    """No project key came with the request."""
+
+    status, type, code = 401, "authentication_error", "no_api_key"
+    default_detail = (
+        "Project API key not provided: send it as api_key. `hedgerow projects list` shows it."
+    )
+
+
+class BadProjectKey(AppError):
+    """A project key came that opens no project."""
+
+    status, type, code = 401, "authentication_error", "invalid_api_key"
+    default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
+
+
+async def project_of(directory: Directory, token: Any) -> Project:
+    if not token:
+        raise NoProjectKey
+    if not isinstance(token, str):
+        raise BadProjectKey
+    project = directory.find_token(token)
+    if project is None:
+        project = await directory.find_new_token(token)
+    if project is None:
+        raise BadProjectKey
+    return project

@@ -1,0 +1,254 @@
+"""Events in ClickHouse: appended in blocks, each uuid once for a project, deleted at once."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+from clickhouse_connect.driver.client import Client
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.clickhouse import ClickHouse, rows_of
+from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
+from hedgerow.storage.recent import Recent
+
+# What one statement carries: a server takes no field of a form beyond 128 KiB.
+IDS_AT_ONCE = 2_500
+BLOCK_BYTES = 32 << 20
+# Above this many parts, a month is merged at our own request.
+MAX_PARTS = 50
+
+Key = tuple[ProjectId, str]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventStats:
+    """What the metrics page shows of the event store. Deleted events count until merged away."""
+
+    rows: int
+    parts: int
+    bytes_on_disk: int
+
+
+class EventRecords:
+    """`remembers` is how many uuids of late are known without asking the engine; only a process
+    that is alone with its events may remember any, since others may delete them."""
+
+    def __init__(self, engine: ClickHouse, *, remembers: int) -> None:
+        self._engine = engine
+        self._recent: Recent[Key] = Recent(remembers)
+        # A thread goes on when its caller is cancelled, so it is the threads that take turns.
+        self._changing = threading.Lock()
+        self._encoder = msgspec.json.Encoder()
+        self._layout: _Layout | None = None
+
+    async def prepare(self) -> None:
+        """Make the tables. The first call of any kind would do it too."""
+        await in_daemon_thread(lambda: self._rows("SELECT 1", {}))
+
+    async def append(self, events: Sequence[Event]) -> int:
+        return await in_daemon_thread(partial(self._append, events)) if events else 0
+
+    async def delete(
+        self,
+        project_id: ProjectId,
+        *,
+        uuids: Sequence[str] = (),
+        distinct_ids: Sequence[str] = (),
+        event: str = "",
+        before: datetime | None = None,
+    ) -> int:
+        if not (uuids or distinct_ids or event or before):
+            raise Invalid("Say which events to delete.")
+        chosen = _conditions(project_id, uuids, distinct_ids, event, before)
+        return await in_daemon_thread(lambda: sum(map(self._delete, chosen)))
+
+    async def query(
+        self, sql: str, parameters: Mapping[str, Any], *, max_rows: int, timeout_s: float
+    ) -> list[dict[str, Any]]:
+        """The rows of a SELECT. More of them, or a longer time, is the caller's mistake."""
+        limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
+        return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
+
+    async def compact(self) -> int:
+        """Merge the months that the engine's own merging leaves in many parts. How many."""
+        return await in_daemon_thread(self._compact)
+
+    async def stats(self) -> EventStats:
+        sql = f"""
+            SELECT sum(rows) AS rows, count() AS parts, sum(bytes_on_disk) AS bytes_on_disk
+            FROM system.parts
+            WHERE active AND database = currentDatabase() AND table IN ('{TABLE}', '{SHARD_TABLE}')
+        """  # noqa: S608
+        (row,) = await in_daemon_thread(lambda: self._rows(sql, {}))
+        return EventStats(**row)
+
+    async def version(self) -> str:
+        """The engine's version, asked of the engine: also tells whether it is there."""
+        (row,) = await in_daemon_thread(lambda: self._rows("SELECT version() AS version", {}))
+        return str(row["version"])
+
+    async def close(self) -> None:
+        await in_daemon_thread(self._engine.close)
+
+    @contextmanager
+    def _client(self) -> Iterator[tuple[Client, "_Layout"]]:
+        with self._engine.client() as client:
+            if self._layout is None:
+                self._layout = _prepared(client)
+            yield client, self._layout
+
+    def _rows(
+        self, sql: str, parameters: Mapping[str, Any], **settings: Any
+    ) -> list[dict[str, Any]]:
+        with self._client() as (client, _):
+            return rows_of(client, sql, dict(parameters), **settings)
+
+    def _append(self, events: Sequence[Event]) -> int:
+        with self._changing, self._client() as (client, _):
+            new = self._new(client, events)
+            for block in _blocks(list(new.values()), self._encoder):
+                client.raw_insert(
+                    TABLE, COLUMNS, block, fmt="JSONCompactEachRow", settings=_insert_settings()
+                )
+            self._recent.add(new)
+            return len(new)
+
+    def _new(self, client: Client, events: Sequence[Event]) -> dict[Key, Event]:
+        """The first event of each key that the engine does not have yet."""
+        new: dict[Key, Event] = {}
+        for event in events:
+            key = event.project_id, event.uuid
+            if key not in self._recent:
+                new.setdefault(key, event)
+        for keys in _sliced(list(new)):
+            asked = {"projects": [*{project for project, _ in keys}], "uuids": [u for _, u in keys]}
+            sql = f"""
+                SELECT project_id, uuid FROM {TABLE}
+                WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
+            """  # noqa: S608
+            for row in rows_of(client, sql, asked):
+                new.pop((row["project_id"], str(row["uuid"])), None)
+        return new
+
+    def _delete(self, chosen: "_Chosen") -> int:
+        with self._changing, self._client() as (client, layout):
+            count = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
+            (row,) = rows_of(client, count, chosen.parameters)
+            if row["count"]:
+                self._recent.clear()
+                # Unlike `command`, this sends long lists in the body and not in the address.
+                client.raw_query(
+                    f"DELETE FROM {layout.table}{layout.on_cluster} WHERE {chosen.where}",  # noqa: S608
+                    parameters=chosen.parameters,
+                    settings={"lightweight_deletes_sync": 2},
+                )
+            return int(row["count"])
+
+    def _compact(self) -> int:
+        crowded = """
+            SELECT partition_id FROM system.parts
+            WHERE active AND database = currentDatabase() AND table = {table:String}
+            GROUP BY partition_id HAVING count() > {max_parts:Int64}
+        """
+        with self._client() as (client, layout):
+            asked = {"table": layout.table, "max_parts": MAX_PARTS}
+            months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
+            for month in months:
+                client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+            return len(months)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Which table holds the rows themselves, and on which servers."""
+
+    table: str
+    on_cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """Events that a condition holds for."""
+
+    where: str
+    parameters: dict[str, Any]
+
+
+def _prepared(client: Client) -> _Layout:
+    """A cluster's tables are made by `hedgerow migrate --clickhouse-cluster` alone."""
+    sql = """
+        SELECT engine_full FROM system.tables
+        WHERE database = currentDatabase() AND name = {table:String}
+    """
+    for row in rows_of(client, sql, {"table": TABLE}):
+        if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
+            return _Layout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
+    for statement in single_ddl():
+        client.command(statement)
+    return _Layout(table=TABLE, on_cluster="")
+
+
+def _insert_settings() -> dict[str, Any]:
+    return {
+        "date_time_input_format": "best_effort",
+        "max_partitions_per_insert_block": 0,
+        # Durable when it returns, on every shard that it concerns.
+        "distributed_foreground_insert": 1,
+        # If the driver sends a block twice because a connection broke, it is stored once; the same
+        # events in another call are another block, which matters after a deletion.
+        "insert_deduplication_token": str(uuid4()),
+    }
+
+
+def _blocks(events: Sequence[Event], encoder: msgspec.json.Encoder) -> Iterator[bytes]:
+    """Lines of JSON, in blocks that take a bounded memory to store."""
+    start, size = 0, 0
+    for end, event in enumerate(events):
+        size += len(event.properties) + len(event.person_properties) + len(event.elements_chain)
+        if size > BLOCK_BYTES:
+            yield encoder.encode_lines(events[start : end + 1])
+            start, size = end + 1, 0
+    if start < len(events):
+        yield encoder.encode_lines(events[start:])
+
+
+def _conditions(
+    project_id: ProjectId,
+    uuids: Sequence[str],
+    distinct_ids: Sequence[str],
+    event: str,
+    before: datetime | None,
+) -> Iterator[_Chosen]:
+    """The same condition for every slice of long lists."""
+    clauses = ["project_id = {project_id:Int64}"]
+    parameters: dict[str, Any] = {"project_id": project_id}
+    if uuids:
+        clauses.append("uuid IN {uuids:Array(UUID)}")
+    if distinct_ids:
+        clauses.append("distinct_id IN {distinct_ids:Array(String)}")
+    if event:
+        clauses.append("event = {event:String}")
+        parameters["event"] = event
+    if before:
+        clauses.append("timestamp < {before:DateTime64(6, 'UTC')}")
+        parameters["before"] = before
+    for some_uuids in _sliced(uuids) if uuids else [()]:
+        for some_ids in _sliced(distinct_ids) if distinct_ids else [()]:
+            chosen = {"uuids": list(some_uuids), "distinct_ids": list(some_ids)}
+            yield _Chosen(where=" AND ".join(clauses), parameters=parameters | chosen)
+
+
+def _sliced(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), IDS_AT_ONCE):
+        yield items[start : start + IDS_AT_ONCE]

@@ -1,0 +1,44 @@
+"""How often flags were called, by what they answered."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, text, update
+
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.tables import Moment, flags
+
+# One statement, so that two workers who come first at the same moment do not both insert.
+_count = text(
+    "INSERT INTO flag_calls (project_id, flag_key, response, calls, last_called_at)"
+    " VALUES (:project_id, :flag_key, :response, :calls, :now)"
+    " ON CONFLICT (project_id, flag_key, response) DO UPDATE"
+    " SET calls = flag_calls.calls + excluded.calls, last_called_at = excluded.last_called_at"
+).bindparams(bindparam("now", type_=Moment()))
+
+
+def count(
+    connection: Connection,
+    project_id: ProjectId,
+    calls: Mapping[tuple[str, str], int],
+    now: datetime,
+) -> None:
+    if not calls:
+        return
+    rows = [
+        {
+            "project_id": project_id,
+            "flag_key": flag_key,
+            "response": response,
+            "calls": number,
+            "now": now,
+        }
+        for (flag_key, response), number in calls.items()
+    ]
+    connection.execute(_count, rows)
+    called = {flag_key for flag_key, _ in calls}
+    connection.execute(
+        update(flags)
+        .where((flags.c.project_id == project_id) & flags.c.key.in_(called))
+        .values(last_called_at=now)
+    )

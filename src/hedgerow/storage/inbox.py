@@ -1,0 +1,197 @@
+"""The inbox's SQL: accepted events in, events with their persons out."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+from zlib import crc32
+
+import msgspec
+from sqlalchemy import (
+    Connection,
+    Integer,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+)
+
+from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
+from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, Decide, Ready, Waiting
+from hedgerow.errors import Unavailable
+from hedgerow.events.model import Event
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.persons.known import mentioned
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage import flag_calls, ingestion_warnings, person_changes
+from hedgerow.storage.database import Append, Database, HotRead, Rows
+from hedgerow.storage.tables import Moment, inbox, inbox_leases, ready_events
+
+TRIES = 5
+LEASE = timedelta(seconds=60)
+# Tells our advisory locks from those of others in the same database.
+ADVISORY = 4812
+
+_NEW = Append(table=inbox, columns=("bucket", "project_id", "events", "number", "accepted_ms"))
+# SQLAlchemy would make a parameter of it for SQLite.
+_NONE = literal_column("0", Integer)
+_oldest = HotRead(
+    select(inbox.c.id, inbox.c.project_id, inbox.c.events, inbox.c.number)
+    .where(inbox.c.bucket == bindparam("of"))
+    .order_by(inbox.c.id)
+    .limit(bindparam("most"))
+    .offset(_NONE)
+)
+_oldest_ready = HotRead(
+    select(ready_events.c.id, ready_events.c.events, ready_events.c.number)
+    .where(ready_events.c.bucket == bindparam("of"))
+    .order_by(ready_events.c.id)
+    .limit(bindparam("most"))
+    .offset(_NONE)
+)
+_take_lease = text(
+    "INSERT INTO inbox_leases (bucket, holder, expires_at) VALUES (:bucket, :holder, :end)"
+    " ON CONFLICT (bucket) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at"
+    " WHERE inbox_leases.holder = excluded.holder OR inbox_leases.expires_at < :now"
+).bindparams(bindparam("end", type_=Moment()), bindparam("now", type_=Moment()))
+_pack = msgspec.msgpack.Encoder().encode
+_unpack_arrived = msgspec.msgpack.Decoder(list[Arrived]).decode
+_unpack_events = msgspec.msgpack.Decoder(list[Event]).decode
+
+
+class InboxRecords:
+    """`buckets` is how many workers can share the work; one distinct id is always in the same. With
+    one bucket there is one worker, and nobody to keep apart."""
+
+    def __init__(self, database: Database, buckets: int) -> None:
+        self._database = database
+        self._buckets = buckets
+        self._holder = str(uuid4())
+
+    async def add(
+        self,
+        project_id: ProjectId,
+        events: Sequence[Arrived],
+        warnings: Sequence[IngestionWarning],
+        now: datetime,
+    ) -> None:
+        rows = self._rows(project_id, events, int(now.timestamp() * 1000))
+        if not warnings:
+            await self._database.append(_NEW, rows)
+            return
+
+        def change(connection: Connection) -> None:
+            if rows:
+                values = [dict(zip(_NEW.columns, row, strict=True)) for row in rows]
+                connection.execute(insert(inbox), values)
+            ingestion_warnings.add(connection, project_id, warnings, now)
+
+        await self._database.write(change)
+
+    def _rows(self, project_id: ProjectId, events: Sequence[Arrived], now_ms: int) -> Rows:
+        by_bucket: dict[int, list[Arrived]] = defaultdict(list)
+        if self._buckets == 1:
+            by_bucket[0] = list(events)
+        else:
+            for event in events:
+                by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
+        return [
+            (bucket, project_id, _pack(part), len(part), now_ms)
+            for bucket, of_bucket in by_bucket.items()
+            for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
+            for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
+        ]
+
+    async def oldest(self, bucket: int) -> Sequence[Accepted]:
+        rows: list[Accepted] = []
+        room = SETTLED_AT_ONCE
+        asked = {"of": bucket, "most": SETTLED_AT_ONCE}
+        for id, project_id, events, number in await self._database.fetch(_oldest, asked):
+            if rows and number > room:
+                break
+            room -= number
+            rows.append(Accepted(id=id, project_id=project_id, events=_unpack_arrived(events)))
+        return rows
+
+    async def settle(
+        self, bucket: int, rows: Sequence[Accepted], decide: Decide, now: datetime
+    ) -> bool:
+        by_project: dict[ProjectId, list[Arrived]] = defaultdict(list)
+        for row in rows:
+            by_project[row.project_id] += row.events
+        number = sum(len(row.events) for row in rows)
+
+        def change(connection: Connection) -> bool:
+            if self._buckets > 1 and not _is_ours(connection, bucket, rows):
+                return False
+            made: list[Event] = []
+            for project_id, arrived in by_project.items():
+                known = person_changes.load(connection, project_id, mentioned(arrived))
+                settled = decide(project_id, arrived, known)
+                person_changes.save(connection, project_id, settled.changes, now)
+                ingestion_warnings.add(connection, project_id, settled.warnings, now)
+                flag_calls.count(connection, project_id, settled.flag_calls, now)
+                made += settled.events
+            values = {"bucket": bucket, "events": _pack(made), "number": number}
+            connection.execute(insert(ready_events), values)
+            connection.execute(delete(inbox).where(inbox.c.id.in_([row.id for row in rows])))
+            return True
+
+        for _ in range(TRIES):
+            with suppress(person_changes.PersonsMoved):
+                return await self._database.write(change)
+        raise Unavailable("Persons are changed by others again and again.")
+
+    async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
+        asked = {"of": bucket, "most": STORED_AT_ONCE // SETTLED_AT_ONCE}
+        rows = await self._database.fetch(_oldest_ready, asked)
+        if rows and self._buckets > 1 and not await self._lease(bucket, now):
+            return ()
+        return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
+
+    async def _lease(self, bucket: int, now: datetime) -> bool:
+        """Whether the bucket's way to the event store is ours for a while."""
+        values = {"bucket": bucket, "holder": self._holder, "now": now, "end": now + LEASE}
+
+        def change(connection: Connection) -> bool:
+            connection.execute(_take_lease, values)
+            held = select(inbox_leases.c.holder).where(inbox_leases.c.bucket == bucket)
+            return connection.execute(held).scalar() == self._holder
+
+        return await self._database.write(change)
+
+    async def stored(self, rows: Sequence[Ready]) -> None:
+        ids = [row.id for row in rows]
+        await self._database.write(
+            lambda connection: connection.execute(
+                delete(ready_events).where(ready_events.c.id.in_(ids))
+            )
+        )
+
+    async def waiting(self) -> Waiting:
+        def run(connection: Connection) -> Waiting:
+            unsettled, since_ms = connection.execute(
+                select(func.sum(inbox.c.number), func.min(inbox.c.accepted_ms))
+            ).one()
+            unstored = connection.execute(select(func.sum(ready_events.c.number))).scalar()
+            since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000, UTC)
+            return Waiting(unsettled=unsettled or 0, unstored=unstored or 0, since=since)
+
+        return await self._database.read(run)
+
+
+def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> bool:
+    """Whether nobody else settles this bucket now, or has settled these rows meanwhile."""
+    lock = select(func.pg_try_advisory_xact_lock(ADVISORY, bucket))
+    if not connection.execute(lock).scalar():
+        return False
+    there = select(func.count()).where(inbox.c.id.in_([row.id for row in rows]))
+    return connection.execute(there).scalar() == len(rows)
+
+
+def _ready(id: int, events: bytes, number: int) -> Ready:
+    return Ready(id=id, events=_unpack_events(events), number=number)

@@ -1,0 +1,86 @@
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.capture.storable import MAX_EVENT_BYTES, storable
+from hedgerow.errors import Invalid, TooLarge
+from hedgerow.kit.jsonio import decode, encode
+from hedgerow.kit.text import storable_text, why_unstorable
+from tests.unit.capture.requests import HOSTILE_TEXTS
+from tests.unit.generated import JSON, bounded
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": [value]}
+    return value
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_text_is_stored_as_it_is_where_that_is_possible(text: str) -> None:
+    stored = storable_text(text)
+    assert why_unstorable(stored) is None
+    assert len(stored) == len(text)
+    assert (stored == text) == (why_unstorable(text) is None)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_an_event_is_mended_wherever_it_needs_to_be(text: str) -> None:
+    event = {"event": text, text: [{text: text}, [text, 1, None]]}
+    mended = storable_text(text)
+    assert storable(event) == {"event": mended, mended: [{mended: mended}, [mended, 1, None]]}
+
+
+def test_a_good_event_is_not_copied() -> None:
+    event = {"properties": nested(50)}
+    assert storable(event) is event
+
+
+def test_what_was_sent_is_left_alone() -> None:
+    event = {"properties": {"a": ["\x00"]}}
+    storable(event)
+    assert event == {"properties": {"a": ["\x00"]}}
+
+
+@pytest.mark.parametrize("bad", ["", "\ud800"])
+def test_an_event_has_at_most_a_million_bytes(bad: str) -> None:
+    frame = len(encode({"a": storable_text(bad)}))
+    assert storable({"a": bad + "x" * (MAX_EVENT_BYTES - frame)})
+    with pytest.raises(TooLarge) as caught:
+        storable({"a": bad + "x" * (MAX_EVENT_BYTES - frame + 1)})
+    assert caught.value.code == "event_too_large"
+
+
+def test_a_character_counts_by_its_bytes() -> None:
+    with pytest.raises(TooLarge):
+        storable({"a": "ä" * 500_000})
+
+
+@pytest.mark.parametrize("bad", ["", "\x00", "\ud800"])
+def test_depth_is_taken_until_it_cannot_be_written(bad: str) -> None:
+    assert storable({"a": bad, "b": nested(49)})["b"] == nested(49)
+    with pytest.raises(Invalid) as caught:
+        storable({"a": bad, "b": nested(sys.getrecursionlimit())})
+    assert caught.value.code == "event_too_deep"
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400, 1e308, 5e-324])
+def test_numbers_of_any_size_are_kept(number: Any) -> None:
+    assert storable({"a": number}) == {"a": number}
+
+
+def test_a_number_that_nobody_writes_down_is_null() -> None:
+    assert storable({"a": 10**5000, "b": [-(10**5000), 1]}) == {"a": None, "b": [None, 1]}
+
+
+@bounded
+@given(st.dictionaries(st.text(st.characters()), JSON))
+def test_whatever_is_stored_can_be_written_and_read(event: dict[str, Any]) -> None:
+    stored = storable(event)
+    written = encode(stored)
+    assert b"\\u0000" not in written.replace(b"\\\\", b"")
+    assert encode(decode(written)) == written
