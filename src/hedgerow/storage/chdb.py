@@ -25,6 +25,8 @@ _OPTIONS: dict[str, Any] = {
     "background_pool_size": 2,
     "background_schedule_pool_size": 1,
     "max_server_memory_usage": 1024 * MIB,
+    # A backup goes to where its owner wants it.
+    "backups.allowed_path": "/",
     "max_threads": 2,
     "max_memory_usage": 512 * MIB,
     "max_bytes_before_external_sort": 128 * MIB,
@@ -59,7 +61,7 @@ def open_chdb(folder: Path) -> ClickHouse:
         keeper.close()
         os.close(lock)
 
-    return ClickHouse(connect, release)
+    return ClickHouse(connect, release, is_embedded=True)
 
 
 def _locked(folder: Path) -> int:

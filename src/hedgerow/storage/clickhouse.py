@@ -55,7 +55,10 @@ _TOO_SLOW, _TOO_MANY_ROWS = 159, 396
 class ClickHouse:
     """`connect` opens one more client; `release` is called when the last one is closed."""
 
-    def __init__(self, connect: Callable[[], Client], release: Callable[[], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Client], release: Callable[[], None], *, is_embedded: bool
+    ) -> None:
+        self.is_embedded = is_embedded
         self._connect = connect
         self._release = release
         self._idle: LifoQueue[Client] = LifoQueue()
@@ -109,7 +112,7 @@ def connect_server(url: str, timeout_s: float) -> ClickHouse:
             form_encode_query_params=True,
         )
 
-    return ClickHouse(connect, lambda: None)
+    return ClickHouse(connect, lambda: None, is_embedded=False)
 
 
 def translated(error: Error | OSError) -> Exception:

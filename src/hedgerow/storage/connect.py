@@ -16,8 +16,6 @@ from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
 if TYPE_CHECKING:
     from hedgerow.storage.events import EventRecords
 
-RECENT_UUIDS = 200_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -78,9 +76,8 @@ def open_events(place: EventPlace) -> "EventRecords":
     events = import_module("hedgerow.storage.events")
     if place.url:
         server = import_module("hedgerow.storage.clickhouse")
-        engine, remembers = server.connect_server(place.url, place.timeout_s), 0
+        engine = server.connect_server(place.url, place.timeout_s)
     else:
         engine = import_module("hedgerow.storage.chdb").open_chdb(place.folder)
-        remembers = RECENT_UUIDS
-    records: EventRecords = events.EventRecords(engine, remembers=remembers)
+    records: EventRecords = events.EventRecords(engine)
     return records
