@@ -1,4 +1,4 @@
-"""A real `hedgerow serve` process to talk to, with keys that a test knows."""
+"""Real `hedgerow` processes to talk to, with keys that a test knows."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 from unittest.mock import patch
 
 import httpx
@@ -53,26 +53,20 @@ def environment(**settings: str) -> dict[str, str]:
     }
 
 
-class LiveServer:
-    """Starts on construction; `wait_ready` returns once it printed its first screen.
+class LiveProcess:
+    """A verb that runs until it is told to stop. Starts on construction; `wait_ready` returns once
+    it printed what it prints when it is."""
 
-    A `port` of one's own lets a test talk to it before that.
-    """
+    READY: ClassVar[str]
 
     def __init__(
-        self,
-        data: Path,
-        *arguments: str,
-        port: str = "0",
-        cwd: str | None = None,
-        **settings: str,
+        self, data: Path, verb: str, *arguments: str, cwd: str | None = None, **settings: str
     ) -> None:
         self.data = data
-        self._port = port
         self._output: list[str] = []
         self._errors: list[str] = []
         self.process = subprocess.Popen(
-            [HEDGEROW, "serve", "--port", port, "--data", str(data), *arguments],
+            [HEDGEROW, verb, "--data", str(data), *arguments],
             env=environment(**settings),
             cwd=cwd,
             stdout=subprocess.PIPE,
@@ -94,15 +88,9 @@ class LiveServer:
     def errors(self) -> str:
         return "".join(self._errors)
 
-    @property
-    def request_lines(self) -> list[dict[str, Any]]:
-        """The access log so far, when it is JSON."""
-        lines = [json.loads(line) for line in self.errors.splitlines()]
-        return [line for line in lines if line["event"] == "request"]
-
     def wait_ready(self, timeout_s: float = 30) -> Self:
         deadline = time.monotonic() + timeout_s
-        while not re.search(r"is ready at \S+\n", self.output):
+        while not re.search(self.READY, self.output):
             if self.process.poll() is not None:
                 self.stop()
                 raise AssertionError(f"hedgerow ended: {self.errors}")
@@ -111,30 +99,6 @@ class LiveServer:
                 raise AssertionError(f"hedgerow did not get ready: {self.errors}")
             time.sleep(0.02)
         return self
-
-    @property
-    def address(self) -> str:
-        if self._port != "0":
-            return f"http://127.0.0.1:{self._port}"
-        found = re.search(r"is ready at (\S+)", self.output)
-        assert found is not None, self.errors
-        return found[1]
-
-    def client(self, key: str | None = PERSONAL_KEY) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=30, verify=False)
-
-    def answers(self, path: str) -> int | None:
-        """The status of a GET without a key, or None when nothing listens."""
-        try:
-            return httpx.get(self.address + path, timeout=30).status_code
-        except httpx.TransportError:
-            return None
-
-    def connect(self) -> socket.socket:
-        """A bare connection, for what no HTTP client would send."""
-        url = httpx.URL(self.address)
-        return socket.create_connection((url.host, url.port or 80), timeout=10)
 
     def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 10) -> int:
         """Ask the process to end and return its exit status. One that will not end is killed."""
@@ -164,6 +128,60 @@ class LiveServer:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+class LiveServer(LiveProcess):
+    """A `port` of one's own lets a test talk to it before it is ready."""
+
+    READY = r"is ready at \S+\n"
+
+    def __init__(
+        self,
+        data: Path,
+        *arguments: str,
+        port: str = "0",
+        cwd: str | None = None,
+        **settings: str,
+    ) -> None:
+        self._port = port
+        super().__init__(data, "serve", "--port", port, *arguments, cwd=cwd, **settings)
+
+    @property
+    def request_lines(self) -> list[dict[str, Any]]:
+        """The access log so far, when it is JSON."""
+        lines = [json.loads(line) for line in self.errors.splitlines()]
+        return [line for line in lines if line["event"] == "request"]
+
+    @property
+    def address(self) -> str:
+        if self._port != "0":
+            return f"http://127.0.0.1:{self._port}"
+        found = re.search(r"is ready at (\S+)", self.output)
+        assert found is not None, self.errors
+        return found[1]
+
+    def client(self, key: str | None = PERSONAL_KEY) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.address, headers=headers, timeout=30, verify=False)
+
+    def answers(self, path: str) -> int | None:
+        """The status of a GET without a key, or None when nothing listens."""
+        try:
+            return httpx.get(self.address + path, timeout=30).status_code
+        except httpx.TransportError:
+            return None
+
+    def connect(self) -> socket.socket:
+        """A bare connection, for what no HTTP client would send."""
+        url = httpx.URL(self.address)
+        return socket.create_connection((url.host, url.port or 80), timeout=10)
+
+
+class LiveWorker(LiveProcess):
+    READY = r"works for \S+\n"
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        super().__init__(data, "worker", **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,14 +79,17 @@ def test_lists_for_people_show_masks_of_secrets_and_public_keys_whole(fresh: Ins
 def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     """The first `migrate` of an empty place, after a `migrate --check` that said so."""
     check = installation.here("migrate", "--check")
-    assert (check.returncode, check.stdout) == (1, "4 step(s) to apply: 0001, 0002, 0003, 0004.\n")
+    assert (check.returncode, check.stdout) == (
+        1,
+        "5 step(s) to apply: 0001, 0002, 0003, 0004, 0005.\n",
+    )
     assert not installation.data.exists()
     return installation.here("migrate")
 
 
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
     assert (migrated.returncode, migrated.stderr) == (0, "")
-    assert migrated.stdout == "Applied 0001, 0002, 0003, 0004: now at step 0004.\n"
+    assert migrated.stdout == "Applied 0001, 0002, 0003, 0004, 0005: now at step 0005.\n"
 
 
 def test_verbs_after_migrate_and_before_init_say_what_to_run(

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.live import LiveServer, error_of, free_port, seconds_until
+from tests.live import PROJECT_KEY, LiveServer, error_of, free_port, seconds_until
 
 
 def test_a_healthy_service_is_alive_and_ready_without_a_key(live: LiveServer) -> None:
@@ -70,6 +70,23 @@ def test_metrics_count_requests_by_route_and_status_and_show_the_databases_load(
         "hedgerow_database_connections_in_use",
         "hedgerow_database_writes_waiting",
     } <= gauges
+
+
+def test_metrics_count_events_and_show_how_many_wait(live: LiveServer) -> None:
+    def sample(name: str) -> float:
+        return _samples(client.get("/metrics").text)[f"hedgerow_{name}", frozenset()]
+
+    counters = ("accepted", "rejected", "settled", "stored")
+    good, bad = {"event": "counted", "distinct_id": "kim"}, {"distinct_id": "kim"}
+    with live.client() as client:
+        before = {name: sample(f"events_{name}_total") for name in counters}
+        sent = client.post("/batch", json={"api_key": PROJECT_KEY, "batch": [good, good, bad]})
+        assert sent.status_code == 200
+        seconds_until(lambda: sample("inbox_events_waiting") == 0, at_most_s=30)
+        seconds_until(lambda: sample("inbox_oldest_seconds") == 0, at_most_s=30)
+        after = {name: sample(f"events_{name}_total") for name in counters}
+    grown = {name: after[name] - before[name] for name in counters}
+    assert grown == {"accepted": 2, "rejected": 1, "settled": 2, "stored": 2}
 
 
 def test_made_up_paths_and_odd_methods_do_not_grow_the_metrics(live: LiveServer) -> None:

@@ -1,11 +1,12 @@
 """Events on their way in, joined: inbox, progress, the two steps of processing."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.capture.accept import Capture
+from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
@@ -33,6 +34,7 @@ class Intake:
     capture: Capture
     processor: Processor
     room: Room
+    lag: Lag
     warnings: WarningRecords
     # Whether no other process accepts events or works on them.
     is_alone: bool
@@ -67,6 +69,15 @@ class Intake:
             ),
         ]
 
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        """For Prometheus. What waits is everybody's; the rest is what this process did."""
+        yield "hedgerow_inbox_events_waiting", "Events on their way.", self.progress.waiting
+        yield "hedgerow_inbox_oldest_seconds", "How long the oldest waits.", self.lag.seconds()
+        yield "hedgerow_events_accepted_total", "Events accepted.", self.capture.accepted
+        yield "hedgerow_events_rejected_total", "Events refused.", self.capture.rejected
+        yield "hedgerow_events_settled_total", "Events with persons.", self.processor.settled
+        yield "hedgerow_events_stored_total", "Events in the store.", self.processor.stored
+
 
 def join_intake(settings: Settings, database: Database, events: EventStore, geoip: GeoIp) -> Intake:
     is_embedded = database.engine_name == "sqlite"
@@ -96,6 +107,7 @@ def join_intake(settings: Settings, database: Database, events: EventStore, geoi
             clock=utc_now,
         ),
         room=room,
+        lag=Lag(inbox, utc_now),
         warnings=WarningRecords(database),
         is_alone=is_embedded,
     )

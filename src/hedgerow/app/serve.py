@@ -11,6 +11,7 @@ import structlog
 from starlette.types import ASGIApp, Scope
 
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_intake
+from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.pipelines import (
     WRONG_SEALING_KEY,
@@ -19,8 +20,8 @@ from hedgerow.app.pipelines import (
     register_components,
 )
 from hedgerow.app.state import State, join_state, place_of, wished_keys
+from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
-from hedgerow.errors import Unavailable
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
@@ -61,12 +62,10 @@ from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
-RETRY_S = 1.0
 # A decision is asked for with a few properties; nobody has a megabyte of them.
 DECIDE_BYTES = 1024 * 1024
 CAPTURE_BYTES = 20 * 1024 * 1024
 CAPTURE_UNPACKED_BYTES = 100 * 1024 * 1024
-FORGET_TOKENS_EVERY_S = 3600.0
 
 _log = structlog.get_logger("hedgerow")
 
@@ -128,7 +127,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = Metrics(lambda: _database_gauges(database))
+    metrics = Metrics(lambda: (*_database_gauges(database), *intake.gauges()))
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),
@@ -177,6 +176,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         background.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await background
+        await intake.processor.end()
         await events_store.close()
         await database.close()
         log.flush()
@@ -218,33 +218,21 @@ def _chores(
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
+        Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),
     ]
-    chores += intake.chores(worker=worker)
-    if worker:
-        chores.append(
-            Chore(
-                name="forget expired project keys",
-                every_s=FORGET_TOKENS_EVERY_S,
-                run=lambda: state.project_records.forget_expired_tokens(utc_now()),
-            )
-        )
-    return chores
+    return chores + (working_chores(state, intake) if worker else intake.chores(worker=False))
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:
     """Migrate and fill, trying again for as long as the database is away or another migrates it."""
     place = place_of(settings)
-    told = ""
-    while True:
-        try:
-            readiness.waiting_for = "applying migrations"
-            return await in_daemon_thread(lambda: prepare(place, keys, utc_now()))
-        except Unavailable as error:
-            readiness.waiting_for = "database"
-            if error.detail != told:
-                _log.warning("waiting for the database", reason=error.detail)
-                told = error.detail
-        await asyncio.sleep(RETRY_S)
+
+    def tell(waiting_for: str) -> None:
+        readiness.waiting_for = waiting_for
+
+    return await once_available(
+        lambda: prepare(place, keys, utc_now()), "applying migrations", tell
+    )
 
 
 async def _ping(database: Database) -> None:

@@ -5,11 +5,13 @@ Each of the two steps ends in a durable row and is safe to repeat from any point
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, InboxStore, Settled
+from hedgerow.errors import Unavailable
 from hedgerow.events.elements import without_elements
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.events.store import EventStore
@@ -52,6 +54,10 @@ class Processor:
         self._idle_s = idle_s
         self._place = place
         self._clock = clock
+        # How many events this process has brought how far.
+        self.settled = self.stored = 0
+        # Whether something may still be on its way to the event store that we know no end of.
+        self._is_storing = False
 
     async def begin(self) -> None:
         """Learn what the process before left behind."""
@@ -59,6 +65,14 @@ class Processor:
             return
         left = await self._inbox.waiting()
         self._progress.begin(unsettled=left.unsettled, unstored=left.unstored)
+
+    async def end(self) -> None:
+        """Leave to others at once what this process would have stored. After a failure they wait
+        instead: the event store may be about to store what it was sent."""
+        if self._is_alone or self._is_storing:
+            return
+        with suppress(Unavailable):
+            await self._inbox.let_go()
 
     async def settle(self) -> None:
         """Wait for events to settle, and give their persons to some of them."""
@@ -68,8 +82,12 @@ class Processor:
         for bucket in self._buckets:
             if rows := await self._inbox.oldest(bucket):
                 is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
-                if is_ours and self._is_alone:
-                    self._progress.settle(sum(len(row.events) for row in rows))
+                if not is_ours:
+                    continue
+                number = sum(len(row.events) for row in rows)
+                self.settled += number
+                if self._is_alone:
+                    self._progress.settle(number)
 
     async def store(self) -> None:
         """Wait for what is ready for the event store, and bring some of it there."""
@@ -78,10 +96,14 @@ class Processor:
         )
         for bucket in self._buckets:
             if rows := await self._inbox.ready(bucket, self._clock()):
+                self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
+                self._is_storing = False
                 await self._inbox.stored(rows)
+                number = sum(row.number for row in rows)
+                self.stored += number
                 if self._is_alone:
-                    self._progress.store(sum(row.number for row in rows))
+                    self._progress.store(number)
 
     async def watch(self) -> None:
         """See how far events have come that others work on."""

@@ -19,6 +19,8 @@ class Progress:
         self.accepted = self.settled = self.stored = 0
         # Those who were waiting when the process started; whose they are is not known.
         self._left_over = 0
+        # What all processes together had on its way when somebody last looked.
+        self._observed = 0
         # By whom the events are that are not settled, oldest first, and the last event of each.
         self._unsettled: deque[tuple[int, Who]] = deque()
         self._last_of: dict[Who, int] = {}
@@ -28,7 +30,7 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        return self.accepted - self.stored
+        return max(self.accepted - self.stored, self._observed)
 
     def begin(self, *, unsettled: int, unstored: int) -> None:
         """What the process before left behind."""
@@ -60,6 +62,7 @@ class Progress:
     def observe(self, *, unsettled: int, unstored: int) -> None:
         """What is on its way in all, where other processes accept and work too: as long as so much
         is, so much of ours may be."""
+        self._observed = unsettled + unstored
         self.settle(max(0, self.accepted - unsettled - unstored - self.settled))
         self.store(max(0, self.accepted - unsettled - unstored - self.stored))
 

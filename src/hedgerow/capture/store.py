@@ -38,11 +38,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is on its way. `since` is when the oldest was accepted."""
+    """How much is on its way."""
 
     unsettled: int
     unstored: int
-    since: datetime | None
 
 
 Decide = Callable[[ProjectId, Sequence[Arrived], Known], Settled]
@@ -80,7 +79,15 @@ class InboxStore(Protocol):
         """The event store has them."""
         ...
 
+    async def let_go(self) -> None:
+        """Leave the way to the event store to other processes."""
+        ...
+
     async def waiting(self) -> Waiting: ...
+
+    async def waits_since(self) -> datetime | None:
+        """When the oldest was accepted of all that is on its way."""
+        ...
 
 
 class WarningQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ MARKUP: MarkupMode = "markdown"
 # Each is the file and what stands in it under the same name: a function or a group of them.
 VERBS: Mapping[str, str] = {
     "serve": "Start the service. Makes everything it needs on the first start.",
+    "worker": "Work on accepted events and other chores, and answer no requests.",
     "init": "Create the database, a project and its first keys, and print them.",
     "components": "Show the components that pipeline records can use, built in or from packages.",
     "settings": "Show every setting, its value, where that came from and what it means.",

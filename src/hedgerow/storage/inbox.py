@@ -125,6 +125,7 @@ class InboxRecords:
         for row in rows:
             by_project[row.project_id] += row.events
         number = sum(len(row.events) for row in rows)
+        since = min(row.events[0].accepted_at for row in rows)
 
         def change(connection: Connection) -> bool:
             if self._buckets > 1 and not _is_ours(connection, bucket, rows):
@@ -137,7 +138,12 @@ class InboxRecords:
                 ingestion_warnings.add(connection, project_id, settled.warnings, now)
                 flag_calls.count(connection, project_id, settled.flag_calls, now)
                 made += settled.events
-            values = {"bucket": bucket, "events": _pack(made), "number": number}
+            values = {
+                "bucket": bucket,
+                "events": _pack(made),
+                "number": number,
+                "accepted_ms": int(since.timestamp() * 1000),
+            }
             connection.execute(insert(ready_events), values)
             connection.execute(delete(inbox).where(inbox.c.id.in_([row.id for row in rows])))
             return True
@@ -179,14 +185,28 @@ class InboxRecords:
             )
         )
 
+    async def let_go(self) -> None:
+        ours = delete(inbox_leases).where(inbox_leases.c.holder == self._holder)
+        await self._database.write(lambda connection: connection.execute(ours))
+
     async def waiting(self) -> Waiting:
         def run(connection: Connection) -> Waiting:
-            unsettled, since_ms = connection.execute(
-                select(func.sum(inbox.c.number), func.min(inbox.c.accepted_ms))
-            ).one()
+            unsettled = connection.execute(select(func.sum(inbox.c.number))).scalar()
             unstored = connection.execute(select(func.sum(ready_events.c.number))).scalar()
-            since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000, UTC)
-            return Waiting(unsettled=unsettled or 0, unstored=unstored or 0, since=since)
+            return Waiting(unsettled=unsettled or 0, unstored=unstored or 0)
+
+        return await self._database.read(run)
+
+    async def waits_since(self) -> datetime | None:
+        def run(connection: Connection) -> datetime | None:
+            oldest = [
+                connection.execute(
+                    select(table.c.accepted_ms).order_by(table.c.id).limit(1)
+                ).scalar()
+                for table in (inbox, ready_events)
+            ]
+            known = [ms for ms in oldest if ms is not None]
+            return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
         return await self._database.read(run)
 

@@ -299,6 +299,7 @@ ready_events = Table(
     Column("bucket", Integer, nullable=False),
     Column("events", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
+    Column("accepted_ms", BigInteger),
 )
 
 # Which process works on a bucket.

@@ -1,0 +1,24 @@
+"""Since when the oldest event waits, for whoever watches over the service."""
+
+from datetime import datetime
+
+from hedgerow.capture.store import InboxStore
+from hedgerow.kit.clock import Clock
+
+
+class Lag:
+    """Looked at now and then; while nobody can look, what waited then counts as waiting still."""
+
+    def __init__(self, inbox: InboxStore, clock: Clock) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._since: datetime | None = None
+
+    async def look(self) -> None:
+        """One turn of the background loop."""
+        self._since = await self._inbox.waits_since()
+
+    def seconds(self) -> float:
+        if self._since is None:
+            return 0.0
+        return max(0.0, (self._clock() - self._since).total_seconds())

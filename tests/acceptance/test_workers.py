@@ -1,0 +1,151 @@
+"""Several who accept events and several who work on them, on one PostgreSQL and one ClickHouse."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from hedgerow.kit.sealing import new_sealing_key
+from tests.clickhouse_http import OwnClickHouse
+from tests.live import (
+    PROJECT_KEY,
+    LiveServer,
+    LiveWorker,
+    run_here,
+    seconds_until,
+    side_by_side,
+)
+from tests.postgres import OwnPostgres
+
+PEOPLE = 20
+ROUNDS = 30
+# On a machine that has other things to do as well.
+SOON_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    settings: Mapping[str, str]
+    servers: tuple[LiveServer, LiveServer]
+    workers: tuple[LiveWorker, LiveWorker]
+    clickhouse: OwnClickHouse
+
+    def stored(self) -> list[Any]:
+        """The uuid of every row of the event store."""
+        database = self.settings["clickhouse_url"].rpartition("/")[2]
+        sql = f"SELECT uuid FROM {database}.events FORMAT JSONCompactEachRow"
+        return [json.loads(line)[0] for line in self.clickhouse.run(sql).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def installation(
+    tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres, clickhouse: OwnClickHouse
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("workers")
+    settings = {
+        "database_url": postgres.new_database(),
+        "clickhouse_url": clickhouse.new_database(),
+        "sealing_keys": new_sealing_key(),
+    }
+    with ExitStack() as stack:
+        # Workers may come first: they wait for somebody who makes the tables.
+        workers = [LiveWorker(folder / name, **settings) for name in ("three", "four")]
+        for worker in workers:
+            stack.callback(worker.stop)
+        one, two = (LiveServer(folder / name, "--no-worker", **settings) for name in ("one", "two"))
+        yield Installation(
+            settings=settings,
+            servers=(stack.enter_context(one), stack.enter_context(two)),
+            workers=(workers[0].wait_ready(), workers[1].wait_ready()),
+            clickhouse=clickhouse,
+        )
+
+
+def _send(client: httpx.Client, *events: Mapping[str, Any]) -> None:
+    answer = client.post("/batch", json={"api_key": PROJECT_KEY, "batch": events})
+    assert (answer.status_code, answer.json()) == (200, {"status": 1})
+
+
+def _set(who: str, round: int) -> dict[str, Any]:
+    return {
+        "uuid": str(uuid4()),
+        "event": "moved",
+        "distinct_id": who,
+        "properties": {"$set": {"round": round}, "$set_once": {"first": round}},
+    }
+
+
+def _last_rounds(client: httpx.Client, prefix: str) -> dict[str, tuple[int, int]]:
+    found = client.get("/api/projects/1/persons/", params={"search": prefix, "limit": 1000}).json()
+    return {
+        person["distinct_ids"][0]: (person["properties"]["first"], person["properties"]["round"])
+        for person in found["results"]
+    }
+
+
+def test_every_event_is_stored_once_and_each_persons_in_their_order(
+    installation: Installation,
+) -> None:
+    def send(number: int) -> list[str]:
+        """Rounds of one group of people, to either server in turn."""
+        with installation.servers[0].client() as one, installation.servers[1].client() as two:
+            sent = []
+            for round in range(ROUNDS):
+                events = [_set(f"mover-{number}-{who}", round) for who in range(PEOPLE)]
+                _send((one, two)[(round + number) % 2], *events)
+                sent += [event["uuid"] for event in events]
+            return sent
+
+    groups = side_by_side([partial(send, number) for number in range(2)])
+    sent = [uuid for group in groups for uuid in group]
+    seconds_until(lambda: len(installation.stored()) >= len(sent), at_most_s=SOON_S)
+    assert sorted(installation.stored()) == sorted(sent)
+    with installation.servers[0].client() as client:
+        rounds = _last_rounds(client, "mover-")
+    assert set(rounds.values()) == {(0, ROUNDS - 1)}
+    assert len(rounds) == 2 * PEOPLE
+
+
+def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
+    installation: Installation,
+) -> None:
+    leaver, _ = installation.workers
+    with installation.servers[0].client() as client:
+        for number in range(10):
+            _send(client, _set(f"stayer-{number}", 0))
+        started = time.monotonic()
+        assert leaver.stop(signal.SIGTERM) == 0
+        assert time.monotonic() - started < 5
+        assert "worker stopped" in leaver.errors
+        assert '"level": "error"' not in leaver.errors
+        before = len(installation.stored())
+        _send(client, *(_set(f"late-{number}", 0) for number in range(50)))
+        seconds_until(lambda: len(installation.stored()) >= before + 50, at_most_s=SOON_S)
+        stored = installation.stored()
+        assert len(stored) == len(set(stored))
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, "HEDGEROW_DATABASE_URL"),
+        ({"database_url": "postgresql://127.0.0.1/none"}, "HEDGEROW_CLICKHOUSE_URL"),
+    ],
+    ids=["sqlite", "events in the data folder"],
+)
+def test_a_worker_refuses_where_only_one_process_can_work(
+    tmp_path: Path, settings: dict[str, str], missing: str
+) -> None:
+    done = run_here("worker", data=tmp_path, **settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert missing in done.stderr
+    assert "`hedgerow serve` works on" in done.stderr
