@@ -60,7 +60,8 @@ _take_lease = text(
     " WHERE inbox_leases.holder = excluded.holder OR inbox_leases.expires_at < :now"
 ).bindparams(bindparam("end", type_=Moment()), bindparam("now", type_=Moment()))
 _pack = msgspec.msgpack.Encoder().encode
-_unpack_arrived = msgspec.msgpack.Decoder(list[Arrived]).decode
+_from_msgpack = msgspec.msgpack.Decoder(list[Arrived]).decode
+_from_json = msgspec.json.Decoder(list[Arrived]).decode
 _unpack_events = msgspec.msgpack.Decoder(list[Event]).decode
 
 
@@ -101,7 +102,7 @@ class InboxRecords:
             for event in events:
                 by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
         return [
-            (bucket, project_id, _pack(part), len(part), now_ms)
+            (bucket, project_id, _pack_arrived(part), len(part), now_ms)
             for bucket, of_bucket in by_bucket.items()
             for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
             for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
@@ -209,6 +210,17 @@ class InboxRecords:
             return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
         return await self._database.read(run)
+
+
+def _pack_arrived(events: Sequence[Arrived]) -> bytes:
+    try:
+        return _pack(events)
+    except OverflowError:  # MessagePack has no integers of more than 64 bits
+        return msgspec.json.encode(events)
+
+
+def _unpack_arrived(packed: bytes) -> list[Arrived]:
+    return _from_json(packed) if packed.startswith(b"[") else _from_msgpack(packed)
 
 
 def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> bool:
