@@ -132,7 +132,7 @@ class InboxRecords:
             if self._buckets > 1 and not _is_ours(connection, bucket, rows):
                 return False
             made: list[Event] = []
-            for project_id, arrived in by_project.items():
+            for project_id, arrived in sorted(by_project.items()):
                 known = person_changes.load(connection, project_id, mentioned(arrived))
                 settled = decide(project_id, arrived, known)
                 person_changes.save(connection, project_id, settled.changes, now)
