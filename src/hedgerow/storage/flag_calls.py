@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.tables import Moment, flags
+from hedgerow.storage.tables import Moment, flag_calls, flags
 
 # One statement, so that two workers who come first at the same moment do not both insert.
 _count = text(
@@ -42,3 +42,12 @@ def count(
         .where((flags.c.project_id == project_id) & flags.c.key.in_(called))
         .values(last_called_at=now)
     )
+
+
+def by_response(connection: Connection, project_id: ProjectId, flag_key: str) -> dict[str, int]:
+    rows = connection.execute(
+        select(flag_calls.c.response, flag_calls.c.calls)
+        .where((flag_calls.c.project_id == project_id) & (flag_calls.c.flag_key == flag_key))
+        .order_by(flag_calls.c.response)
+    )
+    return dict(rows.all())
