@@ -8,10 +8,15 @@ from sqlalchemy import Connection, bindparam, select, text, update
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.tables import Moment, flag_calls, flags
 
+# A flag has few answers; whoever makes up others may not fill the table.
+MAX_RESPONSES = 100
 # One statement, so that two workers who come first at the same moment do not both insert.
 _count = text(
     "INSERT INTO flag_calls (project_id, flag_key, response, calls, last_called_at)"
-    " VALUES (:project_id, :flag_key, :response, :calls, :now)"
+    " SELECT :project_id, :flag_key, :response, :calls, :now"
+    " WHERE EXISTS (SELECT 1 FROM flags WHERE project_id = :project_id AND key = :flag_key)"
+    " AND (SELECT count(*) FROM flag_calls WHERE project_id = :project_id"
+    " AND flag_key = :flag_key AND response <> :response) < :most"
     " ON CONFLICT (project_id, flag_key, response) DO UPDATE"
     " SET calls = flag_calls.calls + excluded.calls, last_called_at = excluded.last_called_at"
 ).bindparams(bindparam("now", type_=Moment()))
@@ -32,6 +37,7 @@ def count(
             "response": response,
             "calls": number,
             "now": now,
+            "most": MAX_RESPONSES,
         }
         for (flag_key, response), number in calls.items()
     ]
