@@ -82,7 +82,8 @@ class EventRecords:
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
 
     async def compact(self) -> int:
-        """Merge the months that the engine's own merging leaves in many parts. How many."""
+        """Merge the months that the engine's own merging leaves in many parts, and give unused
+        memory back. How many months they were."""
         return await in_daemon_thread(self._compact)
 
     async def stats(self) -> EventStats:
@@ -193,6 +194,9 @@ class EventRecords:
             months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
             for month in months:
                 client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+            if self._engine.is_embedded:
+                # Under load the engine keeps some 200 MB that it no longer uses.
+                client.command("SYSTEM JEMALLOC PURGE")
             return len(months)
 
     def _backup(self, folder: Path) -> None:
