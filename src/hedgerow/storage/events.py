@@ -264,6 +264,8 @@ def _insert_settings() -> dict[str, Any]:
     return {
         "date_time_input_format": "best_effort",
         "max_partitions_per_insert_block": 0,
+        # A block is too small to gain by it.
+        "input_format_parallel_parsing": 0,
         # Durable when it returns, on every shard that it concerns.
         "distributed_foreground_insert": 1,
         # If the driver sends a block twice because a connection broke, it is stored once; the same
