@@ -5,7 +5,7 @@
 The reference is chDB itself, that already holds a block's lines in its hands and inserts them into
 a table of the same shape without asking whether it has them. Ours encodes the events, looks for
 duplicates and inserts. Then STORED rows are added (a million by default), to see what the look for
-duplicates costs among so many.
+duplicates costs among so many: for events that are new, and for events that are there already.
 """
 
 import json
@@ -32,7 +32,7 @@ from hedgerow.storage.events import EventRecords
 from hedgerow.storage.events_schema import COLUMNS
 
 BLOCKS = {100: 20, 1_000: 10, 5_000: 8}
-LOOKUP_ROUNDS = 5
+ROUNDS_AMONG_MANY = 5
 FILL = 250_000
 
 chance = random.Random(20260329)
@@ -109,7 +109,7 @@ async def appends(store: EventRecords, raw: Connection) -> None:
         print(f"  {size:>6} {size / raw_s:>10,.0f} {size / our_s:>10,.0f} {raw_s / our_s:>6.0%}")
 
 
-async def lookups(store: EventRecords, raw: Connection, stored: int) -> None:
+def fill(raw: Connection, stored: int) -> None:
     for start in range(0, stored, FILL):
         # As if they had come in one a second.
         raw.query(f"""
@@ -119,10 +119,29 @@ async def lookups(store: EventRecords, raw: Connection, stored: int) -> None:
                     generateUUIDv4(number), now64(6), '{{}}', 'full', false
             FROM numbers({start}, {min(FILL, stored - start)})
         """)
-    print(f"append of new events among {stored:,}, ms, median of {LOOKUP_ROUNDS}")
+
+
+async def among_many(store: EventRecords, stored: int) -> None:
+    print(f"among {stored:,} events, ms")
+    print(
+        f"  first append, which learns their uuids: {await append_s(store, block(1)) * 1000:,.0f}"
+    )
+    print(f"  {'block':>6} {'all new':>9} {'all there':>9}   median of {ROUNDS_AMONG_MANY}")
     for size in BLOCKS:
-        spent = [await append_s(store, block(size)) for _ in range(LOOKUP_ROUNDS)]
-        print(f"  {size:>6} {statistics.median(spent) * 1000:>8.1f}")
+        new, there = [], []
+        for _ in range(ROUNDS_AMONG_MANY):
+            new.append(await append_s(store, block(size)))
+            rows = await store.query(
+                f"SELECT uuid FROM events ORDER BY rand() LIMIT {size}",
+                {},
+                max_rows=size,
+                timeout_s=60,
+            )
+            known = zip(block(size), rows, strict=True)
+            repeated = [msgspec.structs.replace(e, uuid=str(row["uuid"])) for e, row in known]
+            there.append(await append_s(store, repeated))
+        new_ms, there_ms = statistics.median(new) * 1000, statistics.median(there) * 1000
+        print(f"  {size:>6} {new_ms:>9.1f} {there_ms:>9.1f}")
 
 
 def resident_mb() -> float:
@@ -131,7 +150,8 @@ def resident_mb() -> float:
 
 
 async def measure(folder: Path, stored: int) -> None:
-    store = open_events(EventPlace(url="", folder=folder, timeout_s=5))
+    place = EventPlace(url="", folder=folder, timeout_s=5)
+    store = open_events(place)
     await store.prepare()
     raw = chdb.connect(str((folder / "chdb").resolve()))
     raw.query("USE hedgerow")
@@ -140,9 +160,12 @@ async def measure(folder: Path, stored: int) -> None:
     await appends(store, raw)
     stats = await store.stats()
     print(f"disk: {stats.bytes_on_disk / stats.rows:.0f} bytes for each event")
-    await lookups(store, raw, stored)
-    print(f"resident memory at the end: {resident_mb():.0f} MB")
+    fill(raw, stored)
     raw.close()
+    await store.close()
+    store = open_events(place)
+    await among_many(store, stored)
+    print(f"resident memory at the end: {resident_mb():.0f} MB")
     await store.close()
 
 

@@ -71,7 +71,11 @@ class UuidMemory:
     def _mark(self, halves: Halves) -> None:
         for factors in _FACTORS:
             byte, bit = self._place(halves, factors)
-            np.bitwise_or.at(self._filter, byte, bit)
+            while len(byte):
+                self._filter[byte] |= bit
+                # Where two of them share a byte, one was overwritten by the other.
+                lost = (self._filter[byte] & bit) == 0
+                byte, bit = byte[lost], bit[lost]
 
     def _place(self, halves: Halves, factors: Halves) -> tuple[Halves, npt.NDArray[np.uint8]]:
         place = (halves[:, 0] * factors[0] + halves[:, 1] * factors[1]) >> self._shift
