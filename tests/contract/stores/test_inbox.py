@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import update
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import Ready, Settled, Waiting, WarningQuery
+from hedgerow.capture.store import SETTLED_AT_ONCE, Ready, Settled, Waiting, WarningQuery
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.kit import jsonio
 from hedgerow.persons.known import Known
 from hedgerow.persons.process import process
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.inbox import LEASE, SETTLED_AT_ONCE, InboxRecords
+from hedgerow.storage.inbox import LEASE, InboxRecords
 from hedgerow.storage.ingestion_warnings import WarningRecords
 from hedgerow.storage.tables import ready_events
 from tests.contract.stores.conftest import (
@@ -148,7 +148,7 @@ async def test_an_event_comes_out_as_it_went_in(inbox: InboxRecords) -> None:
 async def test_nothing_is_nothing(inbox: InboxRecords) -> None:
     assert await inbox.oldest(0) == []
     assert await inbox.ready(0, NOW) == ()
-    assert await inbox.waiting() == Waiting(unsettled=0, unstored=0, since=None)
+    assert await inbox.waiting() == Waiting(unsettled=0, unstored=0)
 
 
 async def test_a_large_batch_is_settled_in_parts_and_in_order(inbox: InboxRecords) -> None:
@@ -279,16 +279,14 @@ async def test_what_waits_is_counted(inbox: InboxRecords) -> None:
     for minute in range(3):
         at = NOW + timedelta(minutes=minute)
         await inbox.add(DEFAULT_PROJECT, [arrived(minute), arrived(minute + 10)], (), at)
-    since = NOW.replace(microsecond=NOW.microsecond // 1000 * 1000)
-    assert await inbox.waiting() == Waiting(unsettled=6, unstored=0, since=since)
+    assert await inbox.waiting() == Waiting(unsettled=6, unstored=0)
     rows = await inbox.oldest(0)
     assert await inbox.settle(0, rows[:1], decide, NOW)
-    since += timedelta(minutes=1)
-    assert await inbox.waiting() == Waiting(unsettled=4, unstored=2, since=since)
+    assert await inbox.waiting() == Waiting(unsettled=4, unstored=2)
     await all_settled(inbox)
-    assert await inbox.waiting() == Waiting(unsettled=0, unstored=6, since=None)
+    assert await inbox.waiting() == Waiting(unsettled=0, unstored=6)
     await inbox.stored(await inbox.ready(0, NOW))
-    assert await inbox.waiting() == Waiting(unsettled=0, unstored=0, since=None)
+    assert await inbox.waiting() == Waiting(unsettled=0, unstored=0)
 
 
 async def test_what_the_event_store_has_is_gone_and_nothing_else(inbox: InboxRecords) -> None:
