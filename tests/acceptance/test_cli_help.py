@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -78,19 +79,29 @@ def test_the_line_on_the_first_page_is_the_first_of_the_verbs_own(verb: str) -> 
     assert own_help.splitlines()[0] == VERBS[verb]
 
 
-def test_the_first_page_and_the_version_need_no_verb() -> None:
+def modules_of(*arguments: str) -> set[str]:
+    """What a call of the command has loaded when it ends."""
     loads = (
         "import sys, hedgerow.cli\n"
         "try: hedgerow.cli.main()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)"
     )
-    for option in ("--help", "--version"):
-        done = subprocess.run(
-            [sys.executable, "-c", loads, option], capture_output=True, text=True, check=True
-        )
-        assert done.stdout
-        heavy = {"hedgerow.cli.serve", "hedgerow.app", "fastapi", "sqlalchemy", "alembic"}
-        assert heavy.isdisjoint(done.stderr.split())
+    done = subprocess.run(
+        [sys.executable, "-c", loads, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_the_first_page_and_the_version_need_no_verb(option: str) -> None:
+    heavy = {"hedgerow.cli.serve", "hedgerow.app", "fastapi", "sqlalchemy", "alembic"}
+    assert heavy.isdisjoint(modules_of(option))
+
+
+def test_a_verb_that_opens_no_events_does_not_wait_for_their_engine(tmp_path: Path) -> None:
+    heavy = {"chdb", "clickhouse_connect", "numpy"}
+    assert heavy.isdisjoint(modules_of("init", "--data", str(tmp_path)))
 
 
 @pytest.mark.parametrize(

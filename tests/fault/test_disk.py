@@ -1,9 +1,7 @@
 """A disk that is full or read-only: a clear word, no loss, and no restart once there is room."""
 
-import contextlib
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,39 +10,19 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fault.small_disk import fill_up, mount, mounted_disk
 from tests.live import LiveServer, error_of, run_hedgerow, seconds_until, side_by_side
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir(mode=0o700)
-    mounted = _mount("-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", disk)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=20)
-
-
-def _mount(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            ["mount", *map(str, arguments)], capture_output=True, text=True, timeout=20, check=False
-        )
-    except FileNotFoundError:
-        return subprocess.CompletedProcess([], 127, "", "there is no mount command")
+    with mounted_disk(tmp_path / "disk", "4m") as disk:
+        yield disk
 
 
 def test_a_full_disk_stops_writes_with_503_and_nothing_else(small_disk: Path) -> None:
     filler = small_disk / "filler"
-
-    def fill() -> None:
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            for _ in range(2000):
-                file.write(b"\0" * 4096)
-
-    _assert_outlives(small_disk / "data", lambda _: fill(), lambda _: filler.unlink())
+    _assert_outlives(small_disk / "data", lambda _: fill_up(filler), lambda _: filler.unlink())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process: Linux only")
@@ -109,7 +87,7 @@ def test_a_read_only_data_folder_is_one_line(
     if os.geteuid() == 0:  # nobody can forbid root anything by permissions
         data: Path = request.getfixturevalue("small_disk")
         assert run_hedgerow("init", data=data).returncode == 0
-        assert _mount("-o", "remount,ro", data).returncode == 0
+        assert mount("-o", "remount,ro", data).returncode == 0
     else:
         data = tmp_path / "data"
         assert run_hedgerow("init", data=data).returncode == 0

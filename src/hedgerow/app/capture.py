@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hedgerow.app.events import OpenedWhenNeeded
 from hedgerow.capture.accept import Capture
 from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
-from hedgerow.events.store import EventStore
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.database import Database
@@ -23,7 +23,8 @@ from hedgerow.worker import Chore
 BUCKETS = 16
 WORK_EVERY_S = 0.01
 LOOK_EVERY_S = 1.0
-FORGET_WARNINGS_EVERY_S = 600.0
+FORGET_WARNINGS_EVERY_S = 60.0
+COMPACT_EVERY_S = 60.0
 # Who accepts events waits for nobody; who stores them comes back soon after an outage.
 MAX_PAUSE_S = 2.0
 
@@ -34,6 +35,7 @@ class Intake:
     capture: Capture
     processor: Processor
     room: Room
+    events: OpenedWhenNeeded
     lag: Lag
     warnings: WarningRecords
     # Whether no other process accepts events or works on them.
@@ -63,6 +65,11 @@ class Intake:
                 max_pause_s=MAX_PAUSE_S,
             ),
             Chore(
+                name="merge small parts of the event store",
+                every_s=COMPACT_EVERY_S,
+                run=self.events.compact,
+            ),
+            Chore(
                 name="forget old ingestion warnings",
                 every_s=FORGET_WARNINGS_EVERY_S,
                 run=self.warnings.forget_old,
@@ -79,7 +86,9 @@ class Intake:
         yield "hedgerow_events_stored_total", "Events in the store.", self.processor.stored
 
 
-def join_intake(settings: Settings, database: Database, events: EventStore, geoip: GeoIp) -> Intake:
+def join_intake(
+    settings: Settings, database: Database, events: OpenedWhenNeeded, geoip: GeoIp
+) -> Intake:
     is_embedded = database.engine_name == "sqlite"
     inbox = InboxRecords(database, 1 if is_embedded else BUCKETS)
     progress = Progress()
@@ -107,6 +116,7 @@ def join_intake(settings: Settings, database: Database, events: EventStore, geoi
             clock=utc_now,
         ),
         room=room,
+        events=events,
         lag=Lag(inbox, utc_now),
         warnings=WarningRecords(database),
         is_alone=is_embedded,

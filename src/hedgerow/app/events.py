@@ -15,7 +15,7 @@ from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
-from hedgerow.storage.connect import EventPlace, open_events
+from hedgerow.storage.connect import EventPlace, lock_events, open_events
 
 _log = structlog.get_logger("hedgerow")
 
@@ -29,17 +29,19 @@ def event_place(settings: Settings) -> EventPlace:
 
 
 class OpenedWhenNeeded:
-    """An event store. What could not be opened is tried again at the next call."""
+    """An event store. What could not be opened is tried again at the next call. With
+    `locks_at_once` no other process can open the same folder from now on."""
 
-    def __init__(self, place: EventPlace) -> None:
+    def __init__(self, place: EventPlace, *, locks_at_once: bool = False) -> None:
         self._place = place
+        self._lock = lock_events(place) if locks_at_once else None
         self._store: Any = None
         self._opening = asyncio.Lock()
 
     async def opened(self) -> Any:
         async with self._opening:
             if self._store is None:
-                self._store = await in_daemon_thread(lambda: open_events(self._place))
+                self._store = await in_daemon_thread(lambda: open_events(self._place, self._lock))
             return self._store
 
     async def _reached(self) -> Any:
@@ -77,3 +79,5 @@ class OpenedWhenNeeded:
         async with self._opening:
             if self._store is not None:
                 await self._store.close()
+            elif self._lock is not None:
+                self._lock.release()

@@ -93,13 +93,14 @@ class Parts:
 @asynccontextmanager
 async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
     """The running service. It answers at once; until its database is ready it answers 503."""
-    database = open_database(place_of(settings))
+    place = place_of(settings)
+    events_store = OpenedWhenNeeded(event_place(settings), locks_at_once=place.is_sqlite)
+    database = open_database(place)
     state = join_state(database)
     pipelines = join_pipelines(database, sealing_keys(settings.sealing_keys, settings.data))
     flag_records = FlagRecords(database)
     board = Board(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
-    events_store = OpenedWhenNeeded(event_place(settings))
     intake = join_intake(settings, database, events_store, geoip)
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0

@@ -24,8 +24,8 @@ from hedgerow.projects.model import ProjectId
 
 FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
-LINGER_TO_SETTLE_S = 0.02
-LINGER_TO_STORE_S = 0.1
+LINGER_TO_SETTLE_S = 0.05
+LINGER_TO_STORE_S = 0.5
 # What is known of the place of an address.
 Place = Callable[[str], Mapping[str, Any]]
 
@@ -75,27 +75,27 @@ class Processor:
             await self._inbox.let_go()
 
     async def settle(self) -> None:
-        """Give their persons to the events that wait, or wait for some."""
+        """Wait for events to settle, and give their persons to some of them."""
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
         for bucket in self._buckets:
-            while rows := await self._inbox.oldest(bucket):
+            if rows := await self._inbox.oldest(bucket):
                 is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
                 if not is_ours:
-                    break
+                    continue
                 number = sum(len(row.events) for row in rows)
                 self.settled += number
                 if self._is_alone:
                     self._progress.settle(number)
 
     async def store(self) -> None:
-        """Bring to the event store what is ready for it, or wait for some."""
+        """Wait for what is ready for the event store, and bring some of it there."""
         await self._progress.wait_for_unstored(
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
         for bucket in self._buckets:
-            while rows := await self._inbox.ready(bucket, self._clock()):
+            if rows := await self._inbox.ready(bucket, self._clock()):
                 self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False

@@ -137,7 +137,7 @@ class _Reader:
 
     def _event(self, item: Any) -> Arrived | None:
         said = event_of(item)
-        # PostHog drops these without a word: clients of 2022 sent them for recordings.
+        # PostHog drops these without a word.
         if said.get("event") == "$performance_event":
             return None
         sent = storable(said)
@@ -177,7 +177,9 @@ class _Reader:
         return name
 
     def _refuse(self, index: int, item: Any, refusal: AppError) -> None:
-        self.first_refusal = self.first_refusal or refusal
+        if self.first_refusal is None:
+            # Its traceback would keep the whole request alive until the next sweep.
+            self.first_refusal = refusal.with_traceback(None)
         said = item if isinstance(item, dict) else {}
         uuid = _shown(said.get("uuid"))
         self.rejected.append(

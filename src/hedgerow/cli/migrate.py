@@ -7,6 +7,7 @@ import typer
 from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, settings_with
 from hedgerow.cli.patience import patiently
+from hedgerow.storage.events_schema import cluster_ddl
 from hedgerow.storage.migrate import migrate as run_steps
 from hedgerow.storage.schema import schema_state
 
@@ -16,13 +17,26 @@ def migrate(
         bool,
         typer.Option("--check", help="Change nothing; exit status 1 if steps are missing."),
     ] = False,
+    clickhouse_cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Change nothing; print the SQL for that cluster's tables.",
+        ),
+    ] = "",
     data: DataOption = None,
 ) -> None:
     """Apply the migration steps that the database lacks.
 
     `hedgerow serve` does this by itself; use this verb to do it at a time of your choosing. Any
     number of processes may do it at once: one works, the others wait.
+
+    The tables of events on a ClickHouse cluster are made by its own client:
+    `hedgerow migrate --clickhouse-cluster NAME | clickhouse-client --multiquery`.
     """
+    if clickhouse_cluster:
+        print("".join(f"{statement};\n\n" for statement in cluster_ddl(clickhouse_cluster)), end="")
+        return
     settings = settings_with(data=data)
     place = place_of(settings)
     if check:

@@ -1,6 +1,6 @@
 """What can be done with flags: make, change, delete, restore."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -148,6 +148,10 @@ class Flags:
         """The flags that ask about this one."""
         snapshot = await self._board.refreshed(project)
         return [flag for flag in snapshot.definitions.flags if id in needed_ids(flag.filters)]
+
+    async def calls(self, flag: Flag) -> Mapping[str, int]:
+        """How often apps said that they asked for it, by what it answered."""
+        return await self._store.call_counts(flag.project_id, flag.key)
 
     async def _stored(
         self,

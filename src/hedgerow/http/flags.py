@@ -80,8 +80,12 @@ class FlagItem(msgspec.Struct, kw_only=True):
 
 
 class FlagStatus(msgspec.Struct, kw_only=True):
+    """`calls` says how often apps reported each answer, by `$feature_flag_called`."""
+
     status: str
     reason: str
+    last_called_at: str | None
+    calls: Mapping[str, int]
 
 
 class FlagName(msgspec.Struct, kw_only=True):
@@ -261,7 +265,14 @@ async def flag_status(
     """Whether the flag is of use: ACTIVE, STALE or DELETED, and why."""
     found = await _found(call, flag_id, deleted_too=True)
     status, reason = status_of(found, call.now)
-    return JsonResponse(FlagStatus(status=status, reason=reason))
+    return JsonResponse(
+        FlagStatus(
+            status=status,
+            reason=reason,
+            last_called_at=iso(found.last_called_at) if found.last_called_at else None,
+            calls=await call.rooms.flags.calls(found),
+        )
+    )
 
 
 @describes(answer=list[FlagName])

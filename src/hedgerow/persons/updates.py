@@ -83,7 +83,7 @@ def updated(
     changed: dict[str, Any] = {}
     is_worth = is_worth_all
     for name, value in to_set_once.items():
-        if name not in before and name not in to_set:
+        if name not in before:
             changed[name] = value
             is_worth = is_worth or name not in _NOISE
     for name, value in to_set.items():

@@ -1,7 +1,5 @@
 """chDB: ClickHouse inside this process, on a folder that no other process may use meanwhile."""
 
-import fcntl
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import Unready
 from hedgerow.storage.clickhouse import ClickHouse
+from hedgerow.storage.folder_lock import FolderLock, lock_folder
 
 DATABASE = "hedgerow"
 MIB = 1 << 20
@@ -25,6 +24,8 @@ _OPTIONS: dict[str, Any] = {
     "background_pool_size": 2,
     "background_schedule_pool_size": 1,
     "max_server_memory_usage": 1024 * MIB,
+    # A backup goes to where its owner wants it.
+    "backups.allowed_path": "/",
     "max_threads": 2,
     "max_memory_usage": 512 * MIB,
     "max_bytes_before_external_sort": 128 * MIB,
@@ -32,10 +33,10 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def open_chdb(folder: Path) -> ClickHouse:
+def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHouse:
     """Open the folder, or make it. Its lock is held until the engine is closed."""
     folder = folder.resolve()
-    lock = _locked(folder)
+    lock = lock or lock_folder(folder)
     path = str(folder / "chdb")
 
     def connect(database: str = DATABASE) -> Client:
@@ -52,32 +53,11 @@ def open_chdb(folder: Path) -> ClickHouse:
         keeper = connect("default")
         keeper.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     except (Error, OSError) as error:
-        os.close(lock)
+        lock.release()
         raise Unready(f"The event store in {folder} cannot be opened: {error}") from error
 
     def release() -> None:
         keeper.close()
-        os.close(lock)
+        lock.release()
 
-    return ClickHouse(connect, release)
-
-
-def _locked(folder: Path) -> int:
-    """chDB itself does not keep a second process from the files, so we do."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Unready(f"The event store in {folder} cannot be opened: {error.strerror}.") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(lock, 32).decode(errors="replace").strip()
-        os.close(lock)
-        raise Unready(
-            f"The event store in {folder} is in use by process {holder}. One process at a time can "
-            "open it: stop that one first, or give each a data folder of its own."
-        ) from None
-    os.ftruncate(lock, 0)
-    os.write(lock, f"{os.getpid()}\n".encode())
-    return lock
+    return ClickHouse(connect, release, is_embedded=True)

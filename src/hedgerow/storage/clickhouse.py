@@ -28,7 +28,6 @@ _OVERLOADED = "The event store has too much to do at the moment."
 _AWAY = "The event store does not answer."
 # ClickHouse's numbers for what passes, or what an operator must repair before it can pass.
 _UNAVAILABLE = {
-    60: "The event store has lost its tables.",
     74: "The event store's disk does not answer as it should.",
     75: _FULL,
     76: "The event store cannot open its files.",
@@ -55,7 +54,10 @@ _TOO_SLOW, _TOO_MANY_ROWS = 159, 396
 class ClickHouse:
     """`connect` opens one more client; `release` is called when the last one is closed."""
 
-    def __init__(self, connect: Callable[[], Client], release: Callable[[], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Client], release: Callable[[], None], *, is_embedded: bool
+    ) -> None:
+        self.is_embedded = is_embedded
         self._connect = connect
         self._release = release
         self._idle: LifoQueue[Client] = LifoQueue()
@@ -109,7 +111,7 @@ def connect_server(url: str, timeout_s: float) -> ClickHouse:
             form_encode_query_params=True,
         )
 
-    return ClickHouse(connect, lambda: None)
+    return ClickHouse(connect, lambda: None, is_embedded=False)
 
 
 def translated(error: Error | OSError) -> Exception:

@@ -11,12 +11,11 @@ from sqlalchemy import Engine
 
 from hedgerow.storage import sqlite
 from hedgerow.storage.database import Database
+from hedgerow.storage.folder_lock import FolderLock, lock_folder
 from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
 
 if TYPE_CHECKING:
     from hedgerow.storage.events import EventRecords
-
-RECENT_UUIDS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +70,20 @@ def _postgres() -> Any:
     return import_module("hedgerow.storage.postgres")
 
 
-def open_events(place: EventPlace) -> "EventRecords":
+def lock_events(place: EventPlace) -> FolderLock | None:
+    """Keep other processes from the events before they are opened. A server needs no such lock."""
+    return None if place.url else lock_folder(place.folder)
+
+
+def open_events(place: EventPlace, lock: FolderLock | None = None) -> "EventRecords":
     """The event store for a running event loop. Opening chDB takes a second, and its import moves
     the process to another folder and back: do it before anything else runs."""
     # Loaded by whoever opens it: chDB alone takes half a second and a quarter of a gigabyte.
     events = import_module("hedgerow.storage.events")
     if place.url:
         server = import_module("hedgerow.storage.clickhouse")
-        engine, remembers = server.connect_server(place.url, place.timeout_s), 0
+        engine = server.connect_server(place.url, place.timeout_s)
     else:
-        engine = import_module("hedgerow.storage.chdb").open_chdb(place.folder)
-        remembers = RECENT_UUIDS
-    records: EventRecords = events.EventRecords(engine, remembers=remembers)
+        engine = import_module("hedgerow.storage.chdb").open_chdb(place.folder, lock)
+    records: EventRecords = events.EventRecords(engine)
     return records

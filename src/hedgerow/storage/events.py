@@ -7,19 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
 from clickhouse_connect.driver.client import Client
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import Invalid, Unready
 from hedgerow.events.model import Event
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.clickhouse import ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
-from hedgerow.storage.recent import Recent
+from hedgerow.storage.uuid_memory import UUID_BYTES, Key, UuidMemory
 
 # What one statement carries: a server takes no field of a form beyond 128 KiB.
 IDS_AT_ONCE = 2_500
@@ -27,7 +28,9 @@ BLOCK_BYTES = 32 << 20
 # Above this many parts, a month is merged at our own request.
 MAX_PARTS = 50
 
-Key = tuple[ProjectId, str]
+# How much of the stored uuids is read at a time when they are learnt.
+LEARNING_BYTES = UUID_BYTES << 18
+
 Item = TypeVar("Item")
 
 
@@ -41,12 +44,10 @@ class EventStats:
 
 
 class EventRecords:
-    """`remembers` is how many uuids of late are known without asking the engine; only a process
-    that is alone with its events may remember any, since others may delete them."""
-
-    def __init__(self, engine: ClickHouse, *, remembers: int) -> None:
+    def __init__(self, engine: ClickHouse) -> None:
         self._engine = engine
-        self._recent: Recent[Key] = Recent(remembers)
+        # Only who is alone with the events may rely on a memory of them.
+        self._memory: UuidMemory | None = None
         # A thread goes on when its caller is cancelled, so it is the threads that take turns.
         self._changing = threading.Lock()
         self._encoder = msgspec.json.Encoder()
@@ -81,7 +82,8 @@ class EventRecords:
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
 
     async def compact(self) -> int:
-        """Merge the months that the engine's own merging leaves in many parts. How many."""
+        """Merge the months that the engine's own merging leaves in many parts, and give unused
+        memory back. How many months they were."""
         return await in_daemon_thread(self._compact)
 
     async def stats(self) -> EventStats:
@@ -97,6 +99,14 @@ class EventRecords:
         """The engine's version, asked of the engine: also tells whether it is there."""
         (row,) = await in_daemon_thread(lambda: self._rows("SELECT version() AS version", {}))
         return str(row["version"])
+
+    async def backup(self, folder: Path) -> None:
+        """Copy all events of one moment to a folder that is not there yet; the store goes on."""
+        await in_daemon_thread(partial(self._backup, folder.resolve()))
+
+    async def restore(self, folder: Path) -> None:
+        """Take the events of a backup into this store, which must be empty."""
+        await in_daemon_thread(partial(self._restore, folder.resolve()))
 
     async def close(self) -> None:
         await in_daemon_thread(self._engine.close)
@@ -117,21 +127,28 @@ class EventRecords:
     def _append(self, events: Sequence[Event]) -> int:
         with self._changing, self._client() as (client, _):
             new = self._new(client, events)
+            if self._memory is not None:
+                self._memory.expect(list(new))
             for block in _blocks(list(new.values()), self._encoder):
                 client.raw_insert(
                     TABLE, COLUMNS, block, fmt="JSONCompactEachRow", settings=_insert_settings()
                 )
-            self._recent.add(new)
+            if self._memory is not None:
+                self._memory.learn(list(new))
             return len(new)
 
     def _new(self, client: Client, events: Sequence[Event]) -> dict[Key, Event]:
         """The first event of each key that the engine does not have yet."""
         new: dict[Key, Event] = {}
         for event in events:
-            key = event.project_id, event.uuid
-            if key not in self._recent:
-                new.setdefault(key, event)
-        for keys in _sliced(list(new)):
+            new.setdefault((event.project_id, event.uuid), event)
+        unsure = list(new)
+        if self._engine.is_embedded:
+            memory = self._remembered(client)
+            for key in filter(memory.is_stored, unsure):
+                del new[key]
+            unsure = memory.unsure(list(new))
+        for keys in _sliced(unsure):
             asked = {"projects": [*{project for project, _ in keys}], "uuids": [u for _, u in keys]}
             sql = f"""
                 SELECT project_id, uuid FROM {TABLE}
@@ -141,12 +158,23 @@ class EventRecords:
                 new.pop((row["project_id"], str(row["uuid"])), None)
         return new
 
+    def _remembered(self, client: Client) -> UuidMemory:
+        if self._memory is None:
+            (row,) = rows_of(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
+            memory = UuidMemory(row["count"])
+            with client.raw_stream(f"SELECT uuid FROM {TABLE}", fmt="RowBinary") as stream:  # noqa: S608
+                while uuids := stream.read(LEARNING_BYTES):
+                    memory.learn_stored(uuids)
+            self._memory = memory
+        return self._memory
+
     def _delete(self, chosen: "_Chosen") -> int:
         with self._changing, self._client() as (client, layout):
             count = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
             (row,) = rows_of(client, count, chosen.parameters)
             if row["count"]:
-                self._recent.clear()
+                if self._memory is not None:
+                    self._memory.forget()
                 # Unlike `command`, this sends long lists in the body and not in the address.
                 client.raw_query(
                     f"DELETE FROM {layout.table}{layout.on_cluster} WHERE {chosen.where}",  # noqa: S608
@@ -166,7 +194,35 @@ class EventRecords:
             months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
             for month in months:
                 client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+            if self._engine.is_embedded:
+                # Under load the engine keeps some 200 MB that it no longer uses.
+                client.command("SYSTEM JEMALLOC PURGE")
             return len(months)
+
+    def _backup(self, folder: Path) -> None:
+        if folder.exists():
+            raise Unready(f"{folder} exists: a backup needs a folder of its own.")
+        with self._own_client() as client:
+            client.command(f"BACKUP TABLE {TABLE} TO File({_quoted(folder)})")
+
+    def _restore(self, folder: Path) -> None:
+        if not (folder / ".backup").is_file():
+            raise Unready(f"There is no backup of events in {folder}.")
+        with self._changing, self._own_client() as client:
+            (row,) = rows_of(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
+            if row["count"]:
+                raise Unready("There are events already: restore into an empty event store.")
+            # The backup brings the table as it was then; what it lacks is added by the next call.
+            client.command(f"DROP TABLE {TABLE} SYNC")
+            self._layout = self._memory = None
+            client.command(f"RESTORE TABLE {TABLE} FROM File({_quoted(folder)})")
+
+    @contextmanager
+    def _own_client(self) -> Iterator[Client]:
+        if not self._engine.is_embedded:
+            raise Unready("A ClickHouse server is backed up with its own BACKUP statement.")
+        with self._client() as (client, _):
+            yield client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +255,17 @@ def _prepared(client: Client) -> _Layout:
     return _Layout(table=TABLE, on_cluster="")
 
 
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def _insert_settings() -> dict[str, Any]:
     return {
         "date_time_input_format": "best_effort",
         "max_partitions_per_insert_block": 0,
+        # A block is too small to gain by it.
+        "input_format_parallel_parsing": 0,
         # Durable when it returns, on every shard that it concerns.
         "distributed_foreground_insert": 1,
         # If the driver sends a block twice because a connection broke, it is stored once; the same

@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.tables import Moment, flags
+from hedgerow.storage.tables import Moment, flag_calls, flags
 
+# A flag has few answers; whoever makes up others may not fill the table.
+MAX_RESPONSES = 100
 # One statement, so that two workers who come first at the same moment do not both insert.
 _count = text(
     "INSERT INTO flag_calls (project_id, flag_key, response, calls, last_called_at)"
-    " VALUES (:project_id, :flag_key, :response, :calls, :now)"
+    " SELECT :project_id, :flag_key, :response, :calls, :now"
+    " WHERE EXISTS (SELECT 1 FROM flags WHERE project_id = :project_id AND key = :flag_key)"
+    " AND (SELECT count(*) FROM flag_calls WHERE project_id = :project_id"
+    " AND flag_key = :flag_key AND response <> :response) < :most"
     " ON CONFLICT (project_id, flag_key, response) DO UPDATE"
     " SET calls = flag_calls.calls + excluded.calls, last_called_at = excluded.last_called_at"
 ).bindparams(bindparam("now", type_=Moment()))
@@ -32,6 +37,7 @@ def count(
             "response": response,
             "calls": number,
             "now": now,
+            "most": MAX_RESPONSES,
         }
         for (flag_key, response), number in calls.items()
     ]
@@ -42,3 +48,12 @@ def count(
         .where((flags.c.project_id == project_id) & flags.c.key.in_(called))
         .values(last_called_at=now)
     )
+
+
+def by_response(connection: Connection, project_id: ProjectId, flag_key: str) -> dict[str, int]:
+    rows = connection.execute(
+        select(flag_calls.c.response, flag_calls.c.calls)
+        .where((flag_calls.c.project_id == project_id) & (flag_calls.c.flag_key == flag_key))
+        .order_by(flag_calls.c.response)
+    )
+    return dict(rows.all())

@@ -12,7 +12,7 @@ from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, generations
+from hedgerow.storage import activity, flag_calls, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import cohorts, group_types, projects
@@ -56,6 +56,11 @@ class FlagRecords:
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
         return await self._database.read(lambda connection: _find(connection, project_id, id))
+
+    async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
+        return await self._database.read(
+            lambda connection: flag_calls.by_response(connection, project_id, flag_key)
+        )
 
     async def write(
         self,

@@ -32,6 +32,7 @@ from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.tables import Moment, inbox, inbox_leases, ready_events
 
 TRIES = 5
+READY_ROWS_AT_ONCE = 50
 LEASE = timedelta(seconds=60)
 # Tells our advisory locks from those of others in the same database.
 ADVISORY = 4812
@@ -59,7 +60,8 @@ _take_lease = text(
     " WHERE inbox_leases.holder = excluded.holder OR inbox_leases.expires_at < :now"
 ).bindparams(bindparam("end", type_=Moment()), bindparam("now", type_=Moment()))
 _pack = msgspec.msgpack.Encoder().encode
-_unpack_arrived = msgspec.msgpack.Decoder(list[Arrived]).decode
+_from_msgpack = msgspec.msgpack.Decoder(list[Arrived]).decode
+_from_json = msgspec.json.Decoder(list[Arrived]).decode
 _unpack_events = msgspec.msgpack.Decoder(list[Event]).decode
 
 
@@ -100,7 +102,7 @@ class InboxRecords:
             for event in events:
                 by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
         return [
-            (bucket, project_id, _pack(part), len(part), now_ms)
+            (bucket, project_id, _pack_arrived(part), len(part), now_ms)
             for bucket, of_bucket in by_bucket.items()
             for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
             for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
@@ -130,7 +132,7 @@ class InboxRecords:
             if self._buckets > 1 and not _is_ours(connection, bucket, rows):
                 return False
             made: list[Event] = []
-            for project_id, arrived in by_project.items():
+            for project_id, arrived in sorted(by_project.items()):
                 known = person_changes.load(connection, project_id, mentioned(arrived))
                 settled = decide(project_id, arrived, known)
                 person_changes.save(connection, project_id, settled.changes, now)
@@ -153,8 +155,14 @@ class InboxRecords:
         raise Unavailable("Persons are changed by others again and again.")
 
     async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
-        asked = {"of": bucket, "most": STORED_AT_ONCE // SETTLED_AT_ONCE}
-        rows = await self._database.fetch(_oldest_ready, asked)
+        rows = []
+        room = STORED_AT_ONCE
+        asked = {"of": bucket, "most": READY_ROWS_AT_ONCE}
+        for row in await self._database.fetch(_oldest_ready, asked):
+            rows.append(row)
+            room -= row[2]
+            if room <= 0:
+                break
         if rows and self._buckets > 1 and not await self._lease(bucket, now):
             return ()
         return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
@@ -202,6 +210,17 @@ class InboxRecords:
             return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
         return await self._database.read(run)
+
+
+def _pack_arrived(events: Sequence[Arrived]) -> bytes:
+    try:
+        return _pack(events)
+    except OverflowError:  # MessagePack has no integers of more than 64 bits
+        return msgspec.json.encode(events)
+
+
+def _unpack_arrived(packed: bytes) -> list[Arrived]:
+    return _from_json(packed) if packed.startswith(b"[") else _from_msgpack(packed)
 
 
 def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> bool:

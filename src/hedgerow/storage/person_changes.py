@@ -32,6 +32,8 @@ class PersonsMoved(Exception):
 
 
 def load(connection: Connection, project_id: ProjectId, mentioned: Mentioned) -> Known:
+    # Batches may run beside each other, but not beside whoever holds the project alone.
+    bulk.select(connection, "SELECT id FROM projects WHERE id = ? {shared}", project_id)
     persons = _persons(connection, project_id, mentioned.distinct_ids)
     types = 'SELECT name, "index" FROM group_types WHERE project_id = ?'
     group_types: dict[str, int] = dict(bulk.select(connection, types, project_id))

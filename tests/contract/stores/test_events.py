@@ -9,12 +9,15 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from clickhouse_connect.driver._backendclient import SyncBackendClient
 
 from hedgerow.errors import Invalid, Unavailable, Unready
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventPlace, open_events
 from hedgerow.storage.events import BLOCK_BYTES, IDS_AT_ONCE, MAX_PARTS, EventRecords
+from hedgerow.storage.events_schema import cluster_ddl
+from tests.clickhouse_http import OwnClickHouse
 
 NOW = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
 PROJECT, OTHER = ProjectId(1), ProjectId(2)
@@ -141,6 +144,26 @@ async def test_a_caller_who_goes_away_makes_no_duplicate(events: EventRecords) -
     await asyncio.sleep(0.001)
     going.cancel()
     await events.append(some)
+    assert await stored(events) == by_uuid(*some)
+
+
+async def test_an_append_that_failed_half_way_is_repeated_without_duplicates(
+    events: EventRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [event() for _ in range(10)]
+    insert = SyncBackendClient.raw_insert
+
+    def fail_half_way(*given: Any, **named: Any) -> None:
+        half = [*given]
+        half[3] = b"".join(half[3].splitlines(keepends=True)[:5])
+        insert(*half, **named)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(SyncBackendClient, "raw_insert", fail_half_way)
+    with pytest.raises(Unavailable):
+        await events.append(some)
+    monkeypatch.undo()
+    assert await events.append(some) == 5
     assert await stored(events) == by_uuid(*some)
 
 
@@ -300,8 +323,52 @@ async def test_many_small_parts_are_merged(events: EventRecords) -> None:
     assert await events.compact() == 0
 
 
+@pytest.mark.parametrize("statement", cluster_ddl("main"), ids=["shard", "spread"])
+async def test_the_engine_can_read_what_makes_a_cluster(
+    clickhouse: OwnClickHouse, statement: str
+) -> None:
+    # It has no cluster to make it on, so it only says whether it understands.
+    quoted = statement.replace("\\", "\\\\").replace("'", "\\'")
+    assert b"ON CLUSTER" in clickhouse.run(f"SELECT formatQuery('{quoted}')")
+
+
 async def test_the_engine_tells_its_version(events: EventRecords) -> None:
     assert (await events.version()).split(".")[0].isdigit()
+
+
+async def test_a_backup_holds_the_events_of_its_moment(tmp_path: Path) -> None:
+    place = EventPlace(url="", folder=tmp_path / "events", timeout_s=1)
+    backup = tmp_path / "it's a backup"
+    events = open_events(place)
+    kept = [event(), event(timestamp=NOW - timedelta(days=90))]
+    gone, later = event(), event()
+    await events.append([*kept, gone])
+    await events.delete(PROJECT, uuids=[gone.uuid])
+    await events.backup(backup)
+    await events.append([later])
+    with pytest.raises(Unready, match="exists"):
+        await events.backup(backup)
+    with pytest.raises(Unready, match="empty"):
+        await events.restore(backup)
+    await events.close()
+
+    fresh = open_events(EventPlace(url="", folder=tmp_path / "fresh", timeout_s=1))
+    with pytest.raises(Unready, match="no backup"):
+        await fresh.restore(tmp_path)
+    await fresh.restore(backup)
+    assert await stored(fresh) == by_uuid(*kept)
+    assert await fresh.append([*kept, gone, later]) == 2
+    await fresh.close()
+
+
+async def test_a_server_is_backed_up_by_its_own_means(
+    clickhouse: OwnClickHouse, tmp_path: Path
+) -> None:
+    url = clickhouse.new_database()
+    events = open_events(EventPlace(url=url, folder=tmp_path, timeout_s=1))
+    with pytest.raises(Unready, match="BACKUP"):
+        await events.backup(tmp_path / "backup")
+    await events.close()
 
 
 async def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:

@@ -320,3 +320,25 @@ async def test_many_workers_at_once_lose_nothing(stores: Stores, other_stores: S
     assert len(await everybody(stores)) == 3
     kinds = await stores.persons.group_types(DEFAULT_PROJECT)
     assert sorted(kinds.values()) == [0, 1, 2, 3]
+
+
+async def test_those_who_change_a_person_by_hand_lose_nothing_either(
+    stores: Stores, other_stores: Stores
+) -> None:
+    await applied(stores, setting("ann"))
+
+    async def by_hand(number: int) -> None:
+        def change(before: Person | None) -> Mapping[str, Any]:
+            assert before is not None
+            return {**before.properties, f"by hand {number}": 1}
+
+        await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], change, LATER)
+
+    async def by_event(number: int) -> None:
+        await patiently(other_stores, setting("ann", **{f"by event {number}": 1}))
+
+    for number in range(8):
+        await asyncio.gather(by_hand(number), by_event(number))
+    properties = (await person(stores, "ann")).properties
+    for number in range(8):
+        assert properties[f"by hand {number}"] == properties[f"by event {number}"] == 1

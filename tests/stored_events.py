@@ -1,0 +1,56 @@
+"""What is really in an embedded event store, looked at after its server has ended.
+
+    python -m tests.stored_events FOLDER SQL
+
+In a process of its own, since the engine opens one folder in the life of a process.
+"""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hedgerow.storage.connect import EventPlace, open_events
+from tests.live import seconds_until
+
+ROOT = Path(__file__).parents[1]
+EVERYTHING = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
+
+
+def stored_events(data: Path, sql: str = EVERYTHING) -> list[dict[str, Any]]:
+    """The rows of a SELECT on the events below a data folder; times and ids are text."""
+    command = [sys.executable, "-m", "tests.stored_events", str(data / "events"), sql]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def waiting(data: Path) -> int:
+    """How many events are accepted and not yet stored."""
+    with closing(sqlite3.connect(data / "hedgerow.db", timeout=30)) as connection:
+        counts = [
+            connection.execute("SELECT sum(number) FROM inbox").fetchone()[0],
+            connection.execute("SELECT sum(number) FROM ready_events").fetchone()[0],
+        ]
+    return sum(count or 0 for count in counts)
+
+
+def wait_until_stored(data: Path, at_most_s: float = 30) -> float:
+    return seconds_until(lambda: not waiting(data), at_most_s)
+
+
+async def _show(folder: Path, sql: str) -> None:
+    events = open_events(EventPlace(url="", folder=folder, timeout_s=5))
+    for row in await events.query(sql, {}, max_rows=10_000_000, timeout_s=60):
+        sys.stdout.write(json.dumps(row, default=str) + "\n")
+    await events.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_show(Path(sys.argv[1]), sys.argv[2]))
