@@ -110,6 +110,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "PropertyBody": {"key": "plan", "value": "pro"},
     "UnsetBody": {"$unset": "plan"},
     "SplitBody": {},
+    "DeletionBody": {"event": "documented"},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }

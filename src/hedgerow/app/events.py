@@ -10,12 +10,14 @@ from typing import Any
 import structlog
 
 from hedgerow.errors import Unavailable, Unready
+from hedgerow.events.delete import Chosen
 from hedgerow.events.model import Event
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import EventPlace, lock_events, open_events
+from hedgerow.storage.event_counts import count_events
 
 _log = structlog.get_logger("hedgerow")
 
@@ -69,6 +71,9 @@ class OpenedWhenNeeded:
         return await store.delete(
             project_id, uuids=uuids, distinct_ids=distinct_ids, event=event, before=before
         )
+
+    async def count(self, project_id: ProjectId, chosen: Chosen) -> int:
+        return await count_events(await self._reached(), project_id, chosen)
 
     async def compact(self) -> None:
         """Once it is open."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 from starlette.types import ASGIApp, Scope
 
-from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_intake
+from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.pipelines import (
@@ -22,7 +22,6 @@ from hedgerow.app.pipelines import (
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
-from hedgerow.events.delete import Deletion
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
@@ -105,10 +104,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
     )
-
-    async def arrived() -> None:
-        await intake.progress.wait_until_stored(at_most_s=settings.read_wait_s)
-
+    deletion = join_deletion(settings, database, events_store, intake.progress)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -124,7 +120,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
-        deletion=Deletion(events_store, ActivityRecords(database), arrived),
+        deletion=deletion,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
@@ -174,7 +170,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         state=state,
         pipelines=pipelines,
         intake=intake,
-        chores=_chores(state, board, sdk_configs, intake, worker=worker),
+        chores=[
+            *_watching_chores(state, board, sdk_configs, intake),
+            *(working_chores(state, intake, deletion) if worker else intake.chores(worker=False)),
+        ],
     )
     background = asyncio.create_task(_live(settings, parts, readiness, events))
     try:
@@ -218,17 +217,16 @@ def _places(geoip: GeoIp, origins: Origins) -> Places | None:
     return place_of_request if geoip.is_there else None
 
 
-def _chores(
-    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake, *, worker: bool
+def _watching_chores(
+    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake
 ) -> list[Chore]:
-    chores = [
+    return [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
         Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),
     ]
-    return chores + (working_chores(state, intake) if worker else intake.chores(worker=False))
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:

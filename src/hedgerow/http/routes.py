@@ -11,6 +11,7 @@ from hedgerow.http import (
     components,
     docs,
     errors,
+    event_deletion,
     flags,
     ingestion_warnings,
     keys,
@@ -45,6 +46,7 @@ FAMILIES = (
     persons.router,
     person_actions.router,
     ingestion_warnings.router,
+    event_deletion.router,
 )
 
 
