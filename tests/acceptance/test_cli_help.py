@@ -36,6 +36,8 @@ WORDS = {
     "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
     "flags export": ("--project", "--output", "by name"),
     "flags apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
+    "events": ("delete",),
+    "events delete": ("--uuid", "--person", "--event", "--before", "--project", "--yes", "audit"),
     "doctor": ("Exit status 0",),
 }
 

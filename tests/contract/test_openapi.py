@@ -107,6 +107,10 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "RadiusBody": {"condition": {}},
     "CohortBody": {"name": "Documented"},
     "PersonBody": {"distinct_ids": ["documented"], "properties": {"plan": "pro"}},
+    "PropertyBody": {"key": "plan", "value": "pro"},
+    "UnsetBody": {"$unset": "plan"},
+    "SplitBody": {},
+    "DeletionBody": {"event": "documented"},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }

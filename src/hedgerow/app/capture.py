@@ -11,8 +11,10 @@ from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
+from hedgerow.events.delete import CountedEvents, Deletion
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
+from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.database import Database
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.inbox import InboxRecords
@@ -84,6 +86,15 @@ class Intake:
         yield "hedgerow_events_rejected_total", "Events refused.", self.capture.rejected
         yield "hedgerow_events_settled_total", "Events with persons.", self.processor.settled
         yield "hedgerow_events_stored_total", "Events in the store.", self.processor.stored
+
+
+def join_deletion(
+    settings: Settings, database: Database, events: CountedEvents, progress: Progress
+) -> Deletion:
+    async def arrived() -> None:
+        await progress.wait_until_stored(at_most_s=settings.read_wait_s)
+
+    return Deletion(events, ActivityRecords(database), arrived)
 
 
 def join_intake(

@@ -2,20 +2,36 @@
 workers beside it.
 """
 
+from collections.abc import Iterable
+
 from hedgerow.app.capture import Intake
 from hedgerow.app.state import State
+from hedgerow.events.delete import Deletion
+from hedgerow.events.retention import Retention
 from hedgerow.kit.clock import utc_now
+from hedgerow.projects.model import Project
 from hedgerow.worker import Chore
 
 FORGET_TOKENS_EVERY_S = 3600.0
+# More often than once a day, so that a failure is made good for within the day.
+ENFORCE_RETENTION_EVERY_S = 3600.0
 
 
-def working_chores(state: State, intake: Intake) -> list[Chore]:
+def working_chores(state: State, intake: Intake, deletion: Deletion) -> list[Chore]:
+    async def projects() -> Iterable[Project]:
+        await state.directory.refresh()
+        return state.directory.all_projects()
+
     return [
         *intake.chores(worker=True),
         Chore(
             name="forget expired project keys",
             every_s=FORGET_TOKENS_EVERY_S,
             run=lambda: state.project_records.forget_expired_tokens(utc_now()),
+        ),
+        Chore(
+            name="delete events that are too old",
+            every_s=ENFORCE_RETENTION_EVERY_S,
+            run=Retention(deletion, projects, utc_now).enforce,
         ),
     ]

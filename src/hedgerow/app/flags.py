@@ -10,7 +10,7 @@ from hedgerow.flags.board import Board
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.settings import Settings
 from hedgerow.storage.flags import FlagRecords
-from hedgerow.storage.persons import SubjectRecords
+from hedgerow.storage.subjects import SubjectRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

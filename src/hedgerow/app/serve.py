@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 from starlette.types import ASGIApp, Scope
 
-from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_intake
+from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.pipelines import (
@@ -57,9 +57,10 @@ from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.persons import PersonRecords, SubjectRecords
+from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
+from hedgerow.storage.subjects import SubjectRecords
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -103,6 +104,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
     )
+    deletion = join_deletion(settings, database, events_store, intake.progress)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -118,6 +120,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        deletion=deletion,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
@@ -167,7 +170,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         state=state,
         pipelines=pipelines,
         intake=intake,
-        chores=_chores(state, board, sdk_configs, intake, worker=worker),
+        chores=[
+            *_watching_chores(state, board, sdk_configs, intake),
+            *(working_chores(state, intake, deletion) if worker else intake.chores(worker=False)),
+        ],
     )
     background = asyncio.create_task(_live(settings, parts, readiness, events))
     try:
@@ -211,17 +217,16 @@ def _places(geoip: GeoIp, origins: Origins) -> Places | None:
     return place_of_request if geoip.is_there else None
 
 
-def _chores(
-    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake, *, worker: bool
+def _watching_chores(
+    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake
 ) -> list[Chore]:
-    chores = [
+    return [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
         Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),
     ]
-    return chores + (working_chores(state, intake) if worker else intake.chores(worker=False))
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:

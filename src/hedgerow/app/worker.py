@@ -4,7 +4,7 @@ several processes.
 
 from collections.abc import Callable
 
-from hedgerow.app.capture import join_intake
+from hedgerow.app.capture import join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.state import join_state, place_of
@@ -42,7 +42,8 @@ async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
     try:
         await once_available(lambda: _check_current(place), "migrations", lambda _: None)
         ready()
-        await work(working_chores(join_state(database), intake))
+        deletion = join_deletion(settings, database, events, intake.progress)
+        await work(working_chores(join_state(database), intake, deletion))
     finally:
         await intake.processor.end()
         await events.close()

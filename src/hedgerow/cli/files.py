@@ -98,11 +98,11 @@ def is_agreed(lines: Iterable[str], *, is_empty: bool, yes: bool, check: bool) -
     return True
 
 
-def ask() -> None:
+def ask(question: str = "Apply this?") -> None:
     """Go on only if somebody says so."""
     if not sys.stdin.isatty():
         raise Unready("Nothing was changed: nobody is here to ask. Say --yes to apply it.")
-    if not typer.confirm("Apply this?"):
+    if not typer.confirm(question):
         raise Unready("Nothing was changed.")
 
 

@@ -24,6 +24,7 @@ VERBS: Mapping[str, str] = {
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
+    "events": "Events: delete.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
 }
 

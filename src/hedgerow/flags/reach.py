@@ -1,4 +1,6 @@
-"""How many persons or groups a condition would reach, before anybody makes it."""
+"""Whom a condition would reach, before anybody makes it: how many persons or groups, and which
+persons.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +16,8 @@ from hedgerow.flags.questions import Broken, Question, Questions
 from hedgerow.flags.rules import Surroundings, checked_filters, needed_ids
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.subject import Subject
-from hedgerow.persons.store import PersonStore
+from hedgerow.persons.model import Person
+from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.model import Project
 
 AT_ONCE = 200
@@ -35,31 +38,46 @@ class Reaches:
         self, project: Project, condition: Mapping[str, Any], group_index: int | None, now: datetime
     ) -> Reach:
         """Walks over everybody, a few at a time, so that others are served in between."""
-        snapshot = await self._board.refreshed(project)
-        properties = _checked(condition, group_index, snapshot.definitions)
-        question = _question(properties, snapshot.questions.apart())
-        needed = _needed_flags(properties, snapshot)
+        asked = _Asked(await self._board.refreshed(project), condition, group_index)
         affected = total = 0
         async for subject in self._subjects(project, group_index, now):
             total += 1
-            if needed:
-                outcomes = snapshot.evaluate(needed, subject)
-                subject.results = {outcome.flag.id: outcome for outcome in outcomes}
-            affected += question(subject)
+            affected += asked.holds_for(subject)
             if total % AT_ONCE == 0:
                 await asyncio.sleep(0)
         return Reach(affected=affected, total=total)
+
+    async def persons(
+        self, project: Project, query: PersonQuery, filters: Any, now: datetime
+    ) -> tuple[list[Person], int]:
+        """One page of those of a query for whom all filters hold, newest first, and how many there
+        are. Walks over all of the query."""
+        try:
+            asked = _Asked(await self._board.refreshed(project), {"properties": filters}, None)
+        except Invalid as error:
+            place = (error.attr or "").removeprefix("condition.")
+            raise Invalid(error.detail, attr=place, code=error.code) from None
+        found = [id async for id, subject in self._people(query, now) if asked.holds_for(subject)]
+        newest = found[::-1][query.offset : query.offset + query.limit]
+        return await self._persons.newest_of(newest), len(found)
+
+    async def _people(
+        self, query: PersonQuery, now: datetime
+    ) -> AsyncIterator[tuple[int, Subject]]:
+        last = 0
+        while some := await self._persons.some(query, after=last, limit=AT_ONCE):
+            for person in some:
+                subject = Subject(distinct_id=person.distinct_id, now=now)
+                subject = _complete(subject, person=person.properties, cohorts=person.cohorts)
+                yield person.id, subject
+            last = some[-1].id
 
     async def _subjects(
         self, project: Project, group_index: int | None, now: datetime
     ) -> AsyncIterator[Subject]:
         if group_index is None:
-            last = 0
-            while some := await self._persons.some(project.id, after=last, limit=AT_ONCE):
-                for person in some:
-                    subject = Subject(distinct_id=person.distinct_id, now=now)
-                    yield _complete(subject, person=person.properties, cohorts=person.cohorts)
-                last = some[-1].id
+            async for _, subject in self._people(PersonQuery(project_id=project.id), now):
+                yield subject
             return
         key = ""
         while groups := await self._persons.some_groups(
@@ -69,6 +87,24 @@ class Reaches:
                 subject = Subject(distinct_id="", now=now, groups={group_index: group.key})
                 yield _complete(subject, groups={group_index: group.properties})
             key = groups[-1].key
+
+
+class _Asked:
+    """A condition as a question about one subject after another."""
+
+    def __init__(
+        self, snapshot: Snapshot, condition: Mapping[str, Any], group_index: int | None
+    ) -> None:
+        properties = _checked(condition, group_index, snapshot.definitions)
+        self._snapshot = snapshot
+        self._question = _question(properties, snapshot.questions.apart())
+        self._needed = _needed_flags(properties, snapshot)
+
+    def holds_for(self, subject: Subject) -> bool:
+        if self._needed:
+            outcomes = self._snapshot.evaluate(self._needed, subject)
+            subject.results = {outcome.flag.id: outcome for outcome in outcomes}
+        return self._question(subject)
 
 
 def _checked(

@@ -22,6 +22,7 @@ from hedgerow.errors import (
     NotAuthenticated,
     NotFound,
 )
+from hedgerow.events.delete import Deletion
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.reach import Reaches
@@ -68,6 +69,7 @@ class Rooms:
     flags: Flags
     cohorts: Cohorts
     persons: PersonStore
+    deletion: Deletion
     warnings: WarningStore
     decider: Decider
     reaches: Reaches

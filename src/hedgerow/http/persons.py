@@ -14,10 +14,11 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page
-from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.http.reply import JsonResponse
+from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import whole_number, why_unstorable
-from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId, Group, Person
+from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId, Group, Person
 from hedgerow.persons.properties import changed, laid_over
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.text import check_storable
@@ -28,8 +29,10 @@ ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environme
 MAX_IDS = 1000
 FILTERS = (
     Parameter("distinct_id", "Only the person of this id."),
-    Parameter("search", "Only those with this text in one of their distinct ids."),
-    Parameter("cohort", "Only the members of this static cohort.", {"type": "integer"}),
+    Parameter("email", "Only those with this email."),
+    Parameter("search", "Only those with this text in a distinct id, their email or their name."),
+    Parameter("properties", "Only those for whom these filters hold, a list of them as JSON."),
+    Parameter("cohort", "Only the members of this cohort.", {"type": "integer"}),
 )
 GROUP_FILTERS = (Parameter("group_type_index", "Which kind of group.", {"type": "integer"}),)
 
@@ -101,7 +104,7 @@ def _asked_text(call: ProjectCall, name: str) -> str:
     return text
 
 
-async def _asked_cohort(call: ProjectCall) -> CohortId | None:
+async def _asked_cohort(call: ProjectCall) -> Cohort | None:
     text = call.asked("cohort")
     if not text:
         return None
@@ -110,30 +113,57 @@ async def _asked_cohort(call: ProjectCall) -> CohortId | None:
         raise Invalid("A valid integer is required.", attr="cohort")
     id = CohortId(min(max(number, 0), INT64_MAX))  # nobody has ids beyond
     try:
-        cohort = await call.rooms.cohorts.find(call.project.id, id)
+        return await call.rooms.cohorts.find(call.project.id, id)
     except NotFound:
         detail = "There is no such cohort."
         raise Invalid(detail, attr="cohort", code="cohort_does_not_exist") from None
-    if not cohort.is_static:
-        raise Invalid("Only a static cohort is a list of persons.", attr="cohort")
-    return cohort.id
+
+
+def _asked_filters(call: ProjectCall) -> list[Any]:
+    text = call.asked("properties")
+    if not text:
+        return []
+    try:
+        filters = jsonio.parse(text.encode("utf-8", "surrogatepass"))
+    except jsonio.JsonError as error:
+        raise Invalid(f"This is no JSON: {error}", attr="properties") from None
+    if not isinstance(filters, list):
+        raise Invalid("A list of filters is required.", attr="properties", code="not_a_list")
+    return filters
 
 
 @describes(answer=Page[PersonItem], query=WINDOW + FILTERS)
 async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) -> Response:
     """The project's persons, newest first."""
     asked = call.window
+    filters, cohort = _asked_filters(call), await _asked_cohort(call)
     query = PersonQuery(
         project_id=call.project.id,
         distinct_id=_asked_text(call, "distinct_id"),
+        email=_asked_text(call, "email"),
         search=_asked_text(call, "search").strip()[:DISTINCT_ID_MAX],
-        cohort_id=await _asked_cohort(call),
+        cohort_id=cohort.id if cohort and cohort.is_static else None,
         limit=asked.limit,
         offset=asked.offset,
     )
-    found, count = await call.rooms.persons.persons(query)
+    found, count = await _matching(call, query, filters, cohort)
     listed = [person_item(person) for person in found]
     return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
+
+
+async def _matching(
+    call: ProjectCall, query: PersonQuery, filters: list[Any], cohort: Cohort | None
+) -> tuple[list[Person], int]:
+    of_cohort = f"properties[{len(filters)}]"
+    if cohort and not cohort.is_static:
+        filters = [*filters, {"type": "cohort", "key": "id", "value": cohort.id}]
+    if not filters:
+        return await call.rooms.persons.persons(query)
+    try:
+        return await call.rooms.reaches.persons(call.project, query, filters, call.now)
+    except Invalid as error:
+        attr = "cohort" if (error.attr or "").startswith(of_cohort) else error.attr
+        raise Invalid(error.detail, attr=attr, code=error.code) from None
 
 
 @describes(answer=PersonItem, status=201, body=PersonBody)
@@ -142,7 +172,7 @@ async def create_person(call: Annotated[ProjectCall, in_project("person:write")]
     body = await call.body(PersonBody)
     if not body.distinct_ids:
         raise Invalid("At least one distinct id is required.", attr="distinct_ids", code="required")
-    given = _checked(body.properties)
+    given = checked_properties(body.properties)
     person = await call.rooms.persons.put_person(
         call.project.id,
         body.distinct_ids,
@@ -157,7 +187,7 @@ async def retrieve_person(
     person_id: str, call: Annotated[ProjectCall, in_project("person:read")]
 ) -> Response:
     """One person."""
-    return JsonResponse(person_item(await _found(call, person_id)))
+    return JsonResponse(person_item(await found_person(call, person_id)))
 
 
 @describes(answer=PersonItem, body=PersonBody)
@@ -165,9 +195,9 @@ async def change_person(
     person_id: str, call: Annotated[ProjectCall, in_project("person:write")]
 ) -> Response:
     """Set some properties; null takes one away. More distinct ids may be added."""
-    found = await _found(call, person_id)
+    found = await found_person(call, person_id)
     body = await call.body(PersonBody)
-    given = _checked(body.properties)
+    given = checked_properties(body.properties)
     person = await call.rooms.persons.change_person(
         call.project.id,
         found.uuid,
@@ -178,16 +208,6 @@ async def change_person(
     if person is None:
         raise NotFound
     return JsonResponse(person_item(person))
-
-
-@describes(status=204)
-async def delete_person(
-    person_id: str, call: Annotated[ProjectCall, in_project("person:write")]
-) -> Response:
-    """Forget a person and their ids."""
-    found = await _found(call, person_id)
-    await call.rooms.persons.delete_person(call.project.id, found.uuid)
-    return no_content()
 
 
 @describes(answer=list[GroupTypeItem])
@@ -217,7 +237,7 @@ async def list_groups(call: Annotated[ProjectCall, in_project("group:read")]) ->
 async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) -> Response:
     """Make a group, or lay properties over those it has."""
     body = await call.body(GroupBody)
-    given = _checked(body.group_properties, "group_properties")
+    given = checked_properties(body.group_properties, "group_properties")
     index = await call.rooms.persons.put_group_type(
         call.project.id, body.group_type, MAX_GROUP_TYPES
     )
@@ -230,12 +250,14 @@ async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) 
     return JsonResponse(group_item(group), status_code=201)
 
 
-def _checked(properties: dict[Any, Any] | None, attr: str = "properties") -> dict[str, Any]:
+def checked_properties(
+    properties: dict[Any, Any] | None, attr: str = "properties"
+) -> dict[str, Any]:
     check_storable(properties or {}, attr)
     return properties or {}
 
 
-async def _found(call: ProjectCall, person_id: str) -> Person:
+async def found_person(call: ProjectCall, person_id: str) -> Person:
     person = (
         None
         if why_unstorable(person_id)
@@ -251,7 +273,6 @@ for root in ROOTS:
     router.post(root + "persons/")(create_person)
     router.get(root + "persons/{person_id}/")(retrieve_person)
     router.patch(root + "persons/{person_id}/")(change_person)
-    router.delete(root + "persons/{person_id}/")(delete_person)
     router.get(root + "groups_types/")(list_group_types)
     router.get(root + "groups/")(list_groups)
     router.post(root + "groups/")(create_group)

@@ -16,7 +16,12 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
 from hedgerow.projects.model import Project
-from hedgerow.projects.projects import GRACE_MAX_S, NAME_MAX
+from hedgerow.projects.projects import (
+    GRACE_MAX_S,
+    NAME_MAX,
+    RETENTION_MAX_DAYS,
+    ProjectFields,
+)
 
 router = APIRouter(tags=["Projects"])
 
@@ -44,6 +49,7 @@ class ProjectItem(msgspec.Struct, kw_only=True):
 class ProjectDetail(ProjectItem, kw_only=True):
     """A project with everything that can be known or set."""
 
+    retention_days: int | None
     created_at: str
     updated_at: str
 
@@ -54,8 +60,11 @@ class NewProject(Fields):
 
 
 class ProjectChange(Fields):
+    """Events are kept for so many days, or for ever if that is null."""
+
     name: Name = LEFT_OUT
     timezone: Timezone = LEFT_OUT
+    retention_days: Annotated[int, Between(1, RETENTION_MAX_DAYS)] | None = None
 
 
 class TokenRotation(Fields):
@@ -83,6 +92,7 @@ def item(project: Project) -> ProjectItem:
 def detail(project: Project) -> ProjectDetail:
     return ProjectDetail(
         **_facts(project),
+        retention_days=project.retention_days,
         created_at=iso(project.created_at),
         updated_at=iso(project.updated_at),
     )
@@ -115,15 +125,10 @@ async def retrieve_project(call: Annotated[ProjectCall, in_project("project:read
 
 @describes(answer=ProjectDetail, body=ProjectChange)
 async def change_project(call: Annotated[ProjectCall, in_project("project:write")]) -> Response:
-    """Change a project's name or time zone."""
-    fields = await call.body(ProjectChange)
-    project = await call.rooms.projects.change(
-        call.project.id,
-        name=fields.name,
-        timezone=fields.timezone,
-        actor=call.actor,
-        now=call.now,
-    )
+    """Change a project's name, its time zone or how long it keeps events."""
+    body = await call.body(ProjectChange)
+    fields = ProjectFields(**{name: getattr(body, name) for name in body.model_fields_set})
+    project = await call.rooms.projects.change(call.project.id, fields, call.actor, call.now)
     return JsonResponse(detail(project))
 
 

@@ -11,9 +11,11 @@ from hedgerow.http import (
     components,
     docs,
     errors,
+    event_deletion,
     flags,
     ingestion_warnings,
     keys,
+    person_actions,
     persons,
     projects,
     record_actions,
@@ -42,7 +44,9 @@ FAMILIES = (
     flags.router,
     cohorts.router,
     persons.router,
+    person_actions.router,
     ingestion_warnings.router,
+    event_deletion.router,
 )
 
 

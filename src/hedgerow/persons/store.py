@@ -1,6 +1,6 @@
 """What this room needs of storage. storage/persons.py and cohorts.py answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,7 +14,10 @@ from hedgerow.projects.model import ProjectId
 class PersonQuery:
     project_id: ProjectId
     distinct_id: str = ""
+    email: str = ""
+    # Some text of a distinct id, an email or a name.
     search: str = ""
+    # A static cohort.
     cohort_id: CohortId | None = None
     limit: int = 100
     offset: int = 0
@@ -30,8 +33,21 @@ class Walked:
     cohorts: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What becomes of a person some of whose distinct ids become persons of their own."""
+
+    properties: Mapping[str, Any]
+    others: Sequence[str]
+    entry: Entry
+
+
 class PersonStore(Protocol):
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
+
+    async def newest_of(self, ids: Collection[int]) -> list[Person]:
+        """The persons of these ids, newest first."""
+        ...
 
     async def person(self, project_id: ProjectId, uuid: str) -> Person | None: ...
 
@@ -58,11 +74,20 @@ class PersonStore(Protocol):
         belongs to somebody else."""
         ...
 
-    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
-        """The next persons after one of this id, for walking over all."""
+    async def some(self, query: PersonQuery, *, after: int, limit: int) -> list[Walked]:
+        """The next persons of a query after one of this id, for walking over all."""
         ...
 
-    async def delete_person(self, project_id: ProjectId, uuid: str) -> bool: ...
+    async def split_person(
+        self, project_id: ProjectId, uuid: str, decide: Callable[[Person], Split], now: datetime
+    ) -> Person | None:
+        """Let other distinct ids of a person be persons with the ids that events would give them;
+        None if there is no such person."""
+        ...
+
+    async def delete_person(
+        self, project_id: ProjectId, uuid: str, tell: Callable[[Person], Entry], now: datetime
+    ) -> bool: ...
 
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int

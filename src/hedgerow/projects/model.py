@@ -41,6 +41,8 @@ class Project:
     api_token: str
     created_at: datetime
     updated_at: datetime
+    # How long events are kept; None: for ever.
+    retention_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,10 @@
 """Projects: make, change, and rotate their public key."""
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import cache
+from typing import Final
 from zoneinfo import available_timezones
 
 from hedgerow.errors import Invalid
@@ -15,10 +17,29 @@ from hedgerow.projects.text import checked_text
 
 NAME_MAX = 200
 GRACE_MAX_S = 90 * 24 * 3600
+RETENTION_MAX_DAYS = 36_500
 
 
 def new_project_token() -> str:
     return random_token(PROJECT_KEY_PREFIX, KEY_BITS)
+
+
+class Keep(Enum):
+    """Stands for a field that stays as it is."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFields:
+    """What may be changed of a project. Events are kept for ever where `retention_days` is None."""
+
+    name: str | Keep = KEEP
+    timezone: str | Keep = KEEP
+    retention_days: int | Keep | None = KEEP
 
 
 class Projects:
@@ -37,25 +58,16 @@ class Projects:
         return project
 
     async def change(
-        self,
-        id: ProjectId,
-        *,
-        name: str | None,
-        timezone: str | None,
-        actor: Actor,
-        now: datetime,
+        self, id: ProjectId, fields: ProjectFields, actor: Actor, now: datetime
     ) -> Project:
-        if timezone is not None:
-            _check_timezone(timezone)
-        if name is not None:
-            name = checked_text("name", name, NAME_MAX)
+        changes = {name: value for name, value in asdict(fields).items() if value is not KEEP}
+        if "timezone" in changes:
+            _check_timezone(changes["timezone"])
+        if "name" in changes:
+            changes["name"] = checked_text("name", changes["name"], NAME_MAX)
 
         def edit(project: Project) -> Project:
-            return replace(
-                project,
-                name=project.name if name is None else name,
-                timezone=project.timezone if timezone is None else timezone,
-            )
+            return replace(project, **changes)
 
         project = await self._store.edit_project(id, edit, actor, now)
         await self._directory.refresh()

@@ -8,6 +8,10 @@ from pathlib import Path
 from hedgerow.errors import Unready
 
 
+class FolderInUse(Unready):
+    """Another process has the lock."""
+
+
 @dataclass(frozen=True, slots=True)
 class FolderLock:
     """Held until it is released, or the process ends."""
@@ -30,7 +34,7 @@ def lock_folder(folder: Path) -> FolderLock:
     except OSError:
         holder = os.read(lock, 32).decode(errors="replace").strip()
         os.close(lock)
-        raise Unready(
+        raise FolderInUse(
             f"The event store in {folder} is in use by process {holder}. One process at a time can "
             "open it: stop that one first, or give each a data folder of its own."
         ) from None

@@ -39,7 +39,7 @@ def load(connection: Connection, project_id: ProjectId, mentioned: Mentioned) ->
     group_types: dict[str, int] = dict(bulk.select(connection, types, project_id))
     return Known(
         persons=persons,
-        uuids=_uuids(connection, project_id, mentioned.distinct_ids - persons.keys()),
+        uuids=uuids_of(connection, project_id, mentioned.distinct_ids - persons.keys()),
         group_types=group_types,
         groups=_groups(connection, project_id, mentioned.groups, group_types),
     )
@@ -87,7 +87,7 @@ def _persons(
     return {distinct_id: found[person_id] for distinct_id, person_id in owners}
 
 
-def _uuids(
+def uuids_of(
     connection: Connection, project_id: ProjectId, strangers: Iterable[str]
 ) -> dict[str, str]:
     """The ids that strangers would have as persons: their own, or the next that is free."""

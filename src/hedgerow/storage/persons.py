@@ -1,30 +1,24 @@
-"""Persons', groups' and subjects' SQL."""
+"""Persons' and groups' SQL."""
 
-import contextlib
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, update
 
 from hedgerow.errors import Conflict
-from hedgerow.flags.store import StoredSubject
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import why_unstorable
 from hedgerow.persons.model import Group, Person, PersonId
-from hedgerow.persons.store import PersonQuery, Walked
+from hedgerow.persons.store import PersonQuery, Split, Walked
+from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import generations
-from hedgerow.storage.database import Database, HotRead
+from hedgerow.storage import activity, generations
+from hedgerow.storage.database import Database
 from hedgerow.storage.flags import topic_of
 from hedgerow.storage.locks import lock_project
+from hedgerow.storage.person_changes import uuids_of
 from hedgerow.storage.tables import (
     cohort_people,
-    flag_hash_keys,
     group_types,
     groups,
     person_distinct_ids,
@@ -32,105 +26,7 @@ from hedgerow.storage.tables import (
 )
 
 ids = person_distinct_ids
-TRIES = 3
 SEVERAL = "These distinct ids belong to several persons."
-
-_person_of = HotRead(
-    select(persons.c.id, persons.c.properties)
-    .join(ids, ids.c.person_id == persons.c.id)
-    .where((ids.c.project_id == bindparam("project")) & (ids.c.distinct_id == bindparam("id")))
-)
-_cohorts_of = HotRead(
-    select(cohort_people.c.cohort_id).where(cohort_people.c.person_id == bindparam("person"))
-)
-_hash_keys_of = HotRead(
-    select(flag_hash_keys.c.flag_key, flag_hash_keys.c.hash_key).where(
-        flag_hash_keys.c.person_id == bindparam("person")
-    )
-)
-_group_of = HotRead(
-    select(groups.c.properties).where(
-        (groups.c.project_id == bindparam("project"))
-        & (groups.c.type_index == bindparam("type_index"))
-        & (groups.c.key == bindparam("group_key"))
-    )
-)
-
-
-class SubjectRecords:
-    """What flags want to know of somebody, by the shortest way."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def subject(
-        self,
-        project_id: ProjectId,
-        distinct_id: str,
-        groups: Mapping[int, str],
-        *,
-        cohorts: bool = True,
-        hash_keys: bool = True,
-    ) -> StoredSubject:
-        fetch = self._database.fetch
-        found = []
-        if not why_unstorable(distinct_id):  # nobody can be stored by such an id
-            found = await fetch(_person_of, {"project": project_id, "id": distinct_id})
-        person_id = found[0][0] if found else None
-        member_of: frozenset[int] = frozenset()
-        keys: Mapping[str, str] = {}
-        if cohorts and person_id is not None:
-            member_of = frozenset(row[0] for row in await fetch(_cohorts_of, {"person": person_id}))
-        if hash_keys and person_id is not None:
-            keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
-        stored_groups = {}
-        for index, key in groups.items():
-            if why_unstorable(key):
-                continue
-            rows = await fetch(
-                _group_of, {"project": project_id, "type_index": index, "group_key": key}
-            )
-            if rows:
-                stored_groups[index] = _json(rows[0][0])
-        return StoredSubject(
-            person_id=person_id,
-            properties=_json(found[0][1]) if found else {},
-            cohorts=member_of,
-            hash_keys=keys,
-            groups=stored_groups,
-        )
-
-    async def keep_hash_keys(
-        self,
-        project_id: ProjectId,
-        distinct_ids: Sequence[str],
-        hash_key: str,
-        flags: Sequence[str],
-    ) -> None:
-        known = [each for each in distinct_ids if not why_unstorable(each)]
-        if why_unstorable(hash_key) or not known:
-            return
-
-        def change(connection: Connection) -> None:
-            found = connection.execute(
-                select(ids.c.person_id)
-                .distinct()
-                .where((ids.c.project_id == project_id) & ids.c.distinct_id.in_(known))
-            )
-            rows = [
-                {"person_id": row.person_id, "flag_key": flag, "hash_key": hash_key}
-                for row in found
-                for flag in flags
-            ]
-            if rows:
-                into = _upsert(connection)(flag_hash_keys).on_conflict_do_nothing()
-                connection.execute(into, rows)
-
-        for _ in range(TRIES):
-            # A person who is deleted meanwhile takes the keys of the others with them.
-            with contextlib.suppress(IntegrityError):
-                await self._database.write(change)
-                return
 
 
 class PersonRecords:
@@ -138,27 +34,7 @@ class PersonRecords:
         self._database = database
 
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
-        wanted = persons.c.project_id == query.project_id
-        if query.distinct_id:
-            wanted &= persons.c.id.in_(
-                select(ids.c.person_id).where(
-                    (ids.c.project_id == query.project_id)
-                    & (ids.c.distinct_id == query.distinct_id)
-                )
-            )
-        if query.search:
-            wanted &= persons.c.id.in_(
-                select(ids.c.person_id).where(
-                    (ids.c.project_id == query.project_id)
-                    & ids.c.distinct_id.icontains(query.search, autoescape=True)
-                )
-            )
-        if query.cohort_id is not None:
-            wanted &= persons.c.id.in_(
-                select(cohort_people.c.person_id).where(
-                    cohort_people.c.cohort_id == query.cohort_id
-                )
-            )
+        wanted = _wanted(query)
 
         def run(connection: Connection) -> tuple[list[Person], int]:
             count = connection.execute(
@@ -174,6 +50,12 @@ class PersonRecords:
             return _with_ids(connection, connection.execute(page).all()), count
 
         return await self._database.read(run)
+
+    async def newest_of(self, ids: Collection[int]) -> list[Person]:
+        page = select(persons).where(persons.c.id.in_(ids)).order_by(persons.c.id.desc())
+        return await self._database.read(
+            lambda connection: _with_ids(connection, connection.execute(page).all())
+        )
 
     async def person(self, project_id: ProjectId, uuid: str) -> Person | None:
         return await self._database.read(lambda connection: _by_uuid(connection, project_id, uuid))
@@ -194,7 +76,7 @@ class PersonRecords:
             before = _by_id(connection, owned.pop()) if owned else None
             properties = dict(change(before))
             if before is None:
-                person_id = _insert(connection, project_id, properties, now)
+                person_id = _insert(connection, project_id, str(uuid4()), properties, now)
             else:
                 person_id = before.id
                 _update(connection, person_id, properties, now)
@@ -225,10 +107,10 @@ class PersonRecords:
 
         return await self._database.write(run)
 
-    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
+    async def some(self, query: PersonQuery, *, after: int, limit: int) -> list[Walked]:
         page = (
             select(persons)
-            .where((persons.c.project_id == project_id) & (persons.c.id > after))
+            .where(_wanted(query) & (persons.c.id > after))
             .order_by(persons.c.id)
             .limit(limit)
         )
@@ -253,15 +135,41 @@ class PersonRecords:
 
         return await self._database.read(run)
 
-    async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
+    async def split_person(
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        decide: Callable[[Person], Split],
+        now: datetime,
+    ) -> Person | None:
+        def run(connection: Connection) -> Person | None:
+            lock_project(connection, project_id)
+            before = _by_uuid(connection, project_id, uuid)
+            if before is None:
+                return None
+            split = decide(before)
+            _update(connection, before.id, split.properties, now)
+            uuids = uuids_of(connection, project_id, split.others)
+            for stranger in split.others:
+                other = _insert(connection, project_id, uuids[stranger], {}, now)
+                own = (ids.c.project_id == project_id) & (ids.c.distinct_id == stranger)
+                connection.execute(update(ids).where(own).values(person_id=other))
+            activity.record(connection, split.entry, now)
+            return _surely(connection, before.id)
+
+        return await self._database.write(run)
+
+    async def delete_person(
+        self, project_id: ProjectId, uuid: str, tell: Callable[[Person], Entry], now: datetime
+    ) -> bool:
         def run(connection: Connection) -> bool:
             lock_project(connection, project_id)
-            gone = connection.execute(
-                delete(persons).where(
-                    (persons.c.project_id == project_id) & (persons.c.uuid == uuid)
-                )
-            )
-            return bool(gone.rowcount)
+            before = _by_uuid(connection, project_id, uuid)
+            if before is None:
+                return False
+            connection.execute(delete(persons).where(persons.c.id == before.id))
+            activity.record(connection, tell(before), now)
+            return True
 
         return await self._database.write(run)
 
@@ -352,13 +260,34 @@ class PersonRecords:
         return await self._database.write(run)
 
 
-def _json(value: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = jsonio.decode(value) if isinstance(value, str) else value
-    return found
+def _wanted(query: PersonQuery) -> ColumnElement[bool]:
+    wanted: ColumnElement[bool] = persons.c.project_id == query.project_id
+    if query.distinct_id:
+        wanted &= persons.c.id.in_(_owners_of(query, ids.c.distinct_id == query.distinct_id))
+    if query.email:
+        wanted &= _text_of("email") == query.email
+    if query.search:
+        has_id = ids.c.distinct_id.icontains(query.search, autoescape=True)
+        wanted &= or_(
+            persons.c.id.in_(_owners_of(query, has_id)),
+            *(
+                _text_of(name).icontains(query.search, autoescape=True)
+                for name in ("email", "name")
+            ),
+        )
+    if query.cohort_id is not None:
+        members = cohort_people.c.cohort_id == query.cohort_id
+        wanted &= persons.c.id.in_(select(cohort_people.c.person_id).where(members))
+    return wanted
 
 
-def _upsert(connection: Connection) -> Any:
-    return postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
+def _owners_of(query: PersonQuery, wanted: ColumnElement[bool]) -> Select[tuple[int]]:
+    return select(ids.c.person_id).where((ids.c.project_id == query.project_id) & wanted)
+
+
+def _text_of(property: str) -> ColumnElement[str]:
+    text: ColumnElement[str] = persons.c.properties[property].as_string()
+    return text
 
 
 def _types(connection: Connection, project_id: ProjectId) -> dict[str, int]:
@@ -383,11 +312,15 @@ def _owners(
 
 
 def _insert(
-    connection: Connection, project_id: ProjectId, properties: Mapping[str, Any], now: datetime
+    connection: Connection,
+    project_id: ProjectId,
+    uuid: str,
+    properties: Mapping[str, Any],
+    now: datetime,
 ) -> PersonId:
     values = {
         "project_id": project_id,
-        "uuid": str(uuid.uuid4()),
+        "uuid": uuid,
         "properties": properties,
         "is_identified": False,
         "created_at": now,

@@ -45,7 +45,12 @@ class ProjectRecords:
             connection.execute(
                 update(projects)
                 .where(projects.c.id == id)
-                .values(name=after.name, timezone=after.timezone, updated_at=now)
+                .values(
+                    name=after.name,
+                    timezone=after.timezone,
+                    retention_days=after.retention_days,
+                    updated_at=now,
+                )
             )
             return _told(connection, "updated", before, actor, now)
 
@@ -105,6 +110,7 @@ def project_from(row: Row[Any]) -> Project:
         api_token=row.api_token,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        retention_days=row.retention_days,
     )
 
 
@@ -159,4 +165,5 @@ def _audited(project: Project) -> Mapping[str, Any]:
         "name": project.name,
         "timezone": project.timezone,
         "api_token": project.api_token,
+        "retention_days": project.retention_days,
     }

@@ -71,6 +71,8 @@ projects = Table(
     Column("timezone", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    # How long events are kept; null: for ever.
+    Column("retention_days", Integer),
 )
 
 project_tokens = Table(

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, Select, event, func, insert, select, text
 
 from hedgerow.flags.flags import Flags
+from hedgerow.persons.curate import deletion
 from hedgerow.pipelines import store as room
 from hedgerow.pipelines.arrange import dense
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
@@ -31,9 +32,10 @@ from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.keys import KeyRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.persons import PersonRecords, SubjectRecords
+from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.projects import ProjectRecords
+from hedgerow.storage.subjects import SubjectRecords
 from hedgerow.storage.tables import activity, pipeline_records
 from tests.postgres import OwnPostgres
 
@@ -114,6 +116,12 @@ class Stores:
         wish = KeyWish(label=label, scopes=tuple(scopes))
         drafted = draft_key(wish, 1, value or f"phx_of-{label}", NOW)
         return await self.keys.add_key(drafted, SOMEBODY, NOW)
+
+    async def forget(self, uuid: str) -> bool:
+        """Whether there was such a person."""
+        return await self.persons.delete_person(
+            DEFAULT_PROJECT, uuid, lambda person: deletion(person, SOMEBODY, None), LATER
+        )
 
     async def new_record(self, idempotency_key: str | None = None, **fields: Any) -> Record:
         draft = replace(DRAFT, **fields)

@@ -223,7 +223,7 @@ async def test_a_forgotten_person_is_in_no_cohort(stores: Stores) -> None:
     ann = await a_person(stores, "ann")
     cohort = await put_cohort(stores, a_cohort(is_static=True))
     await add(stores, cohort, "ann")
-    assert await stores.persons.delete_person(DEFAULT_PROJECT, ann.uuid)
+    assert await stores.forget(ann.uuid)
     assert await members(stores, cohort) == 0
     await a_person(stores, "ann")
     assert await is_in(stores, "ann") == frozenset()

@@ -225,7 +225,7 @@ async def test_the_generation_moves_with_every_change_of_what_decides_flags(
     assert await moves(stores.persons.put_group(DEFAULT_PROJECT, 0, "acme", {"a": 1}, NOW)) == 0
     keep = stores.subjects.keep_hash_keys(DEFAULT_PROJECT, ["ann"], "anon", ["a-flag"])
     assert await moves(keep) == 0
-    assert await moves(stores.persons.delete_person(DEFAULT_PROJECT, ann.uuid)) == 0
+    assert await moves(stores.forget(ann.uuid)) == 0
 
 
 async def test_generations_are_each_projects_own(stores: Stores) -> None:

@@ -270,10 +270,10 @@ async def test_a_person_deleted_meanwhile_is_noticed(stores: Stores) -> None:
     wishes = [
         process(DEFAULT_PROJECT, await loaded(stores, *each), each, nowhere) for each in events
     ]
-    await stores.persons.delete_person(DEFAULT_PROJECT, (await person(stores, "anon")).uuid)
+    await stores.forget((await person(stores, "anon")).uuid)
     await refused(stores, wishes[1])
     assert (await person(stores, "ann")).properties["x"] == 1
-    await stores.persons.delete_person(DEFAULT_PROJECT, (await person(stores, "ann")).uuid)
+    await stores.forget((await person(stores, "ann")).uuid)
     await refused(stores, wishes[0])
 
 

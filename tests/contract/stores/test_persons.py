@@ -8,6 +8,8 @@ import pytest
 
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.flags.store import StoredSubject
+from hedgerow.persons.curate import split
+from hedgerow.persons.known import person_uuid
 from hedgerow.persons.model import Group, Person
 from hedgerow.persons.store import PersonQuery, Walked
 from hedgerow.projects.model import ProjectId
@@ -15,6 +17,7 @@ from tests.contract.stores.conftest import (
     DEFAULT_PROJECT,
     LATER,
     NOW,
+    SOMEBODY,
     Stores,
     before_statement,
     run_sql,
@@ -105,7 +108,7 @@ async def test_a_person_who_is_there_is_changed_and_gets_more_ids(stores: Stores
 
 async def test_changing_a_person_who_is_gone_does_not_bring_them_back(stores: Stores) -> None:
     made = await a_person(stores, "ann", a=1)
-    assert await stores.persons.delete_person(DEFAULT_PROJECT, made.uuid)
+    assert await stores.forget(made.uuid)
     changed = await stores.persons.change_person(
         DEFAULT_PROJECT, made.uuid, ["ann", "new"], lambda _: {"b": 2}, LATER
     )
@@ -160,13 +163,14 @@ async def test_a_project_sees_its_own_persons_and_groups_only(stores: Stores) ->
         {0: {"of": "theirs"}},
     )
     assert await stores.persons.person(DEFAULT_PROJECT, theirs.uuid) is None
-    assert not await stores.persons.delete_person(DEFAULT_PROJECT, theirs.uuid)
+    assert not await stores.forget(theirs.uuid)
     assert await stores.persons.groups(DEFAULT_PROJECT, 0, limit=9, offset=0) == ([], 0)
     assert await stores.persons.group_types(DEFAULT_PROJECT) == {}
     assert await listed(stores, project_id=other.id, distinct_id="ann") == (["ann"], 1)
-    assert [each.id for each in await stores.persons.some(other.id, after=0, limit=9)] == [
-        theirs.id
-    ]
+    assert [
+        each.id
+        for each in await stores.persons.some(PersonQuery(project_id=other.id), after=0, limit=9)
+    ] == [theirs.id]
 
 
 async def test_the_newest_person_stands_first_and_pages_follow_each_other(stores: Stores) -> None:
@@ -215,7 +219,7 @@ async def test_walking_over_everybody_sees_each_person_once(stores: Stores) -> N
     ids = [(await a_person(stores, f"user-{n}", n=n)).id for n in range(7)]
     walked: list[Walked] = []
     while some := await stores.persons.some(
-        DEFAULT_PROJECT, after=walked[-1].id if walked else 0, limit=3
+        PersonQuery(project_id=DEFAULT_PROJECT), after=walked[-1].id if walked else 0, limit=3
     ):
         walked += some
     assert walked == [
@@ -230,8 +234,8 @@ async def test_a_forgotten_person_leaves_no_id_cohort_or_hash_key(stores: Stores
     cohort = await put_cohort(stores, a_cohort(is_static=True))
     await add(stores, cohort, "ann", "bob")
     await keep(stores, ["ann", "bob"], "anon", "a-flag")
-    assert await stores.persons.delete_person(DEFAULT_PROJECT, ann.uuid)
-    assert not await stores.persons.delete_person(DEFAULT_PROJECT, ann.uuid)
+    assert await stores.forget(ann.uuid)
+    assert not await stores.forget(ann.uuid)
     assert await stores.persons.person(DEFAULT_PROJECT, ann.uuid) is None
     assert await subject(stores, "ann") == await subject(stores, "ann-2") == STRANGER
     for table in ("person_distinct_ids", "cohort_people", "flag_hash_keys"):
@@ -445,3 +449,38 @@ async def test_group_types_race_to_five(stores: Stores, other_stores: Stores) ->
     for name, both in zip(names, zip(got[::2], got[1::2], strict=True), strict=True):
         assert set(both) == {types.get(name)}
     assert await stores.flags.generation(DEFAULT_PROJECT) == 5
+
+
+async def test_a_split_makes_the_persons_whom_events_would_make_and_tells_of_it(
+    stores: Stores,
+) -> None:
+    made = await a_person(stores, "ann", "b", "c", plan="pro")
+    after = await stores.persons.split_person(
+        DEFAULT_PROJECT, made.uuid, lambda person: split(person, "b", SOMEBODY), LATER
+    )
+    assert after is not None
+    assert (after.uuid, after.distinct_ids, after.properties) == (made.uuid, ["b"], {"plan": "pro"})
+    others, count = await stores.persons.persons(PersonQuery(project_id=DEFAULT_PROJECT))
+    assert count == 3
+    assert {each.distinct_ids[0]: (each.uuid, each.properties) for each in others[:2]} == {
+        id: (person_uuid(DEFAULT_PROJECT, id), {}) for id in ("ann", "c")
+    }
+    (told,) = await stores.entries(scope="Person")
+    assert (told.entry.activity, told.entry.item_id) == ("split_person", made.uuid)
+    assert told.entry.detail == {"distinct_ids": 3, "split_off": 2}
+
+
+async def test_an_id_whose_own_person_is_somebody_else_by_now_gets_another(stores: Stores) -> None:
+    made = await a_person(stores, "ann", "b")
+    await stores.persons.split_person(
+        DEFAULT_PROJECT, made.uuid, lambda person: split(person, "ann", SOMEBODY), LATER
+    )
+    (b,), _ = await stores.persons.persons(PersonQuery(project_id=DEFAULT_PROJECT, distinct_id="b"))
+    await stores.persons.change_person(DEFAULT_PROJECT, b.uuid, ["b2"], lambda _: {}, LATER)
+    await stores.persons.split_person(
+        DEFAULT_PROJECT, b.uuid, lambda person: split(person, "b2", SOMEBODY), LATER
+    )
+    (again,), _ = await stores.persons.persons(
+        PersonQuery(project_id=DEFAULT_PROJECT, distinct_id="b")
+    )
+    assert again.uuid == person_uuid(DEFAULT_PROJECT, "b", attempt=1)

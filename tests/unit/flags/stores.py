@@ -1,7 +1,7 @@
 """Stores made of lists and dictionaries, for the parts of this room that read and write."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,8 @@ from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import FlagWrite, StoredSubject
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import PersonQuery, Walked
+from hedgerow.persons.store import PersonQuery, Split, Walked
+from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import START, give_way
 
@@ -169,7 +170,7 @@ class ListPersons(Away):
             )
         )
 
-    async def some(self, project_id: ProjectId, *, after: int, limit: int) -> list[Walked]:
+    async def some(self, query: PersonQuery, *, after: int, limit: int) -> list[Walked]:
         await self.called("some")
         everybody = [
             Walked(id=id, distinct_id=f"p{id}", properties=each, cohorts=frozenset())
@@ -220,7 +221,17 @@ class ListPersons(Away):
     ) -> Person | None:
         raise NotImplementedError
 
-    async def delete_person(self, project_id: ProjectId, uuid: str) -> bool:
+    async def newest_of(self, ids: Collection[int]) -> list[Person]:
+        raise NotImplementedError
+
+    async def split_person(
+        self, project_id: ProjectId, uuid: str, decide: Callable[[Person], Split], now: datetime
+    ) -> Person | None:
+        raise NotImplementedError
+
+    async def delete_person(
+        self, project_id: ProjectId, uuid: str, tell: Callable[[Person], Entry], now: datetime
+    ) -> bool:
         raise NotImplementedError
 
     async def put_group(

@@ -6,7 +6,7 @@ import pytest
 from hedgerow.errors import Invalid
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.projects import NAME_MAX, Projects, new_project_token
+from hedgerow.projects.projects import NAME_MAX, ProjectFields, Projects, new_project_token
 from tests.unit.fake_time import START, FakeTime
 from tests.unit.projects.world import ONE, TOKEN, ListStore, a_directory, a_project
 
@@ -51,7 +51,7 @@ async def test_an_unknown_time_zone_is_refused_before_the_store_is_asked(
     with pytest.raises(Invalid) as created:
         await projects.create("Shop", zone, TERMINAL, START)
     with pytest.raises(Invalid) as changed:
-        await projects.change(ONE, name=None, timezone=zone, actor=TERMINAL, now=START)
+        await projects.change(ONE, ProjectFields(timezone=zone), TERMINAL, START)
     for raised in (created, changed):
         assert raised.value.detail == f'"{zone}" is not a valid choice.'
         assert (raised.value.attr, raised.value.code) == ("timezone", "invalid_choice")
@@ -72,11 +72,16 @@ async def test_a_project_without_a_fit_name_is_not_stored(
 async def test_a_change_leaves_alone_what_it_does_not_name(
     projects: Projects, directory: Directory
 ) -> None:
-    renamed = await projects.change(ONE, name="Shop", timezone=None, actor=TERMINAL, now=START)
+    renamed = await projects.change(ONE, ProjectFields(name="Shop"), TERMINAL, START)
     assert renamed == replace(a_project(), name="Shop")
-    moved = await projects.change(ONE, name=None, timezone="Asia/Tokyo", actor=TERMINAL, now=START)
+    moved = await projects.change(ONE, ProjectFields(timezone="Asia/Tokyo"), TERMINAL, START)
     assert moved == replace(a_project(), name="Shop", timezone="Asia/Tokyo")
     assert directory.project(ONE) == moved
+    short = await projects.change(ONE, ProjectFields(retention_days=7), TERMINAL, START)
+    assert short == replace(moved, retention_days=7)
+    assert await projects.change(ONE, ProjectFields(), TERMINAL, START) == short
+    forever = await projects.change(ONE, ProjectFields(retention_days=None), TERMINAL, START)
+    assert forever == moved
 
 
 @pytest.mark.parametrize("grace_s", [0, 60])

@@ -1,0 +1,44 @@
+"""What somebody who looks after a project does with one person: split them, forget them.
+
+The audit trail tells who and how much, never what was known of them: it outlives them.
+"""
+
+from hedgerow.errors import Invalid
+from hedgerow.persons.model import Person
+from hedgerow.persons.store import Split
+from hedgerow.projects.activity import Actor, Entry
+
+SCOPE = "Person"
+
+
+def split(person: Person, main_distinct_id: str | None, actor: Actor) -> Split:
+    """All but one distinct id become persons of their own, of whom nothing is known yet. Who does
+    not say which one stays does not trust what was gathered, so that goes too."""
+    if main_distinct_id is not None and main_distinct_id not in person.distinct_ids:
+        detail = "This person has no such distinct id."
+        raise Invalid(detail, attr="main_distinct_id", code="does_not_exist")
+    others = [each for each in person.distinct_ids if each != main_distinct_id]
+    if main_distinct_id is None:
+        others = others[1:]
+    return Split(
+        properties={} if main_distinct_id is None else person.properties,
+        others=others,
+        entry=_entry(person, "split_person", actor, split_off=len(others)),
+    )
+
+
+def deletion(person: Person, actor: Actor, events: int | None) -> Entry:
+    """`events` is how many of theirs were deleted with them, None if that was not wished."""
+    return _entry(person, "deleted", actor, events_deleted=events)
+
+
+def _entry(person: Person, activity: str, actor: Actor, **detail: int | None) -> Entry:
+    return Entry(
+        scope=SCOPE,
+        item_id=person.uuid,
+        item_name=person.uuid,
+        activity=activity,
+        actor=actor,
+        project_id=person.project_id,
+        detail={"distinct_ids": len(person.distinct_ids), **detail},
+    )
