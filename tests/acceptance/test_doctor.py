@@ -1,5 +1,6 @@
 """`hedgerow doctor` tells a healthy installation from a sick one, by word and by exit status."""
 
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -68,7 +69,7 @@ def test_a_folder_that_others_can_read_is_a_warning(outcomes: Outcomes, folders:
 def test_an_unmigrated_database_is_status_1(outcomes: Outcomes) -> None:
     done = outcomes["unmigrated"]
     assert done.returncode == 1
-    assert "problem migrations: 4 missing" in done.stdout
+    assert re.search(r"problem migrations: [1-9]\d* missing", done.stdout)
     assert "migrate" in done.stdout
 
 

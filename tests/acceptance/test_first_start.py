@@ -36,9 +36,10 @@ def test_first_start_prints_a_project_key_and_a_personal_key(first: LiveServer) 
 
 def test_every_printed_curl_line_works_as_printed(first: LiveServer) -> None:
     lines = [line.strip() for line in first.output.splitlines() if "curl " in line]
-    listing, deciding = lines
+    listing, deciding, capturing = lines
     assert '"results":[]' in _sent(listing)
     assert _sent(deciding).startswith('{"featureFlags":{},"featureFlagPayloads":{},')
+    assert _sent(capturing) == '{"status":1}'
 
 
 def test_the_printed_address_of_the_docs_answers(first: LiveServer) -> None:

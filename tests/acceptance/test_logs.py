@@ -19,11 +19,12 @@ FORMATS = pytest.mark.parametrize("log_format", ["auto", "human"])
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LiveServer]]:
     """One server for each look of the lines, which has seen keys everywhere and has failed."""
-    data = tmp_path_factory.mktemp("logs")
-    with LiveServer(data) as auto, LiveServer(data, log_format="human") as human:
+    folders = [tmp_path_factory.mktemp("logs") for _ in range(2)]
+    with LiveServer(folders[0]) as auto, LiveServer(folders[1], log_format="human") as human:
         for server in (auto, human):
             _send_keys_everywhere(server)
-        _take_a_table_away(data)
+        for folder in folders:
+            _take_a_table_away(folder)
         side_by_side([partial(_fail, auto), partial(_fail, human)])
         yield {"auto": auto, "human": human}
 

@@ -23,7 +23,8 @@ from hedgerow.errors import Malformed, TooLarge, TooSlow
 from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS
 from hedgerow.kit.threads import in_daemon_thread
 
-# Larger ones would keep others waiting; what is packed may become a thousand times as large.
+# Larger ones would keep others waiting; what is packed may become a thousand times as large, and
+# a million times if it is packed twice.
 INLINE_BYTES = 256 * 1024
 INLINE_PACKED_BYTES = 16 * 1024
 LARGE_AT_ONCE = 2
@@ -128,7 +129,9 @@ class PayloadReader:
         if b"data=" in query or b"compression=" in query:
             fields = _urlencoded(query)
             if fields.get("data"):
-                return then(decode_query(query, max_unpacked=self._max_unpacked))
+                return await self._unpacked(
+                    lambda limit: decode_query(query, max_unpacked=limit), len(query), then
+                )
             compression = _text(fields, "compression")
         announced, encoding, content_type = _told(scope["headers"])
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
@@ -139,18 +142,26 @@ class PayloadReader:
                 return then(_json(body))
             return await self._aside(lambda: then(_json(body)))
 
-        def unpack() -> Any:
-            return then(
-                decode(
-                    body,
-                    content_type=content_type.decode("latin-1"),
-                    compression=compression,
-                    content_encoding=encoding.decode("latin-1"),
-                    max_unpacked=self._max_unpacked,
-                )
+        def unpack(limit: int) -> Any:
+            return decode(
+                body,
+                content_type=content_type.decode("latin-1"),
+                compression=compression,
+                content_encoding=encoding.decode("latin-1"),
+                max_unpacked=limit,
             )
 
-        return unpack() if len(body) <= INLINE_PACKED_BYTES else await self._aside(unpack)
+        return await self._unpacked(unpack, len(body), then)
+
+    async def _unpacked(
+        self, unpack: Callable[[int], Any], size: int, then: Callable[[Any], Any]
+    ) -> Any:
+        """What is small when it is unpacked is read at once."""
+        if size <= INLINE_PACKED_BYTES:
+            with suppress(TooLarge):
+                value = unpack(min(INLINE_BYTES, self._max_unpacked))
+                return then(value)
+        return await self._aside(lambda: then(unpack(self._max_unpacked)))
 
     async def _aside(self, work: Callable[[], Any]) -> Any:
         async with self._large:

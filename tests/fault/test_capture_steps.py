@@ -1,0 +1,252 @@
+"""A process that dies between two steps of capture: the next one goes on, and nothing shows."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from hedgerow.capture.accept import Capture
+from hedgerow.capture.model import Accepted, Batch
+from hedgerow.capture.process import Processor
+from hedgerow.capture.progress import Progress
+from hedgerow.capture.reading import read_batch
+from hedgerow.capture.room import Room
+from hedgerow.capture.store import Ready
+from hedgerow.events.model import Event
+from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.projects.bootstrap import FirstKeys
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
+from hedgerow.storage.database import Database
+from hedgerow.storage.inbox import InboxRecords
+from hedgerow.storage.migrate import prepare
+from hedgerow.storage.tables import flag_calls, persons
+from tests.clickhouse_http import OwnClickHouse
+from tests.fault.capturing import call, event, story, uuids
+from tests.live import PERSONAL_KEY, PROJECT_KEY
+
+NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+PROJECT = ProjectId(1)
+STEPS = ("before settle", "after settle", "before append", "after append", "after stored")
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches kill -9."""
+
+
+@dataclass(slots=True)
+class Death:
+    """Comes once, at a step, after so many have passed it."""
+
+    step: str
+    turns: int = 0
+
+    def pass_by(self, step: str) -> None:
+        if step == self.step:
+            if not self.turns:
+                self.step = ""
+                raise Killed(step)
+            self.turns -= 1
+
+
+class MortalInbox(InboxRecords):
+    def __init__(self, database: Database, death: Death) -> None:
+        super().__init__(database, 1)
+        self._death = death
+
+    async def settle(
+        self, bucket: int, rows: Sequence[Accepted], decide: Any, now: datetime
+    ) -> bool:
+        self._death.pass_by("before settle")
+        settled = await super().settle(bucket, rows, decide, now)
+        self._death.pass_by("after settle")
+        return settled
+
+    async def stored(self, rows: Sequence[Ready]) -> None:
+        await super().stored(rows)
+        self._death.pass_by("after stored")
+
+
+class MortalEvents:
+    def __init__(self, events: Any, death: Death) -> None:
+        self._events = events
+        self._death = death
+        self.delete = events.delete
+
+    async def append(self, events: Sequence[Event]) -> int:
+        self._death.pass_by("before append")
+        number: int = await self._events.append(events)
+        self._death.pass_by("after append")
+        return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What outlives a process."""
+
+    database: Database
+    events: Any
+
+    async def process(self, death: Death, clock: Callable[[], datetime] = lambda: NOW) -> "Life":
+        """That has just begun."""
+        inbox, progress = MortalInbox(self.database, death), Progress()
+        room = Room(progress, lambda: 1, max_waiting=10**6, min_free_bytes=0)
+        life = Life(
+            capture=Capture(inbox, progress, room),
+            processor=Processor(
+                inbox=inbox,
+                events=MortalEvents(self.events, death),
+                progress=progress,
+                buckets=(0,),
+                is_alone=True,
+                idle_s=0.01,
+                place=_nowhere,
+                clock=clock,
+            ),
+            progress=progress,
+        )
+        await life.processor.begin()
+        return life
+
+    async def stored(self) -> list[dict[str, Any]]:
+        sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
+        found: list[dict[str, Any]] = await self.events.query(
+            sql, {}, max_rows=100_000, timeout_s=20
+        )
+        return found
+
+    async def number_of(self, what: Any) -> int:
+        return await self.database.read(
+            lambda connection: int(connection.execute(select(what)).scalar() or 0)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Of one process."""
+
+    capture: Capture
+    processor: Processor
+    progress: Progress
+
+    async def accept(self, batch: Sequence[dict[str, Any]], now: datetime = NOW) -> None:
+        await self.capture.accept(PROJECT, _read(batch, now), now)
+
+    async def work(self) -> None:
+        """Until nothing waits."""
+        while self.progress.waiting:
+            await self.processor.settle()
+            await self.processor.store()
+
+
+def _nowhere(_: str) -> Mapping[str, Any]:
+    return {}
+
+
+def _read(batch: Sequence[dict[str, Any]], now: datetime) -> Batch:
+    return read_batch(
+        {"api_key": PROJECT_KEY, "batch": batch},
+        now=now,
+        query_sent_at_ms=None,
+        is_engage=False,
+        ip="",
+        randomness=bytes(UUID7_RANDOM_BYTES),
+    )
+
+
+@pytest.fixture
+async def world(tmp_path: Path, clickhouse: OwnClickHouse) -> AsyncIterator[World]:
+    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=5)
+    prepare(place, FirstKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), NOW)
+    opened = World(
+        database=open_database(place),
+        events=open_events(EventPlace(url=clickhouse.new_database(), folder=tmp_path, timeout_s=5)),
+    )
+    yield opened
+    await opened.events.close()
+    await opened.database.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_death_between_two_steps_shows_nowhere(world: World, step: str) -> None:
+    batches = [batch for _, batch in zip(range(12), story("ann"), strict=False)]
+    first = await world.process(Death(step, turns=0))
+    for batch in batches[:6]:
+        await first.accept(batch)
+    with pytest.raises(Killed, match=step):
+        await first.work()
+    second = await world.process(Death(step, turns=1))
+    for batch in batches[6:]:
+        await second.accept(batch)
+    with suppress(Killed):  # a second time, over what was left and what came
+        await second.work()
+    await (await world.process(Death(""))).work()
+    await _assert_once(world, [each for batch in batches for each in batch])
+
+
+async def test_a_death_after_the_answer_and_before_anything_else(world: World) -> None:
+    batch = [event("$set", "ann", **{"$set": {"a": 1}}), call()]
+    await (await world.process(Death(""))).accept(batch)
+    await (await world.process(Death(""))).work()
+    await _assert_once(world, batch)
+
+
+async def test_a_death_after_some_of_a_large_batch(world: World) -> None:
+    batch = [call(f"person {n % 3}") for n in range(1700)]
+    life = await world.process(Death("after settle", turns=2))
+    await life.accept(batch)
+    with pytest.raises(Killed):
+        await life.work()
+    life = await world.process(Death("after append"))
+    with pytest.raises(Killed):
+        await life.work()
+    await (await world.process(Death(""))).work()
+    await _assert_once(world, batch)
+
+
+async def _assert_once(world: World, sent: Sequence[dict[str, Any]]) -> None:
+    stored = await world.stored()
+    assert sorted(str(row["uuid"]) for row in stored) == sorted(uuids(sent))
+    calls = sum(each["event"] == "$feature_flag_called" for each in sent)
+    assert await world.number_of(func.sum(flag_calls.c.calls)) == calls
+    people = len({each["distinct_id"] for each in sent})
+    assert await world.number_of(func.count(persons.c.id)) == people
+
+
+async def test_a_clock_that_goes_backwards_changes_no_order(world: World) -> None:
+    """Neither of the events, nor of what they do to persons; and ids stay apart."""
+    moments = (NOW - timedelta(hours=n) for n in count())
+    life = await world.process(Death(""), clock=lambda: next(moments))
+    for number in range(5):
+        plain = {name: value for name, value in event("$set", "ann").items() if name != "uuid"}
+        now = NOW - timedelta(days=number)
+        await life.accept([{**plain, "$set": {"n": number}}] * 2, now)
+        await life.processor.settle()
+    await life.work()
+    stored = await world.stored()
+    assert len({row["uuid"] for row in stored}) == 10
+    query = select(persons.c.properties)
+    found = await world.database.read(lambda connection: connection.execute(query).scalar_one())
+    assert found["n"] == 4
+
+
+async def test_a_busy_process_that_is_cancelled_can_be_followed(world: World) -> None:
+    """As when a server stops in the middle of everything."""
+    batches = [batch for _, batch in zip(range(40), story("ann"), strict=False)]
+    life = await world.process(Death(""))
+    for batch in batches:
+        await life.accept(batch)
+    work = asyncio.create_task(life.work())
+    await asyncio.sleep(0.02)
+    work.cancel()
+    with suppress(asyncio.CancelledError):
+        await work
+    await (await world.process(Death(""))).work()
+    await _assert_once(world, [each for batch in batches for each in batch])
