@@ -9,18 +9,20 @@ import uvloop
 
 from hedgerow.app.backup import check_embedded, make_backup
 from hedgerow.cli.options import DataOption, command, settings_with
-from hedgerow.cli.prepared import prepared_settings
+from hedgerow.cli.prepared import check_prepared
 
 
 def backup(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder for the copy.")],
     data: DataOption = None,
 ) -> None:
-    """Copy the state, the sealing key and the events to a folder, also while the service runs.
+    """Copy everything in the data folder to another, also while the service runs.
 
-    For installations in a data folder. The copy is of one moment, and as secret as the original.
+    That is the state, the sealing key and the events, as they are at one moment. The copy is as
+    secret as the original.
     """
-    check_embedded(settings_with(data=data))
-    settings = prepared_settings(data)
+    settings = settings_with(data=data)
+    check_embedded(settings)
+    check_prepared(settings)
     uvloop.run(make_backup(settings, folder, lambda line: print(line, file=sys.stderr)))
     print(f"The backup is in {folder}. Bring it back with `{command(f'restore {folder}')}`.")

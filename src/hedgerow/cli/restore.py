@@ -14,7 +14,10 @@ def restore(
     folder: Annotated[Path, typer.Argument(help="The folder that `hedgerow backup` made.")],
     data: DataOption = None,
 ) -> None:
-    """Make an installation of what `hedgerow backup` saved, in a data folder without one."""
+    """Make an installation of what `hedgerow backup` saved.
+
+    The data folder must not have one yet.
+    """
     settings = settings_with(data=data)
     check_embedded(settings)
     uvloop.run(restore_backup(settings, folder))
