@@ -73,6 +73,7 @@ class InboxRecords:
         self._database = database
         self._buckets = buckets
         self._holder = str(uuid4())
+        self._has_leases = False
 
     async def add(
         self,
@@ -169,6 +170,7 @@ class InboxRecords:
 
     async def _lease(self, bucket: int, now: datetime) -> bool:
         """Whether the bucket's way to the event store is ours for a while."""
+        self._has_leases = True
         values = {"bucket": bucket, "holder": self._holder, "now": now, "end": now + LEASE}
 
         def change(connection: Connection) -> bool:
@@ -187,6 +189,8 @@ class InboxRecords:
         )
 
     async def let_go(self) -> None:
+        if not self._has_leases:
+            return
         ours = delete(inbox_leases).where(inbox_leases.c.holder == self._holder)
         await self._database.write(lambda connection: connection.execute(ours))
 
