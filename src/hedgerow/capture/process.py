@@ -3,6 +3,7 @@
 Each of the two steps ends in a durable row and is safe to repeat from any point.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
+# Whoever stops does not wait for a database that hangs: leases end by themselves.
+LET_GO_S = 0.5
 # What is known of the place of an address.
 Place = Callable[[str], Mapping[str, Any]]
 
@@ -71,8 +74,9 @@ class Processor:
         instead: the event store may be about to store what it was sent."""
         if self._is_alone or self._is_storing:
             return
-        with suppress(Unavailable):
-            await self._inbox.let_go()
+        with suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(LET_GO_S):
+                await self._inbox.let_go()
 
     async def settle(self) -> None:
         """Wait for events to settle, and give their persons to some of them."""
