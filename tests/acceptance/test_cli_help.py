@@ -38,6 +38,8 @@ WORDS = {
     "flags apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
     "events": ("delete",),
     "events delete": ("--uuid", "--person", "--event", "--before", "--project", "--yes", "audit"),
+    "backup": ("{folder}", "--data", "while the service runs"),
+    "restore": ("{folder}", "--data", "hedgerow backup"),
     "doctor": ("Exit status 0",),
 }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 from starlette.types import ASGIApp, Scope
 
+from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
@@ -50,6 +51,7 @@ from hedgerow.projects.throttle import API_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.backup_desk import BackupDesk
 from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
@@ -171,6 +173,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         pipelines=pipelines,
         intake=intake,
         chores=[
+            *_backup_chores(settings, events_store),
             *_watching_chores(state, board, sdk_configs, intake),
             *(working_chores(state, intake, deletion) if worker else intake.chores(worker=False)),
         ],
@@ -227,6 +230,14 @@ def _watching_chores(
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
         Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),
     ]
+
+
+def _backup_chores(settings: Settings, events: OpenedWhenNeeded) -> list[Chore]:
+    """Where only this process can open the events."""
+    if settings.database_url or settings.clickhouse_url:
+        return []
+    wished = WishedBackups(BackupDesk(event_place(settings).folder), events)
+    return [Chore(name="copy events for a backup", every_s=LOOK_EVERY_S, run=wished.serve)]
 
 
 async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -> bool:

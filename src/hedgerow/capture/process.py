@@ -111,8 +111,9 @@ class Processor:
 
     async def watch(self) -> None:
         """See how far events have come that others work on."""
+        accepted = self._progress.accepted
         left = await self._inbox.waiting()
-        self._progress.observe(unsettled=left.unsettled, unstored=left.unstored)
+        self._progress.observe(accepted, unsettled=left.unsettled, unstored=left.unstored)
 
     def _settled(self, project_id: ProjectId, arrived: Sequence[Arrived], known: Known) -> Settled:
         processed = process(project_id, known, arrived, self._place)

@@ -59,12 +59,13 @@ class Progress:
         self.stored += number
         self._move()
 
-    def observe(self, *, unsettled: int, unstored: int) -> None:
+    def observe(self, accepted: int, *, unsettled: int, unstored: int) -> None:
         """What is on its way in all, where other processes accept and work too: as long as so much
-        is, so much of ours may be."""
+        is, so much of ours may be. `accepted` is how many of ours were when somebody began to look:
+        nothing is known of those that came meanwhile."""
         self._observed = unsettled + unstored
-        self.settle(max(0, self.accepted - unsettled - unstored - self.settled))
-        self.store(max(0, self.accepted - unsettled - unstored - self.stored))
+        self.settle(max(0, accepted - unsettled - self.settled))
+        self.store(max(0, accepted - unsettled - unstored - self.stored))
 
     def is_settled(self, who: Who) -> bool:
         return who not in self._last_of and self.settled >= self._left_over

@@ -12,6 +12,11 @@ from hedgerow.storage.schema import schema_state
 def prepared_settings(data: Path | None) -> Settings:
     """Settings for a verb that needs an installation; Unready says how to make one."""
     settings = settings_with(data=data)
+    check_prepared(settings)
+    return settings
+
+
+def check_prepared(settings: Settings) -> None:
     place = place_of(settings)
     if place.is_sqlite and not place.path.exists():
         raise Unready(
@@ -26,4 +31,3 @@ def prepared_settings(data: Path | None) -> Settings:
             f"The database lacks {len(state.pending)} migration step(s). "
             f"Run `{command('migrate', settings)}` first."
         )
-    return settings

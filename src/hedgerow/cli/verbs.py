@@ -20,6 +20,8 @@ VERBS: Mapping[str, str] = {
     "components": "Show the components that pipeline records can use, built in or from packages.",
     "settings": "Show every setting, its value, where that came from and what it means.",
     "migrate": "Apply the migration steps that the database lacks.",
+    "backup": "Copy everything in the data folder to another, also while the service runs.",
+    "restore": "Make an installation of what `hedgerow backup` saved.",
     "doctor": "Check storage, permissions, engine versions and the clock.",
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",

@@ -113,3 +113,25 @@ async def test_room_is_lacking_when_too_much_waits_or_the_disk_is_full() -> None
     assert room.lack() is None
     await room.look()
     assert "disk" in (room.lack() or "")
+
+
+async def test_what_others_work_on_counts_as_far_as_was_looked_at() -> None:
+    progress = Progress()
+    progress.accept(ONE, ["ann", "bob"])
+    looked_at = progress.accepted
+    progress.accept(ONE, ["cleo"])  # while somebody looks
+    progress.observe(looked_at, unsettled=0, unstored=2)
+    assert progress.is_settled((ONE, "ann"))
+    assert not progress.is_settled((ONE, "cleo"))
+    assert (progress.settled, progress.stored, progress.waiting) == (2, 0, 3)
+    progress.observe(progress.accepted, unsettled=0, unstored=0)
+    assert (progress.settled, progress.stored, progress.waiting) == (3, 3, 0)
+
+
+async def test_room_is_lacking_when_all_processes_together_have_too_much_waiting() -> None:
+    progress = Progress()
+    room = Room(progress, lambda: 100, max_waiting=10, min_free_bytes=50)
+    progress.observe(0, unsettled=7, unstored=3)
+    assert "wait" in (room.lack() or "")
+    progress.observe(0, unsettled=7, unstored=2)
+    assert room.lack() is None
