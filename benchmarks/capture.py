@@ -25,7 +25,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 
 from benchmarks.decide import PROJECT_KEY, Seen, asked, measured
@@ -41,6 +40,7 @@ PEOPLE = 5_000
 BATCH = 100
 BATCH_SECONDS = 5.0
 RATE = 3_000
+STEADY_CONNECTIONS = 32
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 PAGE: dict[str, Any] = {
     "$browser": "Firefox",
@@ -284,49 +284,45 @@ def backlog(seconds: float) -> None:
 async def _steady(
     port: int, data: str, size: int, seconds: float
 ) -> tuple[list[float], list[int], Seen]:
+    """Each request has its moment; if no connection is free then, that counts as waiting."""
     seen = Seen()
-    bodies = [
-        {"api_key": PROJECT_KEY, "batch": [event(start * size + n) for n in range(size)]}
-        for start in range(200)
-    ]
-    accepted: list[tuple[int, float]] = [(0, time.perf_counter())]
+    requests = batches(port, size)
     lags: list[float] = []
     waits: list[int] = []
-    limits = httpx.Limits(max_connections=64)
-    base = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=base, limits=limits, timeout=30) as client:
+    began = time.perf_counter()
+    accepted: list[tuple[int, float]] = [(0, began)]
+    due = iter([(began + n * size / RATE, n) for n in range(int(seconds * RATE / size))])
 
-        async def post(body: dict[str, Any]) -> None:
-            began = time.perf_counter()
-            answer = await client.post("/batch/", json=body)
-            if answer.status_code == 200:
-                seen.latencies.append(time.perf_counter() - began)
+    async def post() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for moment, number in due:
+            await asyncio.sleep(max(0.0, moment - time.perf_counter()))
+            writer.write(requests[number % len(requests)])
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+            if head.startswith(b"HTTP/1.1 200"):
+                seen.latencies.append(time.perf_counter() - moment)
                 accepted.append((accepted[-1][0] + size, time.perf_counter()))
             else:
                 seen.failures += 1
+        writer.close()
 
-        async def look() -> None:
-            oldest = 0
-            while True:
-                await asyncio.sleep(0.1)
-                left = await asyncio.to_thread(lambda: sum(waiting(data)))
-                stored = accepted[-1][0] - left
-                while oldest + 1 < len(accepted) and accepted[oldest][0] <= stored:
-                    oldest += 1
-                is_behind = accepted[oldest][0] > stored
-                lags.append(time.perf_counter() - accepted[oldest][1] if is_behind else 0.0)
-                waits.append(left)
+    async def look() -> None:
+        oldest = 0
+        while True:
+            await asyncio.sleep(0.1)
+            left = await asyncio.to_thread(lambda: sum(waiting(data)))
+            stored = accepted[-1][0] - left
+            while oldest + 1 < len(accepted) and accepted[oldest][0] <= stored:
+                oldest += 1
+            is_behind = accepted[oldest][0] > stored
+            lags.append(time.perf_counter() - accepted[oldest][1] if is_behind else 0.0)
+            waits.append(left)
 
-        looking = asyncio.create_task(look())
-        began = time.perf_counter()
-        tasks = []
-        for number in range(int(seconds * RATE / size)):
-            due = began + number * size / RATE
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            tasks.append(asyncio.create_task(post(bodies[number % len(bodies)])))
-        await asyncio.gather(*tasks)
-        seen.seconds = time.perf_counter() - began
-        looking.cancel()
+    looking = asyncio.create_task(look())
+    await asyncio.gather(*(post() for _ in range(STEADY_CONNECTIONS)))
+    seen.seconds = time.perf_counter() - began
+    looking.cancel()
     return lags, waits, seen
 
 

@@ -88,7 +88,7 @@ class LiveProcess:
     def errors(self) -> str:
         return "".join(self._errors)
 
-    def wait_ready(self, timeout_s: float = 30) -> Self:
+    def wait_ready(self, timeout_s: float = 60) -> Self:
         deadline = time.monotonic() + timeout_s
         while not re.search(self.READY, self.output):
             if self.process.poll() is not None:
@@ -162,12 +162,12 @@ class LiveServer(LiveProcess):
 
     def client(self, key: str | None = PERSONAL_KEY) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=30, verify=False)
+        return httpx.Client(base_url=self.address, headers=headers, timeout=120, verify=False)
 
     def answers(self, path: str) -> int | None:
         """The status of a GET without a key, or None when nothing listens."""
         try:
-            return httpx.get(self.address + path, timeout=30).status_code
+            return httpx.get(self.address + path, timeout=60).status_code
         except httpx.TransportError:
             return None
 

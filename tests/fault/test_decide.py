@@ -408,6 +408,8 @@ def test_a_postgresql_that_hangs_costs_its_time_limit_at_most(
 def test_a_locked_sqlite_file_costs_only_what_must_be_written(tmp_path: Path) -> None:
     with LiveServer(tmp_path, database_timeout_s="0.5") as server, server.client() as client:
         _three_flags(client)
+        known = client.post("/api/projects/1/persons/", json={"distinct_ids": ["id-1"]})
+        assert known.status_code == 201
         with closing(sqlite3.connect(tmp_path / "hedgerow.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             read = asked(client, "id-1")

@@ -29,6 +29,8 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
+# Whoever stops does not wait for a database that hangs: leases end by themselves.
+LET_GO_S = 0.5
 # What is known of the place of an address.
 Place = Callable[[str], Mapping[str, Any]]
 
