@@ -23,8 +23,6 @@ from hedgerow.persons.known import Known
 from hedgerow.persons.process import process
 from hedgerow.projects.model import ProjectId
 
-# Whoever stops does not wait for a database that hangs.
-LET_GO_S = 0.5
 FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
 LINGER_TO_SETTLE_S = 0.05
