@@ -14,6 +14,9 @@ from tests.stored_events import stored_events
 
 Event = dict[str, Any]
 
+# A flag that has to be there for its calls to be counted.
+COUNTED = "counted"
+
 
 def event(name: str = "seen", distinct_id: str = "ann", **properties: Any) -> Event:
     """With an id by which it is found again."""
@@ -27,7 +30,7 @@ def event(name: str = "seen", distinct_id: str = "ann", **properties: Any) -> Ev
 
 def call(distinct_id: str = "ann") -> Event:
     """Of a flag: it is counted, so that whatever is done twice can be seen."""
-    called = {"$feature_flag": "counted", "$feature_flag_response": True}
+    called = {"$feature_flag": COUNTED, "$feature_flag_response": True}
     return event("$feature_flag_called", distinct_id, **called)
 
 

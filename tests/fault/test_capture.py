@@ -17,6 +17,7 @@ import pytest
 
 from tests.clickhouse_http import OwnClickHouse
 from tests.fault.capturing import (
+    COUNTED,
     assert_stored_once,
     call,
     event,
@@ -25,6 +26,7 @@ from tests.fault.capturing import (
     story,
     uuids,
 )
+from tests.fault.deciding import made, one
 from tests.fault.stored import rows
 from tests.live import (
     Installation,
@@ -51,6 +53,8 @@ def embedded(tmp_path: Path) -> Installation:
 def test_nothing_acknowledged_is_lost_or_stored_twice(
     embedded: Installation, tell: Callable[[str], None]
 ) -> None:
+    with embedded.server().wait_ready() as server, server.client() as client:
+        made(client, COUNTED, one())
     moments = random.Random()
     acknowledged: dict[str, int] = {}
     ids: set[str] = set()

@@ -27,9 +27,10 @@ from hedgerow.storage.connect import EventPlace, Place, open_database, open_even
 from hedgerow.storage.database import Database
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.tables import flag_calls, persons
+from hedgerow.storage.tables import flag_calls, flags, persons
 from tests.clickhouse_http import OwnClickHouse
-from tests.fault.capturing import call, event, story, uuids
+from tests.fault.capturing import COUNTED, call, event, story, uuids
+from tests.fault.deciding import one, write
 from tests.live import PERSONAL_KEY, PROJECT_KEY
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
@@ -165,6 +166,7 @@ def _read(batch: Sequence[dict[str, Any]], now: datetime) -> Batch:
 async def world(tmp_path: Path, clickhouse: OwnClickHouse) -> AsyncIterator[World]:
     place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=5)
     prepare(place, FirstKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), NOW)
+    write(tmp_path, flags, [{"key": COUNTED, "filters": one()}])
     opened = World(
         database=open_database(place),
         events=open_events(EventPlace(url=clickhouse.new_database(), folder=tmp_path, timeout_s=5)),

@@ -105,7 +105,8 @@ def connect_server(url: str, timeout_s: float) -> ClickHouse:
             dsn=url,
             tz_mode="aware",
             connect_timeout=timeout_s,
-            send_receive_timeout=300,
+            # Shorter than a lease of the inbox: who is given up on must be done by then.
+            send_receive_timeout=45,
             # A session takes one request at a time, and a long list does not fit into an address.
             autogenerate_session_id=False,
             form_encode_query_params=True,
