@@ -9,6 +9,7 @@ from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
 from hedgerow.capture.store import InboxStore
 from hedgerow.errors import Unavailable
+from hedgerow.persons.known import OTHER_ID, id_text
 from hedgerow.projects.model import ProjectId
 
 RETRY_AFTER_S = 10
@@ -34,6 +35,10 @@ class Capture:
         if batch.events or batch.warnings:
             await self._inbox.add(project_id, batch.events, batch.warnings, now)
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
+        for event in batch.events:
+            other = OTHER_ID.get(event.event)
+            if other and other in event.properties:
+                self._progress.also(project_id, id_text(event.properties[other]))
         self.accepted += len(batch.events)
         self.rejected += len(batch.rejected)
 

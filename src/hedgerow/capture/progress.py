@@ -47,6 +47,12 @@ class Progress:
             self._last_of[who] = self.accepted
         self._move()
 
+    def also(self, project_id: ProjectId, distinct_id: str) -> None:
+        """What was accepted last is about somebody else, too."""
+        who = (project_id, distinct_id)
+        self._unsettled.append((self.accepted, who))
+        self._last_of[who] = self.accepted
+
     def settle(self, number: int) -> None:
         self.settled += number
         while self._unsettled and self._unsettled[0][0] <= self.settled:

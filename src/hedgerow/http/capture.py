@@ -20,6 +20,8 @@ from hedgerow.kit.clock import Clock
 from hedgerow.kit.ids import UUID7_RANDOM_BYTES
 from hedgerow.projects.directory import Directory
 
+# A request may be wrong a million times; its sender learns as much from the first of these.
+REJECTED_TOLD = 1000
 ACCEPTED = reply(200, b'{"status":1}', JSON_TYPE)
 ACCEPTED_BEACON = reply(204, b"")
 
@@ -74,7 +76,7 @@ class CaptureDoor:
         if refusal is not None:
             raise refusal
         if batch.rejected:
-            return json_reply(200, {"status": 1, "rejected": batch.rejected})
+            return json_reply(200, {"status": 1, "rejected": batch.rejected[:REJECTED_TOLD]})
         return ACCEPTED_BEACON if query and _is_beacon(query) else ACCEPTED
 
     def _address(self, scope: Scope) -> str:

@@ -29,6 +29,10 @@ INLINE_BYTES = 256 * 1024
 INLINE_PACKED_BYTES = 16 * 1024
 LARGE_AT_ONCE = 2
 
+# Small values take many times their length in memory.
+MAX_OBJECTS = 1_000_000
+MAX_VALUES = 5_000_000
+
 MAX_FORM_FIELDS = 1000
 MAX_STRAY_PERCENTS = 1000
 # base64 in a form in gzip is three; nobody wraps more often than this.
@@ -371,7 +375,10 @@ def _lz_units(packed: bytes, limit: int) -> str:
 
 def _json(data: bytes) -> Any:
     # Few have so many brackets that they could be too deep; counting them is next to free.
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _is_too_deep(data):
+    objects = data.count(b"{") + data.count(b"[")
+    if objects > MAX_OBJECTS or (len(data) > MAX_VALUES and data.count(b",") > MAX_VALUES):
+        raise TooLarge(f"A request may hold at most {MAX_VALUES} values and {MAX_OBJECTS} objects.")
+    if objects > MAX_DEPTH and _is_too_deep(data):
         raise _too_deep()
     try:
         return _json_value(data)

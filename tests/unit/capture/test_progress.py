@@ -52,6 +52,15 @@ async def test_who_reads_a_person_waits_until_their_last_event_is_settled() -> N
     assert await is_done_after(wait, lambda: progress.settle(1))
 
 
+async def test_an_event_may_be_about_two() -> None:
+    progress = Progress()
+    progress.accept(ONE, ["ann"])
+    progress.also(ONE, "before")
+    assert not progress.is_settled((ONE, "before"))
+    progress.settle(1)
+    assert progress.is_settled((ONE, "before"))
+
+
 async def test_who_lists_waits_for_what_was_accepted_before_and_not_for_what_comes_after() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
