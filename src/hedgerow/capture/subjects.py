@@ -1,8 +1,9 @@
 """Flags see what was captured before: who has events on their way is waited for, a little."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
-from hedgerow.capture.progress import Progress
+from hedgerow.capture.progress import Progress, Who
 from hedgerow.flags.store import StoredSubject, SubjectStore
 from hedgerow.projects.model import ProjectId
 
@@ -16,7 +17,7 @@ class FreshSubjects:
         self._at_most_s = at_most_s
         self.keep_hash_keys = subjects.keep_hash_keys
 
-    async def subject(
+    def subject(
         self,
         project_id: ProjectId,
         distinct_id: str,
@@ -24,10 +25,15 @@ class FreshSubjects:
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
-    ) -> StoredSubject:
-        who = (project_id, distinct_id)
-        if not self._progress.is_settled(who):
-            await self._progress.wait_until_settled(who, at_most_s=self._at_most_s)
-        return await self._subjects.subject(
+    ) -> Coroutine[Any, Any, StoredSubject]:
+        subject = self._subjects.subject(
             project_id, distinct_id, groups, cohorts=cohorts, hash_keys=hash_keys
         )
+        who = (project_id, distinct_id)
+        return subject if self._progress.is_settled(who) else self._once_settled(who, subject)
+
+    async def _once_settled(
+        self, who: Who, subject: Coroutine[Any, Any, StoredSubject]
+    ) -> StoredSubject:
+        await self._progress.wait_until_settled(who, at_most_s=self._at_most_s)
+        return await subject

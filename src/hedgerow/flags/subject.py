@@ -98,7 +98,11 @@ class Subject:
         self.in_cohorts: dict[int, bool] = {}
         self._anonymous = anonymous_id
         self._given = comparable(person_properties)
-        self._given_groups = {index: comparable(given) for index, given in group_properties.items()}
+        self._given_groups = (
+            {index: comparable(given) for index, given in group_properties.items()}
+            if group_properties
+            else group_properties
+        )
         person = Partial(self._given)
         person.setdefault("distinct_id", self.distinct_id)
         self.person: Mapping[str, Any] = person

@@ -126,18 +126,16 @@ def _asked(
     keys = _given(body, "flag_keys", "flag_keys_to_evaluate")
     contexts = _given(body, "evaluation_contexts", "evaluation_environments")
     properties = _object(body, "person_properties", "$properties")
+    groups = _object(body, "groups", "$groups")
+    described = _object(body, "group_properties", "$group_properties")
     before = _text(body, "$anon_distinct_id", "anon_distinct_id")
     if before is None:
         before = _text(properties, "$anon_distinct_id")
     return Asked(
         distinct_id=_distinct_id(body),
         person_properties=properties,
-        groups=_groups(_object(body, "groups", "$groups")),
-        group_properties={
-            name: given
-            for name, given in _object(body, "group_properties", "$group_properties").items()
-            if isinstance(given, dict)
-        },
+        groups=_groups(groups) if groups else groups,
+        group_properties=_objects(described) if described else described,
         anonymous_id=before and before[:DISTINCT_ID_MAX],
         device_id=_text(body, "$device_id", "device_id"),
         flag_keys=_texts(keys, "flag_keys"),
@@ -181,6 +179,10 @@ def _groups(given: Mapping[str, Any]) -> dict[str, str]:
         for name, key in given.items()
         if key != "" and isinstance(key, str | int | float) and not isinstance(key, bool)
     }
+
+
+def _objects(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: each for name, each in given.items() if isinstance(each, dict)}
 
 
 def _text(body: Mapping[str, Any], *names: str) -> str | None:

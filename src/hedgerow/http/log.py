@@ -48,7 +48,7 @@ class AccessLog:
 def _for_people(
     at: float, trace: Trace, method: str, route: str, status: int, seconds: float
 ) -> str:
-    phases = " ".join(f"{name}={took * 1000:.1f}" for name, took in trace.phases.items())
+    phases = " ".join(f"{name}={took:.1f}" for name, took in trace.phases.items())
     return (
         f"{time.strftime('%H:%M:%S', time.localtime(at))} {status} {method:<6} {route}  "
         f"{seconds * 1000:.1f} ms  {phases}  {trace.id.decode()}"
@@ -59,7 +59,7 @@ def _for_machines(
     at: float, trace: Trace, method: str, route: str, status: int, seconds: float
 ) -> str:
     # Put together by hand: nothing in it needs escaping, and an encoder takes ten times as long.
-    phases = ",".join([f'"{name}":{took * 1000:.3f}' for name, took in trace.phases.items()])
+    phases = _names_of(tuple(trace.phases)) % tuple(trace.phases.values())
     who = f',"key_id":"{trace.key_id}"' if trace.key_id is not None else ""
     where = f',"project_id":{trace.project_id}' if trace.project_id is not None else ""
     second, microseconds = divmod(int(at * 1e6), 1_000_000)
@@ -73,3 +73,9 @@ def _for_machines(
 @lru_cache(maxsize=2)
 def _date_and_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
+@lru_cache(maxsize=100)
+def _names_of(phases: tuple[str, ...]) -> str:
+    """What their times are put into."""
+    return ",".join([f'"{name}":%.3f' for name in phases])

@@ -33,6 +33,7 @@ class Trace:
                 self.origin = value
         if not self.id:
             self.id = b"%s-%x" % (_process_part, next(_numbers))
+        # Milliseconds.
         self.phases: dict[str, float] = {}
         self.key_id: str | None = None
         self.project_id: int | None = None
@@ -40,7 +41,7 @@ class Trace:
     def mark(self, phase: str) -> None:
         """The phase that just ended; names are the same in logs and docs."""
         now = time.perf_counter()
-        self.phases[phase] = self.phases.get(phase, 0.0) + now - self._last
+        self.phases[phase] = self.phases.get(phase, 0.0) + (now - self._last) * 1000
         self._last = now
 
 

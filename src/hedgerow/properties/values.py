@@ -50,21 +50,20 @@ class Keyed(dict[str, Any]):
 
 def comparable(properties: Mapping[str, Any]) -> Mapping[str, Any]:
     """The properties, in a form in which every question about them takes a bounded time."""
-    unbounded = [
-        key
-        for key, value in properties.items()
-        if (kind := value.__class__) is list
-        or kind is dict
-        or (kind is str and len(value) > TEXT_MAX)
-    ]
-    if not unbounded:
-        return properties
-    return {**properties, **{key: _comparable(properties[key]) for key in unbounded}}
+    for value in properties.values():
+        kind = value.__class__
+        if kind is list or kind is dict or (kind is str and len(value) > TEXT_MAX):
+            return {key: _comparable(each) for key, each in properties.items()}
+    return properties
 
 
 def _comparable(value: Any) -> Any:
-    if isinstance(value, str) or len(value) > TEXT_MAX or len(repr(value)) > TEXT_MAX:
+    if not isinstance(value, str | list | dict):
+        return value
+    if len(value) > TEXT_MAX or (not isinstance(value, str) and len(repr(value)) > TEXT_MAX):
         return TOO_LONG
+    if isinstance(value, str):
+        return value
     return Listed(value) if isinstance(value, list) else Keyed(value)
 
 

@@ -24,7 +24,7 @@ def a_trace() -> Trace:
             headers={"X-Request-Id": "abc-1", "Authorization": f"Bearer {SECRET}"},
         )
     )
-    trace.phases = {"access": 0.0012345, "answer": 0.02}
+    trace.phases = {"access": 1.2345, "answer": 20.0}
     return trace
 
 
