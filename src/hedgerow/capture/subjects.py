@@ -1,6 +1,7 @@
 """Flags see what was captured before: who has events on their way is waited for, a little."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from hedgerow.capture.progress import Progress, Who
@@ -26,14 +27,19 @@ class FreshSubjects:
         cohorts: bool = True,
         hash_keys: bool = True,
     ) -> Coroutine[Any, Any, StoredSubject]:
-        subject = self._subjects.subject(
-            project_id, distinct_id, groups, cohorts=cohorts, hash_keys=hash_keys
+        read = partial(
+            self._subjects.subject,
+            project_id,
+            distinct_id,
+            groups,
+            cohorts=cohorts,
+            hash_keys=hash_keys,
         )
         who = (project_id, distinct_id)
-        return subject if self._progress.is_settled(who) else self._once_settled(who, subject)
+        return read() if self._progress.is_settled(who) else self._once_settled(who, read)
 
     async def _once_settled(
-        self, who: Who, subject: Coroutine[Any, Any, StoredSubject]
+        self, who: Who, read: Callable[[], Coroutine[Any, Any, StoredSubject]]
     ) -> StoredSubject:
         await self._progress.wait_until_settled(who, at_most_s=self._at_most_s)
-        return await subject
+        return await read()
