@@ -1,0 +1,1 @@
+"""HogQL: read, understood and written as SQL for the event store."""
