@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
@@ -92,7 +92,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
+async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[FrontDoor]:
     """The running service. It answers at once; until its database is ready it answers 503."""
     place = place_of(settings)
     events_store = OpenedWhenNeeded(event_place(settings), locks_at_once=place.is_sqlite)
