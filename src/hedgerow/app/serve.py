@@ -157,6 +157,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             max_bytes=CAPTURE_BYTES,
             max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
             timeout_s=settings.body_timeout_s,
+            is_forgiving=True,
         ),
         rooms.origins,
         utc_now,
