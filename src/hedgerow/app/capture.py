@@ -66,6 +66,7 @@ class Intake:
                 run=self.processor.store,
                 max_pause_s=MAX_PAUSE_S,
             ),
+            Chore(name="open the event store", every_s=LOOK_EVERY_S, run=self.events.warm),
             Chore(
                 name="merge small parts of the event store",
                 every_s=COMPACT_EVERY_S,
