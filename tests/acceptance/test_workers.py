@@ -119,6 +119,17 @@ def test_every_event_is_stored_once_and_each_persons_in_their_order(
     assert len(rounds) == 2 * PEOPLE
 
 
+def test_who_accepted_an_event_waits_for_a_worker_before_reading(
+    installation: Installation,
+) -> None:
+    """The one who serves works on nothing itself."""
+    with installation.servers[0].client() as client:
+        for number in range(5):
+            _send(client, _set("reader", number))
+            found = client.get("/api/projects/1/persons/", params={"distinct_id": "reader"}).json()
+            assert found["results"][0]["properties"]["round"] == number
+
+
 def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
     installation: Installation,
 ) -> None:

@@ -27,7 +27,7 @@ async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
     try:
         await once_available(lambda: _check_current(place), "migrations", lambda _: None)
         ready()
-        deletion = join_deletion(settings, database, events, intake.progress)
+        deletion = join_deletion(database, events, intake.arrivals)
         await work(working_chores(join_state(database), intake, deletion))
     finally:
         await intake.processor.end()

@@ -4,6 +4,7 @@ Each of the two steps ends in a durable row and is safe to repeat from any point
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
+LOOK_S = 0.5
 # Whoever stops does not wait for a database that hangs: leases end by themselves.
 LET_GO_S = 0.5
 # What is known of the place of an address.
@@ -126,10 +128,13 @@ class Processor:
                     self._progress.store(number)
 
     async def watch(self) -> None:
-        """See how far events have come that others work on."""
-        accepted = self._progress.accepted
+        """See how far events have come that others work on: often while somebody waits for them.
+        Where so much waits that looking takes long, most of the time goes by without it."""
+        await self._progress.wait_for_readers(idle_s=LOOK_S)
+        accepted, began = self._progress.accepted, time.monotonic()
         left = await self._inbox.waiting()
         self._progress.observe(accepted, unsettled=left.unsettled, unstored=left.unstored)
+        await asyncio.sleep(4 * (time.monotonic() - began))
 
     def _settled(
         self, before: KnownEvents, project_id: ProjectId, sent: Sequence[Arrived], known: Known
