@@ -104,9 +104,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     geoip = GeoIp(settings.geoip_file)
     intake = join_intake(settings, database, events_store, geoip)
     subjects = FreshSubjects(
-        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
+        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
-    deletion = join_deletion(settings, database, events_store, intake.progress)
+    deletion = join_deletion(database, events_store, intake.arrivals)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -122,6 +122,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        arrivals=intake.arrivals,
         deletion=deletion,
         warnings=intake.warnings,
         decider=decider,
@@ -157,6 +158,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             max_bytes=CAPTURE_BYTES,
             max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
             timeout_s=settings.body_timeout_s,
+            is_forgiving=True,
         ),
         rooms.origins,
         utc_now,
