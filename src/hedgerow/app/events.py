@@ -42,6 +42,10 @@ class OpenedWhenNeeded:
         self._store: Any = None
         self._opening: asyncio.Task[None] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
     async def opened(self) -> Any:
         """Who goes away while it is opened does not keep others from having it."""
         if self._store is None:

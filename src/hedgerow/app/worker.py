@@ -10,6 +10,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.metrics import join_metrics
+from hedgerow.app.mirror import join_mirror
 from hedgerow.app.state import join_state, place_of
 from hedgerow.app.waiting import once_available
 from hedgerow.errors import Unavailable
@@ -37,12 +38,14 @@ async def run_worker(
     events = OpenedWhenNeeded(event_place(settings))
     intake = join_intake(settings, database, events, geoip)
     deletion = join_deletion(database, events, intake.arrivals)
+    mirror = join_mirror(database, events)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
         with _shown(join_metrics(database, intake), shown_at) as address:
             await once_available(lambda: _check_current(place), "migrations", lambda _: None)
             ready(address)
-            await work([waits, *working_chores(join_state(database), intake, deletion)])
+            state = join_state(database)
+            await work([waits, *working_chores(state, intake, deletion, mirror)])
     finally:
         await intake.processor.end()
         await events.close()

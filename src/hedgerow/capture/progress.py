@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from hedgerow.kit.eager import own_task
 from hedgerow.projects.model import ProjectId
 
 Who = tuple[ProjectId, str]
@@ -127,6 +128,7 @@ class Progress:
     async def _wait(self, is_so: Callable[[], bool], at_most_s: float) -> None:
         if is_so():
             return
+        await own_task()
         try:
             async with asyncio.timeout(at_most_s):
                 while not is_so():

@@ -64,9 +64,9 @@ async def run(settings: Settings, *, worker: bool) -> None:
         failure.append(error)
         running.should_exit = True
 
-    async with service(settings, Events(ready=ready, failed=failed), worker=worker) as app:
+    async with service(settings, Events(ready=ready, failed=failed), worker=worker) as door:
         running = server(
-            app, header_timeout_s=settings.body_timeout_s, grace_s=settings.shutdown_grace_s
+            door, header_timeout_s=settings.body_timeout_s, grace_s=settings.shutdown_grace_s
         )
         await running.serve(sockets=[listening])
     if failure:

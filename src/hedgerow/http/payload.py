@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from hedgerow.errors import Malformed, TooLarge, TooSlow
+from hedgerow.kit.eager import own_task
 from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS
 from hedgerow.kit.threads import in_daemon_thread
 
@@ -157,7 +158,9 @@ class PayloadReader:
         announced, encoding, content_type = _told(scope["headers"])
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             raise self._too_large()
-        body = self._at_hand(scope) or await self._body(receive)
+        body = self._at_hand(scope)
+        if body is None:
+            body = await self._body(receive)
         if not compression and not encoding and body.startswith(_OPENERS):
             if len(body) <= INLINE_BYTES:
                 return then(_json(body, self._is_forgiving))
@@ -199,6 +202,7 @@ class PayloadReader:
         return body
 
     async def _body(self, receive: Receive) -> bytes:
+        await own_task()
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._gather(receive)

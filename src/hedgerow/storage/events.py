@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ from hedgerow.errors import Invalid, Unready
 from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage import mirror_schema
 from hedgerow.storage.clickhouse import INSERT_S, ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
 from hedgerow.storage.uuid_memory import UUID_BYTES, UuidMemory
@@ -32,6 +33,7 @@ MAX_PARTS = 50
 LEARNING_BYTES = UUID_BYTES << 18
 
 Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,15 @@ class EventRecords:
         """The rows of a SELECT. More of them, or a longer time, is the caller's mistake."""
         limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
+
+    async def run(self, work: Callable[[Client], T]) -> T:
+        """Something of another file, on a client for itself, with all tables there."""
+
+        def run() -> T:
+            with self._client() as (client, _):
+                return work(client)
+
+        return await in_daemon_thread(run)
 
     async def compact(self) -> int:
         """Merge the months that the engine's own merging leaves in many parts, and give unused
@@ -217,15 +228,16 @@ class EventRecords:
 
     def _compact(self) -> int:
         crowded = """
-            SELECT partition_id FROM system.parts
-            WHERE active AND database = currentDatabase() AND table = {table:String}
-            GROUP BY partition_id HAVING count() > {max_parts:Int64}
+            SELECT table, partition_id FROM system.parts
+            WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
+            GROUP BY table, partition_id HAVING count() > {max_parts:Int64}
         """
         with self._client() as (client, layout):
-            asked = {"table": layout.table, "max_parts": MAX_PARTS}
-            months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
+            asked = {"tables": [layout.table, *mirror_schema.TABLES], "max_parts": MAX_PARTS}
+            months = rows_of(client, crowded, asked)
             for month in months:
-                client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+                place = f"{month['table']} PARTITION ID '{month['partition_id']}'"
+                client.command(f"OPTIMIZE TABLE {place}")
             if self._engine.is_embedded:
                 # Under load the engine keeps some 200 MB that it no longer uses.
                 client.command("SYSTEM JEMALLOC PURGE")
@@ -282,7 +294,7 @@ def _prepared(client: Client) -> _Layout:
     for row in rows_of(client, sql, {"table": TABLE}):
         if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
             return _Layout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
-    for statement in single_ddl():
+    for statement in [*single_ddl(), *mirror_schema.single_ddl()]:
         client.command(statement)
     return _Layout(table=TABLE, on_cluster="")
 
