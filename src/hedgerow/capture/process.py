@@ -116,7 +116,7 @@ class Processor:
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
         for bucket in self._buckets:
-            if rows := await self._inbox.ready(bucket, self._clock()):
+            if rows := await self._inbox.ready(bucket):
                 self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False
@@ -126,6 +126,11 @@ class Processor:
                 self.stored += number
                 if self._is_alone:
                     self._progress.store(number)
+
+    async def keep_leases(self) -> None:
+        """Whoever takes long to store something has not died over it."""
+        if self._is_storing:
+            await self._inbox.keep_leases()
 
     async def watch(self) -> None:
         """See how far events have come that others work on: often while somebody waits for them.
