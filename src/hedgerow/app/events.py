@@ -10,14 +10,13 @@ from typing import Any
 import structlog
 
 from hedgerow.errors import Unavailable, Unready
-from hedgerow.events.delete import Chosen
+from hedgerow.events.delete import Chosen, CountedEvents
 from hedgerow.events.model import Event
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import EventPlace, lock_events, open_events
-from hedgerow.storage.event_counts import count_events
 
 _log = structlog.get_logger("hedgerow")
 
@@ -46,7 +45,7 @@ class OpenedWhenNeeded:
                 self._store = await in_daemon_thread(lambda: open_events(self._place, self._lock))
             return self._store
 
-    async def _reached(self) -> Any:
+    async def reached(self) -> Any:
         """For those who were asked to do something now, and can be asked again."""
         try:
             return await self.opened()
@@ -67,13 +66,14 @@ class OpenedWhenNeeded:
         event: str = "",
         before: datetime | None = None,
     ) -> int:
-        store: EventStore = await self._reached()
+        store: EventStore = await self.reached()
         return await store.delete(
             project_id, uuids=uuids, distinct_ids=distinct_ids, event=event, before=before
         )
 
     async def count(self, project_id: ProjectId, chosen: Chosen) -> int:
-        return await count_events(await self._reached(), project_id, chosen)
+        store: CountedEvents = await self.reached()
+        return await store.count(project_id, chosen)
 
     async def compact(self) -> None:
         """Once it is open."""

@@ -4,7 +4,7 @@ A property is a text there, as in `properties.values.as_text`, and null where th
 condition is true or false and never null.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -22,13 +22,17 @@ from hedgerow.events.expressions import (
 )
 from hedgerow.events.versions import version_condition
 from hedgerow.hogql.ast import Compare, Expr
-from hedgerow.properties.operators import Operator
+from hedgerow.properties.operators import Operator, operator_named
+from hedgerow.properties.patterns import is_linear
+from hedgerow.properties.rules import LIST_OPERATORS, RANGE_OPERATORS, check_property, refuse
 from hedgerow.properties.values import as_moment, as_number, as_text, relative_moment
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # Beyond it, a number has no text that all agree on.
 PLAIN_MAX = 10**15
 
+# An operator's other names, where filters on events may have them.
+_MORE_NAMES = {"in": "exact", "not_in": "is_not", "is_cleaned_path_exact": "exact"}
 _OPPOSITES = {
     Operator.IS_NOT: Operator.EXACT,
     Operator.NOT_ICONTAINS: Operator.ICONTAINS,
@@ -57,6 +61,22 @@ class Moment:
 
     now: datetime
     zone: tzinfo
+
+
+def checked_operator(filter: Mapping[str, Any], place: str) -> Operator:
+    """The operator of a filter on a property, or Invalid for one that cannot be asked. Where one
+    value is possible, so are several."""
+    name = filter.get("operator")
+    name = _MORE_NAMES.get(name, name) if isinstance(name, str) else name
+    operator, wanted = operator_named(name), filter.get("value")
+    several = isinstance(wanted, list) and operator not in (*RANGE_OPERATORS, *LIST_OPERATORS)
+    for each in (wanted or [""]) if several and isinstance(wanted, list) else [wanted]:
+        check_property({"operator": name, "value": each}, place)
+        if operator in (Operator.REGEX, Operator.NOT_REGEX) and not is_linear(str(each)):
+            detail = "Look-around and back references are not possible here."
+            refuse(f"{place}.value", detail, "invalid_value")
+    assert operator is not None
+    return operator
 
 
 def condition(text: Expr, operator: Operator, wanted: Any, at: Moment) -> Expr:

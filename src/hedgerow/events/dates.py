@@ -14,6 +14,7 @@ LONGEST = 64
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2299, 12, 31, tzinfo=UTC)
 
+_MICROSECOND = timedelta(microseconds=1)
 _RELATIVE = re.compile(r"(?:([+-]?)(\d{1,4}))?([hdwmqy])(Start|End)?", re.ASCII)
 
 
