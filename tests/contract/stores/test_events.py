@@ -18,10 +18,10 @@ from hedgerow.storage.connect import EventPlace, open_events
 from hedgerow.storage.events import BLOCK_BYTES, IDS_AT_ONCE, MAX_PARTS, EventRecords
 from hedgerow.storage.events_schema import cluster_ddl
 from tests.clickhouse_http import OwnClickHouse
+from tests.stored_events import parts_of
 
 NOW = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
 PROJECT, OTHER = ProjectId(1), ProjectId(2)
-from tests.stored_events import parts_of
 
 
 def event(**fields: Any) -> Event:
