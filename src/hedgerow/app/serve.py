@@ -20,6 +20,7 @@ from hedgerow.app.pipelines import (
     join_pipelines,
     register_components,
 )
+from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
@@ -107,6 +108,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
     )
     deletion = join_deletion(settings, database, events_store, intake.progress)
+    reading = join_reading(database, events_store, deletion.arrived)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -123,6 +125,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         deletion=deletion,
+        listing=reading.listing,
+        selecting=reading.selecting,
+        values=reading.values,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),

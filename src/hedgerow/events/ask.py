@@ -13,6 +13,7 @@ from hedgerow.events.cursor import Cursor, read_cursor
 from hedgerow.events.dates import asked_moment
 from hedgerow.kit import jsonio
 from hedgerow.kit.text import whole_number, why_unstorable
+from hedgerow.projects.text import check_storable
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -88,6 +89,12 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
     return wish
 
 
+def mentions_cohorts(asked: Asked) -> bool:
+    """Whether some filter or expression may ask for one."""
+    said = [asked.properties, asked.select, asked.where, asked.order]
+    return b"cohort" in jsonio.encode(said).lower()
+
+
 def _selected(expressions: Sequence[str] | None) -> Sequence[str] | None:
     """An empty list is all that an event has."""
     return ["*"] if expressions is not None and not expressions else expressions
@@ -123,6 +130,7 @@ class _Reader:
         for text in filter(None, self._parameters(name)):
             value = _json(text, name, "Properties are unparsable!")
             found += value if isinstance(value, list) else [value]
+        check_storable(found, name)
         return found
 
     def expressions(self, name: str) -> list[str] | None:

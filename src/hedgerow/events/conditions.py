@@ -28,6 +28,8 @@ from hedgerow.properties.rules import LIST_OPERATORS, RANGE_OPERATORS, check_pro
 from hedgerow.properties.values import as_moment, as_number, as_text, relative_moment
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# So many seconds from 1970 no calendar goes on.
+SECONDS_MAX = 253_402_300_800.0
 # Beyond it, a number has no text that all agree on.
 PLAIN_MAX = 10**15
 
@@ -166,8 +168,11 @@ def _containing(text: Expr, _: Operator, wanted: Any, __: Moment) -> Expr:
 
 
 def _edge(text: Expr, operator: Operator, wanted: Any, _: Moment) -> Expr:
-    name = "startsWith" if operator is Operator.STARTS_WITH else "endsWith"
-    return call(name, call("lower", text), call("lower", value(as_text(wanted))))
+    """Found at the beginning, of what is reversed for the other end."""
+    edge: Expr = value(as_text(wanted))
+    if operator is Operator.ENDS_WITH:
+        text, edge = call("reverse", text), call("reverse", edge)
+    return compared(call("positionCaseInsensitive", text, edge), Compare.EQ, value(1))
 
 
 def _pattern(text: Expr, _: Operator, wanted: Any, __: Moment) -> Expr:
@@ -182,11 +187,15 @@ def _comparison(text: Expr, operator: Operator, wanted: Any, _: Moment) -> Expr:
 def _date(text: Expr, operator: Operator, wanted: Any, at: Moment) -> Expr:
     """A number is seconds since 1970."""
     op, moment = _DATE_COMPARISONS[operator], asked_date(wanted, at)
-    is_number = call("match", text, value(NUMBER))
+    seconds = call("toFloat", text)
+    of_number = [
+        compared(seconds, op, value(moment.timestamp())),
+        compared(call("abs", seconds), Compare.LT, value(SECONDS_MAX)),
+    ]
     return call(
         "if",
-        is_number,
-        surely(compared(call("toFloat", text), op, value(moment.timestamp()))),
+        call("match", text, value(NUMBER)),
+        surely(all_of(of_number)),
         surely(compared(call("toDateTime", text), op, value(moment))),
     )
 

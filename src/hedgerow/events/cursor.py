@@ -5,6 +5,7 @@ follows is neither left out nor repeated, whatever arrives meanwhile.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from hedgerow.errors import Invalid
 from hedgerow.events.dates import EARLIEST, LATEST
@@ -18,7 +19,7 @@ _FORM = re.compile(r"(-?\d{1,17})_([0-9a-f-]{36})", re.ASCII)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     timestamp: datetime
-    uuid: str
+    uuid: UUID
 
     def text(self) -> str:
         return f"{(self.timestamp - _EPOCH) // _MICROSECOND}_{self.uuid}"
@@ -30,6 +31,6 @@ def read_cursor(text: str) -> Cursor:
     if found and uuid:
         moment = _EPOCH + int(found[1]) * _MICROSECOND
         if EARLIEST <= moment <= LATEST:
-            return Cursor(timestamp=moment, uuid=uuid)
+            return Cursor(timestamp=moment, uuid=UUID(uuid))
     detail = "This is no cursor. It comes with `next` and is not for making."
     raise Invalid(detail, attr="cursor")

@@ -42,8 +42,8 @@ def equal(left: Expr, right: Any) -> CompareOperation:
 
 
 def among(left: Expr, options: Sequence[Any]) -> Expr:
-    if len(options) == 1:
-        return equal(left, options[0])
+    if len(options) <= 1:
+        return equal(left, options[0]) if options else FALSE
     return call("in", left, value(list(options)))
 
 

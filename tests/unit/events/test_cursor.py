@@ -1,6 +1,7 @@
 """Cursors are read as they are written, and nothing else is."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,8 @@ moments = st.integers(-(10**15), 10**16).map(lambda us: EPOCH + timedelta(micros
 
 
 @given(moments, st.uuids())
-def test_a_cursor_comes_back_to_the_microsecond(moment: datetime, uuid: object) -> None:
-    cursor = Cursor(timestamp=moment, uuid=str(uuid))
+def test_a_cursor_comes_back_to_the_microsecond(moment: datetime, uuid: UUID) -> None:
+    cursor = Cursor(timestamp=moment, uuid=uuid)
     assert read_cursor(cursor.text()) == cursor
 
 
