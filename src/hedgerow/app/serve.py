@@ -21,6 +21,7 @@ from hedgerow.app.pipelines import (
     join_pipelines,
     register_components,
 )
+from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
@@ -109,6 +110,12 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
+
+    async def arrived() -> None:
+        await intake.arrivals.stored()
+        await mirror.arrived(at_most_s=settings.read_wait_s)
+
+    reading = join_reading(database, events_store, arrived)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -126,6 +133,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
         deletion=deletion,
+        listing=reading.listing,
+        selecting=reading.selecting,
+        values=reading.values,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),

@@ -12,6 +12,7 @@ from hedgerow.http import (
     docs,
     errors,
     event_deletion,
+    events,
     flags,
     ingestion_warnings,
     keys,
@@ -47,6 +48,7 @@ FAMILIES = (
     person_actions.router,
     ingestion_warnings.router,
     event_deletion.router,
+    events.router,
 )
 
 

@@ -1,0 +1,51 @@
+"""Queries over a project's events: written as SQL, let through the gate, run within limits.
+
+The one way from a tree to rows: the listing, `select` and `where`, values and the query endpoint
+all take it.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from hedgerow.events.cohorts import Cohorts
+from hedgerow.events.compile import compiled
+from hedgerow.events.conditions import Moment
+from hedgerow.events.gate import Gate
+from hedgerow.events.store import Answer, EventReader, Limits
+from hedgerow.events.surroundings import Surroundings
+from hedgerow.hogql.ast import Select
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.persons.store import CohortStore
+from hedgerow.projects.model import Project
+
+TIMEOUT_S = 30.0
+MAX_BYTES = 32 << 20
+MAX_COHORTS = 10_000
+
+PLAIN = Limits(timeout_s=TIMEOUT_S, max_rows=0, max_bytes=MAX_BYTES)
+
+
+class Reading:
+    def __init__(self, reader: EventReader, cohorts: CohortStore, gate: Gate) -> None:
+        self._reader = reader
+        self._cohorts = cohorts
+        self._gate = gate
+
+    async def surroundings(self, project: Project, now: datetime, *, cohorts: bool) -> Surroundings:
+        """With the project's cohorts if something may ask for them."""
+        found: Cohorts = {}
+        if cohorts:
+            listed, _ = await self._cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
+            found = {each.id: each for each in listed}
+        at = Moment(now=now, zone=ZoneInfo(project.timezone))
+        return Surroundings(project=project, cohorts=found, at=at)
+
+    async def read(
+        self, around: Surroundings, ask: Callable[[], Select], limits: Limits = PLAIN
+    ) -> Answer:
+        """The rows of what `ask` gives. It may take a while to read and to write as SQL, so that is
+        done beside the event loop."""
+        statement = await in_daemon_thread(lambda: compiled(ask(), around))
+        async with self._gate.entered(around.project.id):
+            return await self._reader.read(statement.sql, statement.parameters, limits)
