@@ -136,6 +136,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         listing=reading.listing,
         selecting=reading.selecting,
         values=reading.values,
+        queries=reading.queries,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),

@@ -11,8 +11,11 @@ from hedgerow.persons.model import CohortId
 _AS_ASKED = Limits(default=None, maximum=None)
 
 
-def compiled(query: Select, around: Surroundings, limits: Limits = _AS_ASKED) -> Printed:
-    return print_select(query, world_of(around), limits)
+def compiled(
+    query: Select, around: Surroundings, limits: Limits = _AS_ASKED, text: str | None = None
+) -> Printed:
+    """With the `text` that it was read from, an error tells the place."""
+    return print_select(query, world_of(around), limits, text)
 
 
 def world_of(around: Surroundings) -> World:

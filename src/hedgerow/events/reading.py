@@ -15,9 +15,10 @@ from hedgerow.events.gate import Gate
 from hedgerow.events.store import Answer, EventReader, Limits
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Select
+from hedgerow.hogql.printer import Printed
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.store import CohortStore
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
 
 TIMEOUT_S = 30.0
 MAX_BYTES = 32 << 20
@@ -47,5 +48,10 @@ class Reading:
         """The rows of what `ask` gives. It may take a while to read and to write as SQL, so that is
         done beside the event loop."""
         statement = await in_daemon_thread(lambda: compiled(ask(), around))
-        async with self._gate.entered(around.project.id):
+        return await self.run(around.project.id, statement, limits)
+
+    async def run(
+        self, project_id: ProjectId, statement: Printed, limits: Limits = PLAIN
+    ) -> Answer:
+        async with self._gate.entered(project_id):
             return await self._reader.read(statement.sql, statement.parameters, limits)
