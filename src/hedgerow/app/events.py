@@ -39,6 +39,10 @@ class OpenedWhenNeeded:
         self._store: Any = None
         self._opening = asyncio.Lock()
 
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
     async def opened(self) -> Any:
         async with self._opening:
             if self._store is None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from hedgerow.app.events import OpenedWhenNeeded
 from hedgerow.events.gate import Gate
-from hedgerow.events.listing import Arrived, Listing
-from hedgerow.events.reading import Reading
+from hedgerow.events.listing import Listing
+from hedgerow.events.reading import Arrived, Reading
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
 from hedgerow.storage.cohorts import CohortRecords
@@ -25,13 +25,17 @@ class EventReading:
     values: Values
 
 
-def join_reading(database: Database, events: OpenedWhenNeeded, arrived: Arrived) -> EventReading:
-    reading = Reading(EventQueries(events.reached), CohortRecords(database), Gate())
+def join_reading(
+    database: Database, events: OpenedWhenNeeded, arrived: Arrived, mirrored: Arrived
+) -> EventReading:
+    reading = Reading(
+        EventQueries(events.reached), CohortRecords(database), Gate(), arrived, mirrored
+    )
     persons = PersonRecords(database)
-    listing = Listing(reading, EventPersonRecords(database), persons, arrived)
+    listing = Listing(reading, EventPersonRecords(database), persons)
     return EventReading(
         reading=reading,
         listing=listing,
-        selecting=Selecting(reading, listing, arrived),
-        values=Values(reading, arrived),
+        selecting=Selecting(reading, listing),
+        values=Values(reading),
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from starlette.types import ASGIApp, Scope
@@ -14,6 +15,7 @@ from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
     WRONG_SEALING_KEY,
     Pipelines,
@@ -108,7 +110,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
     )
     deletion = join_deletion(settings, database, events_store, intake.progress)
-    reading = join_reading(database, events_store, deletion.arrived)
+    mirror = join_mirror(database, events_store)
+    reading = join_reading(
+        database,
+        events_store,
+        deletion.arrived,
+        partial(mirror.arrived, at_most_s=settings.read_wait_s),
+    )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -180,7 +188,11 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         chores=[
             *_backup_chores(settings, events_store),
             *_watching_chores(state, board, sdk_configs, intake),
-            *(working_chores(state, intake, deletion) if worker else intake.chores(worker=False)),
+            *(
+                working_chores(state, intake, deletion, mirror)
+                if worker
+                else intake.chores(worker=False)
+            ),
         ],
     )
     background = asyncio.create_task(_live(settings, parts, readiness, events))

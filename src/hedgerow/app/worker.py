@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hedgerow.app.capture import join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.mirror import join_mirror
 from hedgerow.app.state import join_state, place_of
 from hedgerow.app.waiting import once_available
 from hedgerow.errors import Unavailable, Unready
@@ -43,7 +44,8 @@ async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
         await once_available(lambda: _check_current(place), "migrations", lambda _: None)
         ready()
         deletion = join_deletion(settings, database, events, intake.progress)
-        await work(working_chores(join_state(database), intake, deletion))
+        mirror = join_mirror(database, events)
+        await work(working_chores(join_state(database), intake, deletion, mirror))
     finally:
         await intake.processor.end()
         await events.close()

@@ -19,6 +19,7 @@ from hedgerow.events.delete import Chosen
 from hedgerow.events.model import Event
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage import mirror_schema
 from hedgerow.storage.clickhouse import ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
 from hedgerow.storage.uuid_memory import UUID_BYTES, Key, UuidMemory
@@ -33,6 +34,7 @@ MAX_PARTS = 50
 LEARNING_BYTES = UUID_BYTES << 18
 
 Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 class EventRecords:
@@ -73,21 +75,21 @@ class EventRecords:
         )
         return await in_daemon_thread(lambda: sum(map(self._count, conditions)))
 
-    async def run(self, work: Callable[[Client], Item]) -> Item:
-        """What some other work gives, done with a client of its own."""
-
-        def with_client() -> Item:
-            with self._client() as (client, _):
-                return work(client)
-
-        return await in_daemon_thread(with_client)
-
     async def query(
         self, sql: str, parameters: Mapping[str, Any], *, max_rows: int, timeout_s: float
     ) -> list[dict[str, Any]]:
         """The rows of a SELECT. More of them, or a longer time, is the caller's mistake."""
         limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
+
+    async def run(self, work: Callable[[Client], T]) -> T:
+        """Something of another file, on a client for itself, with all tables there."""
+
+        def run() -> T:
+            with self._client() as (client, _):
+                return work(client)
+
+        return await in_daemon_thread(run)
 
     async def compact(self) -> int:
         """Merge the months that the engine's own merging leaves in many parts, and give unused
@@ -187,15 +189,16 @@ class EventRecords:
 
     def _compact(self) -> int:
         crowded = """
-            SELECT partition_id FROM system.parts
-            WHERE active AND database = currentDatabase() AND table = {table:String}
-            GROUP BY partition_id HAVING count() > {max_parts:Int64}
+            SELECT table, partition_id FROM system.parts
+            WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
+            GROUP BY table, partition_id HAVING count() > {max_parts:Int64}
         """
         with self._client() as (client, layout):
-            asked = {"table": layout.table, "max_parts": MAX_PARTS}
-            months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
+            asked = {"tables": [layout.table, *mirror_schema.TABLES], "max_parts": MAX_PARTS}
+            months = rows_of(client, crowded, asked)
             for month in months:
-                client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+                place = f"{month['table']} PARTITION ID '{month['partition_id']}'"
+                client.command(f"OPTIMIZE TABLE {place}")
             if self._engine.is_embedded:
                 # Under load the engine keeps some 200 MB that it no longer uses.
                 client.command("SYSTEM JEMALLOC PURGE")
@@ -258,7 +261,7 @@ def _prepared(client: Client) -> _Layout:
     for row in rows_of(client, sql, {"table": TABLE}):
         if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
             return _Layout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
-    for statement in single_ddl():
+    for statement in [*single_ddl(), *mirror_schema.single_ddl()]:
         client.command(statement)
     return _Layout(table=TABLE, on_cluster="")
 
