@@ -40,9 +40,7 @@ class Page:
 
 
 class Listing:
-    def __init__(
-        self, reading: Reading, event_persons: EventPersons, persons: PersonStore
-    ) -> None:
+    def __init__(self, reading: Reading, event_persons: EventPersons, persons: PersonStore) -> None:
         self._reading = reading
         self._event_persons = event_persons
         self._persons = persons
