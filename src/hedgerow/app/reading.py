@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from hedgerow.app.events import OpenedWhenNeeded
 from hedgerow.events.gate import Gate
-from hedgerow.events.listing import Arrived, Listing
-from hedgerow.events.reading import Reading
+from hedgerow.events.listing import Listing
+from hedgerow.events.reading import Arrived, Reading
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
 from hedgerow.kit.clock import utc_now
@@ -37,23 +37,27 @@ class EventReading:
     queries: Queries
 
 
-def join_reading(database: Database, events: OpenedWhenNeeded, arrived: Arrived) -> EventReading:
+def join_reading(
+    database: Database, events: OpenedWhenNeeded, arrived: Arrived, mirrored: Arrived
+) -> EventReading:
     is_alone = database.engine_name == "sqlite"
-    reading = Reading(EventQueries(events.reached), CohortRecords(database), Gate())
+    reading = Reading(
+        EventQueries(events.reached), CohortRecords(database), Gate(), arrived, mirrored
+    )
     persons = PersonRecords(database)
-    listing = Listing(reading, EventPersonRecords(database), persons, arrived)
-    selecting = Selecting(reading, listing, arrived)
+    listing = Listing(reading, EventPersonRecords(database), persons)
+    selecting = Selecting(reading, listing)
     return EventReading(
         reading=reading,
         listing=listing,
         selecting=selecting,
-        values=Values(reading, arrived),
+        values=Values(reading),
         queries=Queries(
             HogQLQueries(reading),
             EventsQueries(selecting),
             Freshness(max_age=ALONE if is_alone else AMONG_OTHERS),
             lambda: database.stats().changes,
-            arrived,
+            reading.arrived,
             utc_now,
         ),
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from starlette.types import Scope
@@ -110,12 +111,12 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
-
-    async def arrived() -> None:
-        await intake.arrivals.stored()
-        await mirror.arrived(at_most_s=settings.read_wait_s)
-
-    reading = join_reading(database, events_store, arrived)
+    reading = join_reading(
+        database,
+        events_store,
+        intake.arrivals.stored,
+        partial(mirror.arrived, at_most_s=settings.read_wait_s),
+    )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)

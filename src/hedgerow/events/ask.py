@@ -48,6 +48,11 @@ class Asked:
     include_person: bool
 
     @property
+    def said(self) -> Sequence[Any]:
+        """All filters and all HogQL."""
+        return [self.properties, self.select, self.where, self.order]
+
+    @property
     def is_ascending(self) -> bool:
         return len(self.order) == 1 and _ASCENDING.fullmatch(self.order[0]) is not None
 
@@ -87,12 +92,6 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
         detail = "Without select, events come by time: -timestamp or timestamp."
         raise Invalid(detail, attr="orderBy")
     return wish
-
-
-def mentions_cohorts(asked: Asked) -> bool:
-    """Whether some filter or expression may ask for one."""
-    said = [asked.properties, asked.select, asked.where, asked.order]
-    return b"cohort" in jsonio.encode(said).lower()
 
 
 def _selected(expressions: Sequence[str] | None) -> Sequence[str] | None:

@@ -1,12 +1,12 @@
 """Events for those who ask: a page, one by its uuid, or all of them one page after another."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from hedgerow.errors import Invalid
-from hedgerow.events.ask import Asked, mentions_cohorts
+from hedgerow.events.ask import Asked
 from hedgerow.events.cursor import Cursor
 from hedgerow.events.expressions import equal, field
 from hedgerow.events.question import beyond, conditions, of_events, where_of
@@ -26,8 +26,6 @@ STEP = 2_000
 FEWER = 8
 TOO_MUCH = "query_limit_exceeded"
 
-Arrived = Callable[[], Awaitable[None]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
@@ -42,19 +40,10 @@ class Page:
 
 
 class Listing:
-    """`arrived` waits until all that was accepted before can be found."""
-
-    def __init__(
-        self,
-        reading: Reading,
-        event_persons: EventPersons,
-        persons: PersonStore,
-        arrived: Arrived,
-    ) -> None:
+    def __init__(self, reading: Reading, event_persons: EventPersons, persons: PersonStore) -> None:
         self._reading = reading
         self._event_persons = event_persons
         self._persons = persons
-        self._arrived = arrived
 
     async def page(self, project: Project, asked: Asked, now: datetime) -> Page:
         async for page in self.walk(project, asked, now, step=asked.limit or STEP):
@@ -62,8 +51,7 @@ class Listing:
         return Page(rows=(), persons={}, end=None)
 
     async def find(self, project: Project, uuid: str, now: datetime) -> EventRecord | None:
-        await self._arrived()
-        around = await self._reading.surroundings(project, now, cohorts=False)
+        around = await self._reading.surroundings(project, now)
         wanted = [equal(field("uuid"), UUID(uuid))]
         answer = await self._reading.read(around, lambda: _events(wanted, limit=1))
         page = await self._shown(project, _rows(answer), None, include_person=True)
@@ -73,8 +61,7 @@ class Listing:
         self, project: Project, asked: Asked, now: datetime, *, step: int = STEP
     ) -> AsyncIterator[Page]:
         """All that are asked for, some at a time. Who is slow to take them holds up nobody."""
-        await self._arrived()
-        around = await self._reading.surroundings(project, now, cohorts=mentions_cohorts(asked))
+        around = await self._reading.surroundings(project, now, asked.said)
         distinct_ids = await self.ids_of_person(project, asked.person)
         if distinct_ids is not None and not distinct_ids:
             return

@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from hedgerow.errors import Invalid
-from hedgerow.events.ask import MAX_OFFSET, Asked, mentions_cohorts
+from hedgerow.events.ask import MAX_OFFSET, Asked
 from hedgerow.events.cursor import Cursor
 from hedgerow.events.expressions import all_of, field, value
-from hedgerow.events.listing import FEWER, STEP, TOO_MUCH, Arrived, Listing
+from hedgerow.events.listing import FEWER, STEP, TOO_MUCH, Listing
 from hedgerow.events.question import EVENTS, beyond, by_time, conditions, where_of
 from hedgerow.events.reading import Reading
 from hedgerow.events.shapes import Shape, shape_of
@@ -54,10 +54,9 @@ class _Plan:
 
 
 class Selecting:
-    def __init__(self, reading: Reading, listing: Listing, arrived: Arrived) -> None:
+    def __init__(self, reading: Reading, listing: Listing) -> None:
         self._reading = reading
         self._listing = listing
-        self._arrived = arrived
 
     async def table(self, project: Project, asked: Asked, now: datetime) -> Table:
         step = asked.limit or STEP
@@ -67,8 +66,7 @@ class Selecting:
         self, project: Project, asked: Asked, now: datetime, *, step: int = STEP
     ) -> AsyncIterator[Table]:
         """All rows, some at a time; one table at least."""
-        await self._arrived()
-        around = await self._reading.surroundings(project, now, cohorts=mentions_cohorts(asked))
+        around = await self._reading.surroundings(project, now, asked.said)
         distinct_ids = await self._listing.ids_of_person(project, asked.person)
         left = asked.limit
         while left is None or left > 0:

@@ -11,7 +11,6 @@ from hedgerow.events.columns import checked_column, column_text
 from hedgerow.events.conditions import Moment, condition
 from hedgerow.events.dates import asked_moment
 from hedgerow.events.expressions import all_of, among, call, compared, field, not_, surely, value
-from hedgerow.events.listing import Arrived
 from hedgerow.events.question import EVENTS
 from hedgerow.events.reading import Reading
 from hedgerow.events.store import Limits
@@ -87,14 +86,12 @@ def _wanted(text: str, name: str) -> list[Any]:
 
 
 class Values:
-    def __init__(self, reading: Reading, arrived: Arrived) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._arrived = arrived
 
     async def of(self, project: Project, asked: ValuesAsked, now: datetime) -> list[str]:
         """From the beginning of the day seven days ago to the end of today."""
-        await self._arrived()
-        around = await self._reading.surroundings(project, now, cohorts=False)
+        around = await self._reading.surroundings(project, now)
         answer = await self._reading.read(around, lambda: _query(asked, around.at), LIMITS)
         texts = [row[0] for row in answer.rows]
         shown = texts if asked.key == CUSTOM_EVENT else [n for each in texts for n in _names(each)]

@@ -61,8 +61,7 @@ class HogQLQueries:
 
     async def run(self, project: Project, asked: HogQLQuery, now: datetime) -> Ran:
         marks = [time.monotonic()]
-        said = (asked.query + str(asked.filters)).lower()
-        around = await self._reading.surroundings(project, now, cohorts="cohort" in said)
+        around = await self._reading.surroundings(project, now, [asked.query, asked.filters])
         statement, hogql = await in_daemon_thread(partial(_compiled, asked, around))
         marks.append(time.monotonic())
         answer = await self._reading.run(project.id, statement, _LIMITS)

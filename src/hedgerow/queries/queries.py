@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.events.listing import Arrived
+from hedgerow.events.reading import Arrived
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import Clock
 from hedgerow.kit.text import cut_short

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -80,15 +80,6 @@ class EventRecords:
             project_id, chosen.uuids, chosen.distinct_ids, chosen.event, chosen.before
         )
         return await in_daemon_thread(lambda: sum(map(self._count, conditions)))
-
-    async def run(self, work: Callable[[Client], Item]) -> Item:
-        """What some other work gives, done with a client of its own."""
-
-        def with_client() -> Item:
-            with self._client() as (client, _):
-                return work(client)
-
-        return await in_daemon_thread(with_client)
 
     async def query(
         self, sql: str, parameters: Mapping[str, Any], *, max_rows: int, timeout_s: float
