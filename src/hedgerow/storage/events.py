@@ -88,6 +88,15 @@ class EventRecords:
         limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
 
+    async def run(self, work: Callable[[Client], Item]) -> Item:
+        """What some other work gives, done with a client of its own."""
+
+        def with_client() -> Item:
+            with self._client() as (client, _):
+                return work(client)
+
+        return await in_daemon_thread(with_client)
+
     async def compact(self) -> int:
         """Merge the months that the engine's own merging leaves in many parts, and give unused
         memory back. How many months they were."""
