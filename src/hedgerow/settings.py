@@ -180,6 +180,21 @@ class Settings:
         seconds(0, 60),
         "How long those who read wait for events that were accepted before they asked.",
     )
+    delivery_days: int = setting(
+        7,
+        whole_number(1, 365),
+        "Days that events wait for a destination that takes none. Then they count as dead.",
+    )
+    dead_delivery_days: int = setting(
+        30,
+        whole_number(1, 3650),
+        "Days that dead deliveries are kept, to be looked at and retried.",
+    )
+    allow_private_destinations: bool = setting(
+        False,
+        switch,
+        "Let destinations reach addresses of this machine and of private networks.",
+    )
     public_url: str = setting(
         "",
         public_url,

@@ -21,12 +21,18 @@ from hedgerow.capture.room import Room
 from hedgerow.capture.store import Ready
 from hedgerow.events.model import Event
 from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.deliveries import NewDeliveries
+from hedgerow.pipelines.destinations import Destinations
+from hedgerow.pipelines.routing import Routing
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
 from hedgerow.storage.database import Database
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.migrate import prepare
+from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.tables import flag_calls, flags, inbox, person_distinct_ids, persons
 from tests.clickhouse_http import OwnClickHouse
 from tests.fault.capturing import COUNTED, call, event, story, uuids
@@ -35,6 +41,7 @@ from tests.live import PERSONAL_KEY, PROJECT_KEY
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 PROJECT = ProjectId(1)
+SEALER = SealingKeys([new_sealing_key()])
 STEPS = ("before settle", "after settle", "before append", "after append", "after stored")
 
 
@@ -70,8 +77,8 @@ class MortalInbox(InboxRecords):
         self._death.pass_by("after settle")
         return settled
 
-    async def stored(self, rows: Sequence[Ready]) -> None:
-        await super().stored(rows)
+    async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
+        await super().stored(rows, new, now)
         self._death.pass_by("after stored")
 
 
@@ -110,12 +117,17 @@ class World:
                 is_alone=True,
                 idle_s=0.01,
                 place=_nowhere,
+                routing=self.routing(),
                 clock=clock,
             ),
             progress=progress,
         )
         await life.processor.begin()
         return life
+
+    def routing(self) -> Routing:
+        records = PipelineRecords(self.database)
+        return Routing(Destinations(records, Catalogue(), SEALER), lambda _: None, lambda: NOW)
 
     async def stored(self) -> list[dict[str, Any]]:
         sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"

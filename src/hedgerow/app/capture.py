@@ -14,6 +14,7 @@ from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
 from hedgerow.events.delete import CountedEvents, Deletion
 from hedgerow.kit.clock import utc_now
+from hedgerow.pipelines.routing import Routing
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.database import Database
@@ -103,7 +104,11 @@ def join_deletion(database: Database, events: CountedEvents, arrivals: Arrivals)
 
 
 def join_intake(
-    settings: Settings, database: Database, events: OpenedWhenNeeded, geoip: GeoIp
+    settings: Settings,
+    database: Database,
+    events: OpenedWhenNeeded,
+    geoip: GeoIp,
+    routing: Routing,
 ) -> Intake:
     is_embedded = database.engine_name == "sqlite"
     inbox = InboxRecords(database, 1 if is_embedded else BUCKETS)
@@ -130,6 +135,7 @@ def join_intake(
             is_alone=is_embedded,
             idle_s=0.5 if is_embedded else 0.05,
             place=place,
+            routing=routing,
             clock=utc_now,
         ),
         room=room,

@@ -5,6 +5,7 @@ workers beside it.
 from collections.abc import Iterable
 
 from hedgerow.app.capture import Intake
+from hedgerow.app.delivery import Delivery
 from hedgerow.app.mirror import mirror_chore
 from hedgerow.app.state import State
 from hedgerow.events.delete import Deletion
@@ -19,7 +20,9 @@ FORGET_TOKENS_EVERY_S = 3600.0
 ENFORCE_RETENTION_EVERY_S = 3600.0
 
 
-def working_chores(state: State, intake: Intake, deletion: Deletion, mirror: Mirror) -> list[Chore]:
+def working_chores(
+    state: State, intake: Intake, deletion: Deletion, mirror: Mirror, delivery: Delivery
+) -> list[Chore]:
     async def projects() -> Iterable[Project]:
         await state.directory.refresh()
         return state.directory.all_projects()
@@ -27,6 +30,7 @@ def working_chores(state: State, intake: Intake, deletion: Deletion, mirror: Mir
     return [
         *intake.chores(worker=True),
         mirror_chore(mirror),
+        *delivery.chores(),
         Chore(
             name="forget expired project keys",
             every_s=FORGET_TOKENS_EVERY_S,

@@ -14,6 +14,7 @@ from starlette.types import Scope
 from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
+from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
@@ -48,6 +49,7 @@ from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
+from hedgerow.pipelines.standings import Standings
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
 from hedgerow.projects.throttle import API_RATES, Throttle
@@ -105,7 +107,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     flag_records = FlagRecords(database)
     board = Board(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
-    intake = join_intake(settings, database, events_store, geoip)
+    delivery = join_delivery(settings, database, pipelines)
+    intake = join_intake(settings, database, events_store, geoip, delivery.routing)
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
@@ -120,6 +123,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
+    standings = Standings(delivery.records, utc_now)
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -129,6 +133,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        standings=standings,
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
@@ -191,8 +196,14 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         chores=[
             *_backup_chores(settings, events_store),
             *_watching_chores(state, board, sdk_configs, intake),
+            Chore(
+                name="see how destinations fare",
+                every_s=LOOK_EVERY_S,
+                run=standings.watch,
+                backs_off=False,
+            ),
             *(
-                working_chores(state, intake, deletion, mirror)
+                working_chores(state, intake, deletion, mirror, delivery)
                 if worker
                 else intake.chores(worker=False)
             ),
@@ -207,6 +218,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         with contextlib.suppress(asyncio.CancelledError):
             await background
         await intake.processor.end()
+        await delivery.outbound.close()
         await events_store.close()
         await database.close()
         log.flush()

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 
 from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
+from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
+from hedgerow.app.pipelines import join_pipelines, register_components
 from hedgerow.app.state import join_state, place_of
 from hedgerow.app.waiting import once_available
-from hedgerow.errors import Unavailable
+from hedgerow.errors import Unavailable, Unready
 from hedgerow.http.metrics import Metrics
+from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.schema import schema_state
+from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.worker import Chore, work
 
 
@@ -36,7 +40,9 @@ async def run_worker(
     geoip = GeoIp(settings.geoip_file)
     database = open_database(place)
     events = OpenedWhenNeeded(event_place(settings))
-    intake = join_intake(settings, database, events, geoip)
+    pipelines = join_pipelines(database, _sealer(settings))
+    delivery = join_delivery(settings, database, pipelines)
+    intake = join_intake(settings, database, events, geoip, delivery.routing)
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
@@ -45,11 +51,21 @@ async def run_worker(
             await once_available(lambda: _check_current(place), "migrations", lambda _: None)
             ready(address)
             state = join_state(database)
-            await work([waits, *working_chores(state, intake, deletion, mirror)])
+            await register_components(pipelines)
+            await work([waits, *working_chores(state, intake, deletion, mirror, delivery)])
     finally:
+        await delivery.outbound.close()
         await intake.processor.end()
         await events.close()
         await database.close()
+
+
+def _sealer(settings: Settings) -> SealingKeys:
+    """Without the keys of those who serve, destinations whose settings are sealed have to wait."""
+    try:
+        return sealing_keys(settings.sealing_keys, settings.data, make=False)
+    except Unready:
+        return SealingKeys([new_sealing_key()])
 
 
 def _shown(metrics: Metrics, at: MetricsAddress | None) -> AbstractContextManager[str]:

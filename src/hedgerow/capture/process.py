@@ -30,6 +30,7 @@ from hedgerow.kit.clock import Clock
 from hedgerow.persons.changes import Placed
 from hedgerow.persons.known import Known
 from hedgerow.persons.process import process
+from hedgerow.pipelines.routing import Routing
 from hedgerow.projects.model import ProjectId
 
 FLAG_CALLED = "$feature_flag_called"
@@ -59,6 +60,7 @@ class Processor:
         is_alone: bool,
         idle_s: float,
         place: Place,
+        routing: Routing,
         clock: Clock,
     ) -> None:
         self._inbox = inbox
@@ -68,6 +70,7 @@ class Processor:
         self._is_alone = is_alone
         self._idle_s = idle_s
         self._place = place
+        self._routing = routing
         self._clock = clock
         self._repeats = Repeats(events, is_alone=is_alone)
         # How many events this process has brought how far.
@@ -127,7 +130,9 @@ class Processor:
                 self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False
-                await self._inbox.stored(rows)
+                new = await self._routing.routed({row.id: row.events for row in rows})
+                await self._inbox.stored(rows, new, self._clock())
+                self._routing.made(new)
                 self._repeats.stored(_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number

@@ -10,6 +10,7 @@ from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
 from hedgerow.events.model import Event, EventKey
 from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
+from hedgerow.pipelines.deliveries import NewDeliveries
 from hedgerow.projects.model import ProjectId
 
 # So many events are settled in one transaction: others wait for as long as that takes.
@@ -75,8 +76,8 @@ class InboxStore(Protocol):
         works on the bucket."""
         ...
 
-    async def stored(self, rows: Sequence[Ready]) -> None:
-        """The event store has them."""
+    async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
+        """The event store has them. Their deliveries, by the rows' ids, are made as they end."""
         ...
 
     async def keep_leases(self) -> None:

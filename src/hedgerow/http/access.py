@@ -42,6 +42,7 @@ from hedgerow.persons.store import PersonStore
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
+from hedgerow.pipelines.standings import Standings
 from hedgerow.pipelines.store import ServedRecords
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
@@ -71,6 +72,7 @@ class Rooms:
     records: Records
     served_records: ServedRecords
     jobs: Jobs
+    standings: Standings
     flags: Flags
     cohorts: Cohorts
     persons: PersonStore

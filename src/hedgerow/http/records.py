@@ -128,16 +128,17 @@ def place_of(call: ProjectCall, record_id: str) -> Place:
 def item(call: ProjectCall, record: Record) -> RecordItem:
     component = call.rooms.records.component(record)
     shown = settings.masked(component, record.config) if component else {}
+    standing = call.rooms.standings.of(record.id)
     return RecordItem(
         id=record.id,
         plugin=record.component_id,
         enabled=record.enabled,
         order=record.order,
         config=_text(shown),
-        error="" if component else "The component of this record is not installed.",
+        error=standing.error if component else "The component of this record is not installed.",
         team_id=record.project_id,
         plugin_info=_plugin_info(call, record),
-        delivery_rate_24h="",
+        delivery_rate_24h=standing.delivery_rate,
         created_at=iso(record.created_at),
         updated_at=iso(record.updated_at),
         name=record.name or (component.name if component else ""),
@@ -192,6 +193,7 @@ async def list_records(call: Annotated[ProjectCall, in_project("plugin:read")]) 
     scope = call.request.scope
     key = (
         await call.rooms.records.generation(call.project.id),
+        call.rooms.standings.number,
         call.project.id,
         scope["path"],
         scope["query_string"],

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from hedgerow.pipelines.model import Family
+from hedgerow.pipelines.sending import Deliver
 
 ENTRY_POINTS = "hedgerow.components"
 
@@ -78,7 +79,9 @@ Adopt = Callable[[Origin, Settings], Settings]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Component:
-    """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere."""
+    """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
+    `check` raises Invalid for settings that it cannot use; `deliver` is how a destination sends
+    events."""
 
     key: str
     family: Family
@@ -91,6 +94,8 @@ class Component:
     url: str = ""
     script: str | None = None
     adopt: Adopt | None = None
+    check: Callable[[Settings], None] | None = None
+    deliver: Deliver | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):

@@ -1,7 +1,7 @@
 """A pipeline record, its family and its jobs, as values."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
@@ -30,7 +30,8 @@ class Family(StrEnum):
 class Record:
     """A component as one project uses it. An empty name or description means the component's own.
 
-    `config` is as it is stored: the values of secret settings are sealed.
+    `config` is as it is stored: the values of secret settings are sealed. `switches` are
+    the moments at which it was enabled or disabled, in milliseconds, kept by storage.
     """
 
     id: RecordId
@@ -47,6 +48,7 @@ class Record:
     web_token: str
     created_at: datetime
     updated_at: datetime
+    switches: Sequence[int] = field(default=(), compare=False)
 
     def is_same_as(self, other: "Record") -> bool:
         return self == other and jsonio.same(self.config, other.config)

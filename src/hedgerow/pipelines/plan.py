@@ -16,6 +16,7 @@ from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import SettingField, SettingType
 from hedgerow.pipelines.config import Sealer
 from hedgerow.pipelines.document import Document, Wanted
+from hedgerow.pipelines.filters import check_settings
 from hedgerow.pipelines.model import WEB_TOKEN_BITS, Family, Record, RecordId
 from hedgerow.pipelines.numbers import INT32_MAX
 from hedgerow.projects.document import check_no_reference
@@ -154,7 +155,7 @@ class Planner:
         try:
             config = settings.changed(component, secrets, given, self.sealer)
             if config and not jsonio.same(config, before.config):
-                settings.check_complete(component, config)
+                check_settings(component, config)
         except Invalid as error:
             key = (error.attr or "").removeprefix("config__")
             raise Invalid(error.detail, attr=f"{wanted.place}: {key}", code=error.code) from None

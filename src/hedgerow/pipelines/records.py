@@ -13,6 +13,7 @@ from hedgerow.pipelines.audit import Audit
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.component import Component, Origin
 from hedgerow.pipelines.config import Sealer
+from hedgerow.pipelines.filters import check_settings
 from hedgerow.pipelines.model import (
     WEB_TOKEN_BITS,
     ComponentId,
@@ -137,7 +138,7 @@ class Records:
             component = self._present(before)
             merge = settings.replaced if whole else settings.changed
             stored = merge(component, before.config, given, self._sealer)
-            settings.check_complete(component, stored)
+            check_settings(component, stored)
             after = replace(before, config=stored)
             return Edited(record=after, entry=self._audit.change(before, after, actor))
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.deliveries import Ages, Delivery, Report
 from hedgerow.pipelines.model import (
     ComponentId,
     Family,
@@ -15,6 +16,7 @@ from hedgerow.pipelines.model import (
     RecordDraft,
     RecordId,
 )
+from hedgerow.pipelines.retry import Health
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 
@@ -131,6 +133,62 @@ class ServedRecords(Protocol):
 
     async def generations(self) -> Mapping[ProjectId, int]:
         """For each project, a number that moves with every change of its records."""
+        ...
+
+
+class DestinationStore(Protocol):
+    async def destinations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """Those of these projects that are not deleted, enabled or not."""
+        ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """For each project, a number that moves with every change of its records."""
+        ...
+
+
+class StandingStore(Protocol):
+    async def errors(self) -> Mapping[RecordId, str]:
+        """What is wrong with destinations, for those with which something is."""
+        ...
+
+    async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
+        """How many deliveries have arrived and how many have died, for those with some."""
+        ...
+
+
+class DeliveryStore(Protocol):
+    """The queue of each destination. One process at a time works on one."""
+
+    async def has_due(self, record_id: RecordId, now_ms: int) -> bool: ...
+
+    async def take(self, record_id: RecordId) -> bool:
+        """Whether the queue is ours now, for a while."""
+        ...
+
+    async def keep(self) -> None:
+        """Keep the queues that are ours, for another while."""
+        ...
+
+    async def let_go(self) -> None: ...
+
+    async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
+        """Some that are to be sent: those tried before, then the others in their order."""
+        ...
+
+    async def due_in_order(
+        self, record_id: RecordId, limit: int, now_ms: int
+    ) -> Sequence[Delivery]:
+        """The same, without those behind one of the same distinct id that waits for a retry."""
+        ...
+
+    async def health(self, record_id: RecordId) -> Health: ...
+
+    async def report(self, report: Report, now: datetime) -> None:
+        """What became of some deliveries, all of it in one transaction."""
+        ...
+
+    async def forget_old(self, ages: Ages, now: datetime) -> None:
+        """Give up what has waited for too long, and forget what was dead for too long."""
         ...
 
 

@@ -44,7 +44,9 @@ _WORDS = {
 }
 # Of the columns of rows, those that are not text.
 _TYPES = {
+    "attempts": "integer",
     "created_at": MOMENT,
+    "due_ms": "bigint",
     "id": "bigint",
     "is_identified": "boolean",
     "loser": "bigint",

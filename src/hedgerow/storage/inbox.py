@@ -24,11 +24,12 @@ from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.known import mentioned
+from hedgerow.pipelines.deliveries import NewDeliveries
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import flag_calls, ingestion_warnings, person_changes
+from hedgerow.storage import deliveries, flag_calls, ingestion_warnings, person_changes
 from hedgerow.storage.database import Append, Database, HotRead, Rows
-from hedgerow.storage.inbox_leases import Leases
-from hedgerow.storage.tables import inbox, ready_events
+from hedgerow.storage.leases import Leases
+from hedgerow.storage.tables import inbox, inbox_leases, ready_events
 
 TRIES = 5
 READY_ROWS_AT_ONCE = 50
@@ -82,7 +83,7 @@ class InboxRecords:
     def __init__(self, database: Database, buckets: int) -> None:
         self._database = database
         self._buckets = buckets
-        self._leases = Leases(database)
+        self._leases = Leases(database, inbox_leases)
 
     async def add(
         self,
@@ -181,13 +182,19 @@ class InboxRecords:
                 break
         return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
 
-    async def stored(self, rows: Sequence[Ready]) -> None:
-        ids = [row.id for row in rows]
-        await self._database.write(
-            lambda connection: connection.execute(
-                delete(ready_events).where(ready_events.c.id.in_(ids))
-            )
-        )
+    async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
+        ended = delete(ready_events).where(ready_events.c.id.in_([row.id for row in rows]))
+
+        def change(connection: Connection) -> None:
+            if not new:
+                connection.execute(ended)
+                return
+            # Whose end another process has brought about, its deliveries are made already.
+            ids = connection.execute(ended.returning(ready_events.c.id)).scalars()
+            made = [each for id in sorted(ids) for each in new.get(id, ())]
+            deliveries.add(connection, made, now)
+
+        await self._database.write(change)
 
     async def keep_leases(self) -> None:
         await self._leases.renew()

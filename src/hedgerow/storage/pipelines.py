@@ -21,6 +21,8 @@ from hedgerow.storage.tables import idempotency_keys
 from hedgerow.storage.tables import pipeline_records as table
 
 TOPIC = "records:"
+# Events that are still on their way were accepted after all but a few of them.
+SWITCHES_KEPT = 20
 
 
 class PipelineRecords:
@@ -79,6 +81,16 @@ class PipelineRecords:
                 & table.c.deleted.is_(False)
             )
             .order_by(table.c.order, table.c.id)
+        )
+        return await self._database.read(
+            lambda connection: [record_from(row) for row in connection.execute(statement)]
+        )
+
+    async def destinations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        statement = select(table).where(
+            table.c.project_id.in_(project_ids)
+            & (table.c.family == Family.DESTINATION.value)
+            & table.c.deleted.is_(False)
         )
         return await self._database.read(
             lambda connection: [record_from(row) for row in connection.execute(statement)]
@@ -193,7 +205,8 @@ def _topic(project_id: ProjectId) -> str:
 
 
 def record_from(row: Row[Any]) -> Record:
-    return Record(**{**row._mapping, "family": Family(row.family)})
+    switches = tuple(row.switches or ())
+    return Record(**{**row._mapping, "family": Family(row.family), "switches": switches})
 
 
 def _all(connection: Connection, project_id: ProjectId) -> list[Record]:
@@ -274,6 +287,7 @@ def _insert(connection: Connection, draft: RecordDraft, tell: Tell, now: datetim
 def _insert_values(connection: Connection, values: Mapping[str, Any], now: datetime) -> Record:
     row = {key: value for key, value in values.items() if key != "id"}
     row |= {"family": values["family"].value, "created_at": now, "updated_at": now}
+    row["switches"] = [_ms(now)] if values["enabled"] else []
     return record_from(connection.execute(insert(table).returning(table), row).one())
 
 
@@ -324,5 +338,21 @@ def _update(connection: Connection, record: Record) -> None:
             deleted=record.deleted,
             config=dict(record.config),
             updated_at=record.updated_at,
+            switches=_switches(connection, record),
         )
     )
+
+
+def _switches(connection: Connection, record: Record) -> list[int]:
+    """When the record was enabled and disabled, with this change if it is one of these."""
+    before = connection.execute(
+        select(table.c.enabled, table.c.switches).where(table.c.id == record.id)
+    ).one()
+    switches = list(before.switches or ())
+    if before.enabled != record.enabled:
+        switches.append(_ms(record.updated_at))
+    return switches[-SWITCHES_KEPT:]
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

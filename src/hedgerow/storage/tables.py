@@ -131,6 +131,8 @@ pipeline_records = Table(
     Column("web_token", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    # When it was enabled or disabled, in milliseconds; those from before this was noted have none.
+    Column("switches", Json),
 )
 
 components = Table(
@@ -349,4 +351,64 @@ flag_calls = Table(
     Column("response", Text, primary_key=True),
     Column("calls", BigInteger, nullable=False),
     Column("last_called_at", Moment, nullable=False),
+)
+
+# Events on their way to destinations, one row for each event and destination. `due_ms` is 0 for one
+# that was never tried.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("event", LargeBinary, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# Which process sends a record's deliveries.
+delivery_leases = Table(
+    "delivery_leases",
+    metadata,
+    Column("record_id", Id, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
+
+# How a destination fares: how often it failed in a row, and until when it is left alone.
+destination_states = Table(
+    "destination_states",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("error", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("paused_until_ms", BigInteger, nullable=False),
+)
+
+# What became of deliveries, by the hour; `latencies` counts requests by how long they took.
+delivery_counts = Table(
+    "delivery_counts",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True),
+    Column("delivered", BigInteger, nullable=False),
+    Column("retried", BigInteger, nullable=False),
+    Column("dead", BigInteger, nullable=False),
+    Column("latencies", Json, nullable=False),
+)
+
+delivery_logs = Table(
+    "delivery_logs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("level", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )

@@ -19,8 +19,8 @@ from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.clickhouse import INSERT_S
 from hedgerow.storage.inbox import InboxRecords
-from hedgerow.storage.inbox_leases import LEASE_S
 from hedgerow.storage.ingestion_warnings import WarningRecords
+from hedgerow.storage.leases import LEASE_S
 from hedgerow.storage.tables import ready_events
 from tests.contract.stores.conftest import (
     DEFAULT_PROJECT,
@@ -288,7 +288,7 @@ async def test_what_waits_is_counted(inbox: InboxRecords) -> None:
     assert await inbox.waiting() == Waiting(unsettled=4, unstored=2)
     await all_settled(inbox)
     assert await inbox.waiting() == Waiting(unsettled=0, unstored=6)
-    await inbox.stored(await inbox.ready(0))
+    await inbox.stored(await inbox.ready(0), {}, NOW)
     assert await inbox.waiting() == Waiting(unsettled=0, unstored=0)
 
 
@@ -297,8 +297,8 @@ async def test_what_the_event_store_has_is_gone_and_nothing_else(inbox: InboxRec
         await add(inbox, arrived(number))
         await all_settled(inbox)
     first, *rest = await inbox.ready(0)
-    await inbox.stored([first])
-    await inbox.stored([first])
+    await inbox.stored([first], {}, NOW)
+    await inbox.stored([first], {}, NOW)
     assert await inbox.ready(0) == rest
 
 
@@ -308,7 +308,7 @@ async def test_what_is_on_the_way_is_known_by_its_keys(inbox: InboxRecords) -> N
     assert await inbox.on_the_way() == []
     sent = [(DEFAULT_PROJECT, uuid) for uuid in await all_settled(inbox)]
     assert await inbox.on_the_way() == sent
-    await inbox.stored((await inbox.ready(0))[:1])
+    await inbox.stored((await inbox.ready(0))[:1], {}, NOW)
     assert await inbox.on_the_way() == sent[SETTLED_AT_ONCE:]
 
 

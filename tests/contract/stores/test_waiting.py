@@ -42,10 +42,10 @@ async def test_what_waits_is_counted_and_its_age_is_kept_when_it_is_settled(
     assert await inbox.settle(0, [first], _settled, AT)
     assert await inbox.waiting() == Waiting(unsettled=2, unstored=3)
     assert await inbox.waits_since() == AT
-    await inbox.stored(await inbox.ready(0))
+    await inbox.stored(await inbox.ready(0), {}, AT)
     assert await inbox.waits_since() == AT + timedelta(minutes=1)
     assert await inbox.settle(0, [second], _settled, AT)
-    await inbox.stored(await inbox.ready(0))
+    await inbox.stored(await inbox.ready(0), {}, AT)
     assert await inbox.waits_since() is None
 
 

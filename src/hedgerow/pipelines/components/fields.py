@@ -50,8 +50,23 @@ BATCH_SECONDS = SettingField(
     default=5,
     hint="Longest time in seconds that an event waits for a batch to fill.",
 )
+SAMPLING = SettingField(
+    key="sampling",
+    name="Sampling",
+    type=SettingType.INTEGER,
+    default=100,
+    hint="Of a hundred events that pass the filters, so many are sent.",
+)
+KEEP_ORDER = SettingField(
+    key="keep_order",
+    name="Keep order",
+    type=SettingType.BOOLEAN,
+    default=False,
+    hint="Send the events of a distinct id one after the other; later ones wait for a retry.",
+)
 FILTERS = (EVENT_FILTER, PROPERTY_FILTER)
 BATCHING = (BATCH_SIZE, BATCH_SECONDS)
+DELIVERY = (SAMPLING, KEEP_ORDER)
 
 SCHEDULE = SettingField(
     key="schedule",

@@ -1,8 +1,106 @@
 """Webhook: each event, or a batch of them, as an HTTP request."""
 
-from hedgerow.pipelines.component import Component, SettingField, SettingType
-from hedgerow.pipelines.components.fields import BATCHING, FILTERS, REPLAY, TEST_CONNECTION
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event
+from hedgerow.kit import jsonio
+from hedgerow.pipelines.answers import outcome_of
+from hedgerow.pipelines.component import Component, SettingField, Settings, SettingType
+from hedgerow.pipelines.components.fields import (
+    BATCHING,
+    DELIVERY,
+    FILTERS,
+    REPLAY,
+    TEST_CONNECTION,
+)
 from hedgerow.pipelines.model import Family
+from hedgerow.pipelines.payload import payload_of
+from hedgerow.pipelines.sending import CannotSend, Failed, Outcome, Request, Surroundings
+from hedgerow.pipelines.templates import TemplateProblem, compiled
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - how a secret begins
+
+
+def check(settings: Settings) -> None:
+    """Raise Invalid for an address or a template that cannot be used."""
+    try:
+        address = urlsplit(settings["url"])
+        is_usable = address.scheme in ("http", "https") and bool(address.hostname)
+        _ = address.port
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise Invalid("An http:// or https:// address is required.", attr="config__url")
+    try:
+        compiled(settings.get("body"))
+    except TemplateProblem as problem:
+        raise Invalid(str(problem), attr="config__body") from None
+
+
+def body_of(event: Event, settings: Settings) -> Any:
+    """What is sent of an event; TemplateProblem if the template does not fit it."""
+    payload = payload_of(event)
+    template = settings.get("body")
+    return payload if template is None else compiled(template)(payload)
+
+
+async def deliver(
+    events: Sequence[Event], settings: Settings, around: Surroundings
+) -> Sequence[Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    bodies = {}
+    for event in events:
+        try:
+            bodies[event.uuid] = body_of(event, settings)
+        except TemplateProblem as problem:
+            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True)
+    if bodies:
+        try:
+            response = await around.http.send(_request(bodies, settings, around.now))
+            sent = outcome_of(response, around.now)
+        except CannotSend as reason:
+            sent = Failed(reason=str(reason))
+        outcomes |= dict.fromkeys(bodies, sent)
+    return [outcomes[event.uuid] for event in events]
+
+
+def _request(bodies: Mapping[str, Any], settings: Settings, now: datetime) -> Request:
+    is_batch = settings["batch_size"] > 1
+    body = jsonio.encode(list(bodies.values()) if is_batch else next(iter(bodies.values())))
+    id = (
+        "batch_" + sha256(" ".join(bodies).encode()).hexdigest() if is_batch else next(iter(bodies))
+    )
+    own = settings["headers"] if isinstance(settings["headers"], Mapping) else {}
+    headers = {
+        "content-type": "application/json",
+        **{str(name).lower(): str(value) for name, value in own.items()},
+        "webhook-id": id,
+        "webhook-timestamp": str(int(now.timestamp())),
+    }
+    if settings["secret"]:
+        headers["webhook-signature"] = _signature(headers, body, settings["secret"])
+    return Request(method=settings["method"], url=settings["url"], headers=headers, body=body)
+
+
+def _signature(headers: Mapping[str, str], body: bytes, secret: str) -> str:
+    """As Standard Webhooks has it. A secret that begins as theirs is base64."""
+    key = secret.encode()
+    if secret.startswith(SECRET_PREFIX):
+        try:
+            key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            key = secret.encode()
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+
 
 COMPONENT = Component(
     key="hedgerow/webhook",
@@ -31,7 +129,7 @@ COMPONENT = Component(
             key="body",
             name="Body",
             type=SettingType.JSON,
-            hint="A JSON template over event, person, groups and project. Empty: the whole event.",
+            hint="A JSON template over event, person, groups and project. Empty: all of these.",
         ),
         SettingField(
             key="secret",
@@ -40,7 +138,10 @@ COMPONENT = Component(
             hint="Signs each request with HMAC-SHA256, in the form of Standard Webhooks.",
         ),
         *FILTERS,
+        *DELIVERY,
         *BATCHING,
     ),
     jobs=(REPLAY, TEST_CONNECTION),
+    check=check,
+    deliver=deliver,
 )

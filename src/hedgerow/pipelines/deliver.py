@@ -1,0 +1,300 @@
+"""The deliver loop: for each enabled destination a lane of its own, so that none waits for another.
+
+A turn of a lane: what is due, send it with no transaction open, decide, record. A turn that is
+broken off anywhere is repeated, so events arrive at least once.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from hedgerow.errors import Unavailable
+from hedgerow.kit.clock import Clock
+from hedgerow.kit.text import storable_text
+from hedgerow.pipelines.audit import SCOPE
+from hedgerow.pipelines.deliveries import Delivery, LogLevel, LogLine, Report
+from hedgerow.pipelines.destinations import Destination, Destinations
+from hedgerow.pipelines.model import Record, RecordId
+from hedgerow.pipelines.retry import Dead, Health, RetryAt, Retrying, Tried, decided
+from hedgerow.pipelines.sending import Failed, Outbound, Outcome, Sent, Surroundings
+from hedgerow.pipelines.store import DeliveryStore
+from hedgerow.projects.activity import SYSTEM, Entry
+
+LOOK_S = 0.5
+ELSEWHERE_S = 2.0
+KEEP_EVERY_S = 5.0
+AFTER_DEFECT_S = 5.0
+LET_GO_S = 0.5
+# So many requests of one destination at a time, and so many events in one turn of its lane.
+CONCURRENCY = 16
+TURN = 200
+MAX_TURN = 2000
+# A component that takes longer than this has forgotten its own bounds.
+SEND_S = 60.0
+LOGGED_IN_A_TURN = 20
+REASON_MAX = 500
+
+
+class Deliverer:
+    """One worker's lanes. `keep_ms` is how long a delivery may wait in all; `note` hears of
+    defects."""
+
+    def __init__(
+        self,
+        destinations: Destinations,
+        store: DeliveryStore,
+        http: Outbound,
+        clock: Clock,
+        *,
+        keep_ms: int,
+        note: Callable[[RecordId, Exception], None],
+    ) -> None:
+        self._destinations = destinations
+        self._store = store
+        self._http = http
+        self._clock = clock
+        self._keep_ms = keep_ms
+        self._note = note
+        self._lanes: dict[RecordId, asyncio.Task[None]] = {}
+        self._woken: dict[RecordId, asyncio.Event] = defaultdict(asyncio.Event)
+        # The records as they were at their last turn.
+        self._tried: dict[RecordId, Record] = {}
+
+    async def run(self) -> None:
+        """Open and close lanes as destinations come and go, until cancelled."""
+        try:
+            while True:
+                await self._destinations.refresh()
+                for id in self._destinations.enabled:
+                    if id not in self._lanes:
+                        self._lanes[id] = asyncio.create_task(self._lane(id), name=f"lane {id}")
+                for id in [id for id, lane in self._lanes.items() if lane.done()]:
+                    self._lanes.pop(id).result()
+                    self._woken.pop(id, None)
+                    self._tried.pop(id, None)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            await self._close()
+
+    async def keep(self) -> None:
+        """Whoever takes long to send something has not died over it."""
+        await self._store.keep()
+
+    def wake(self, records: Iterable[RecordId]) -> None:
+        """There is something to send that was not there before."""
+        for id in records:
+            if id in self._lanes:
+                self._woken[id].set()
+
+    async def _close(self) -> None:
+        lanes = list(self._lanes.values())
+        self._lanes.clear()
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+        with contextlib.suppress(Unavailable, TimeoutError):  # leases end by themselves
+            async with asyncio.timeout(LET_GO_S):
+                await self._store.let_go()
+
+    async def _lane(self, id: RecordId) -> None:
+        while (destination := self._destinations.enabled.get(id)) is not None:
+            try:
+                pause_s = await self._turn(destination)
+            except Unavailable:
+                pause_s = ELSEWHERE_S
+            except Exception as error:  # noqa: BLE001 - one lane's defect is not another's
+                self._note(id, error)
+                pause_s = AFTER_DEFECT_S
+            if pause_s:
+                woken = self._woken[id]
+                woken.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await woken.wait()
+
+    async def _turn(self, destination: Destination) -> float:
+        """Send some of what is due. How long to wait for the next turn, unless woken."""
+        id, now = destination.record.id, self._clock()
+        if not await self._store.has_due(id, _ms(now)):
+            return LOOK_S
+        if not await self._store.take(id):
+            return ELSEWHERE_S
+        health = await self._store.health(id)
+        if destination.problem:
+            await self._tell_problem(destination, health, now)
+            return LOOK_S
+        was_changed = self._tried.get(id, destination.record) != destination.record
+        self._tried[id] = destination.record
+        # Whoever changes a record that is paused wants to see whether that helps.
+        if health.paused_until_ms > _ms(now) and not was_changed:
+            return min(LOOK_S, (health.paused_until_ms - _ms(now)) / 1000)
+        size = destination.batch_size
+        limit = size if health.is_paused else min(max(TURN, size * CONCURRENCY), MAX_TURN)
+        find = self._store.due_in_order if destination.keeps_order else self._store.due
+        found = await find(id, limit, _ms(now))
+        if not found:
+            return LOOK_S
+        if (linger_s := _linger_s(destination, found, now)) and not health.is_paused:
+            return min(LOOK_S, linger_s)
+        turn = Turn(destination, health, self._http, self._clock, self._keep_ms)
+        await self._store.report(await turn.taken(found), self._clock())
+        return 0
+
+    async def _tell_problem(self, destination: Destination, health: Health, now: datetime) -> None:
+        if health.error != destination.problem:
+            report = Report(
+                record_id=destination.record.id,
+                health=Health(error=destination.problem),
+                logs=[LogLine(level=LogLevel.ERROR, message=destination.problem)],
+            )
+            await self._store.report(report, now)
+
+
+class Turn:
+    """Some deliveries of one destination, sent side by side and reported as one."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        health: Health,
+        http: Outbound,
+        clock: Clock,
+        keep_ms: int,
+    ) -> None:
+        self._destination = destination
+        self._before = self._health = health
+        self._http = http
+        self._clock = clock
+        self._keep_ms = keep_ms
+        self._report = Report(record_id=destination.record.id, health=health)
+
+    async def taken(self, found: Sequence[Delivery]) -> Report:
+        waiting = _lists(self._destination, found)
+        waiting.reverse()
+
+        async def send_some() -> None:
+            # What is left when the destination gets paused has not been touched.
+            while waiting and (self._before.is_paused or not self._health.is_paused):
+                for batch in waiting.pop():
+                    if not await self._send(batch):
+                        break
+
+        await asyncio.gather(*(send_some() for _ in range(min(CONCURRENCY, len(waiting)))))
+        self._report.health = self._health
+        self._tell_pauses()
+        return self._report
+
+    async def _send(self, batch: Sequence[Delivery]) -> bool:
+        """Whether all of it has arrived, or never will."""
+        began = time.monotonic()
+        outcomes = await self._outcomes(batch)
+        self._report.took((time.monotonic() - began) * 1000)
+        now_ms = _ms(self._clock())
+        worst: Outcome = next((each for each in outcomes if isinstance(each, Failed)), Sent())
+        if isinstance(worst, Sent) or self._before.is_paused or not self._health.is_paused:
+            self._health = self._health.after(worst, now_ms)
+        when = Retrying(now_ms=now_ms, jitter=random.random(), keep_ms=self._keep_ms)  # noqa: S311
+        for delivery, outcome in zip(batch, outcomes, strict=True):
+            tried = Tried(
+                attempts=delivery.attempts,
+                created_ms=delivery.created_ms,
+                is_probe=self._before.is_paused,
+            )
+            self._note(delivery, decided(outcome, tried, when))
+        return not any(delivery.id in self._report.retried for delivery in batch)
+
+    async def _outcomes(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        events = [delivery.event for delivery in batch]
+        around = Surroundings(http=self._http, now=self._clock())
+        try:
+            async with asyncio.timeout(SEND_S):
+                outcomes = await self._destination.deliver(
+                    events, self._destination.settings, around
+                )
+            if len(outcomes) == len(events):
+                return [_bounded(outcome) for outcome in outcomes]
+            reason = f"The component told of {len(outcomes)} events instead of {len(events)}"
+        except TimeoutError:
+            reason = f"The component took longer than {SEND_S:.0f} s"
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+                raise
+            reason = f"The component failed: {type(error).__name__}"
+        return [Failed(reason=reason)] * len(events)
+
+    def _note(self, delivery: Delivery, decision: object) -> None:
+        match decision:
+            case RetryAt(reason=reason):
+                self._report.retried[delivery.id] = decision
+                self._log(LogLevel.WARNING, f"To be tried again: {reason}", delivery)
+            case Dead(reason=reason):
+                self._report.dead[delivery.id] = decision
+                self._log(LogLevel.ERROR, f"Not delivered: {reason}", delivery)
+            case _:
+                self._report.delivered.append(delivery.id)
+
+    def _log(self, level: LogLevel, message: str, delivery: Delivery) -> None:
+        if len(self._report.logs) < LOGGED_IN_A_TURN:
+            self._report.logs.append(
+                LogLine(level=level, message=message, uuid=delivery.event.uuid)
+            )
+
+    def _tell_pauses(self) -> None:
+        was, is_paused = self._before.is_paused, self._health.is_paused
+        if was == is_paused:
+            return
+        error = self._health.error if is_paused else ""
+        self._report.logs.append(
+            LogLine(level=LogLevel.ERROR, message=error)
+            if is_paused
+            else LogLine(level=LogLevel.INFO, message="It works again.")
+        )
+        record = self._destination.record
+        self._report.entry = Entry(
+            scope=SCOPE,
+            item_id=str(record.id),
+            item_name=self._destination.name,
+            activity="paused" if is_paused else "resumed",
+            actor=SYSTEM,
+            project_id=record.project_id,
+            detail={"reason": error} if is_paused else {},
+        )
+
+
+def _lists(destination: Destination, found: Sequence[Delivery]) -> list[list[Sequence[Delivery]]]:
+    """Lists of batches; those of one list are sent one after the other, until one has to wait."""
+    size = destination.batch_size
+    if not destination.keeps_order:
+        return [[found[at : at + size]] for at in range(0, len(found), size)]
+    # Whose events are sent by one sender, their order is kept.
+    by_sender: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in found:
+        by_sender[hash(delivery.event.distinct_id) % CONCURRENCY].append(delivery)
+    return [
+        [some[at : at + size] for at in range(0, len(some), size)] for some in by_sender.values()
+    ]
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """A reason as it can be stored and shown."""
+    if isinstance(outcome, Sent):
+        return outcome
+    return replace(outcome, reason=storable_text(outcome.reason[:REASON_MAX]))
+
+
+def _linger_s(destination: Destination, found: Sequence[Delivery], now: datetime) -> float:
+    """How long a batch that is not full still waits to be."""
+    if len(found) >= destination.batch_size or any(delivery.attempts for delivery in found):
+        return 0
+    oldest = min(delivery.created_ms for delivery in found)
+    return max(0, oldest + destination.batch_ms - _ms(now)) / 1000
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,101 @@
+"""Which events a destination wants: names, property filters, a sample. Checked when they are set,
+and made into one function that is asked for every event. Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha1
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event
+from hedgerow.kit import jsonio
+from hedgerow.pipelines import config as settings
+from hedgerow.pipelines.component import Component
+from hedgerow.properties.operators import Predicate, operator_named, predicate
+from hedgerow.properties.rules import check_property
+from hedgerow.properties.values import MISSING
+
+MAX_NAMES = 1000
+MAX_FILTERS = 100
+MAX_BATCH = 1000
+MAX_BATCH_SECONDS = 3600
+
+Wants = Callable[[Event, datetime], bool]
+
+
+def check_settings(component: Component, config: Mapping[str, Any]) -> None:
+    """Raise Invalid for the first setting that is missing or cannot be used."""
+    settings.check_complete(component, config)
+    if component.deliver is not None:
+        check_destination(config)
+    if component.check is not None:
+        component.check(config)
+
+
+def check_destination(config: Mapping[str, Any]) -> None:
+    """Raise Invalid for the first of the shared settings that cannot be used."""
+    names = config.get("events", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Invalid("A list of event names is required.", attr="config__events")
+    if len(names) > MAX_NAMES:
+        raise Invalid(f"No more than {MAX_NAMES} names.", attr="config__events")
+    filters = config.get("properties", [])
+    if not isinstance(filters, list) or len(filters) > MAX_FILTERS:
+        detail = f"A list of no more than {MAX_FILTERS} filters is required."
+        raise Invalid(detail, attr="config__properties")
+    for number, filter in enumerate(filters):
+        _check_filter(filter, f"config__properties.{number}")
+    for key, least, most in (
+        ("sampling", 1, 100),
+        ("batch_size", 1, MAX_BATCH),
+        ("batch_seconds", 0, MAX_BATCH_SECONDS),
+    ):
+        value = config.get(key)
+        if isinstance(value, int) and not least <= value <= most:
+            raise Invalid(f"A number from {least} to {most} is required.", attr=f"config__{key}")
+
+
+def _check_filter(filter: Any, place: str) -> None:
+    if not isinstance(filter, Mapping) or not isinstance(filter.get("key"), str):
+        raise Invalid("A filter has a key, an operator and a value.", attr=place)
+    if filter.get("type", "event") not in ("event", "person"):
+        raise Invalid("Only properties of the event or the person.", attr=f"{place}.type")
+    check_property(filter, place)
+
+
+def wants(config: Mapping[str, Any]) -> Wants:
+    """Whether an event is wanted. Settings must have passed the check."""
+    names = frozenset(config.get("events") or ())
+    of_event, of_person = (
+        [_asked(each) for each in config.get("properties") or () if each.get("type", "event") == of]
+        for of in ("event", "person")
+    )
+    share = int((config.get("sampling") or 100) / 100 * 2**32)
+
+    def wanted(event: Event, now: datetime) -> bool:
+        if names and event.event not in names:
+            return False
+        if share < 2**32 and _place(event.uuid) >= share:
+            return False
+        if of_event and not _all(of_event, event.properties, now):
+            return False
+        return not of_person or _all(of_person, event.person_properties, now)
+
+    return wanted
+
+
+def _asked(filter: Mapping[str, Any]) -> tuple[str, Predicate]:
+    operator = operator_named(filter.get("operator"))
+    assert operator is not None
+    return filter["key"], predicate(operator, filter.get("value"))
+
+
+def _all(asked: Sequence[tuple[str, Predicate]], text: str, now: datetime) -> bool:
+    properties = jsonio.decode(text) if text else {}
+    return all(matches(properties.get(key, MISSING), now) for key, matches in asked)
+
+
+def _place(uuid: str) -> int:
+    """A number below 2**32 that an event always has."""
+    return int.from_bytes(sha1(uuid.encode(), usedforsecurity=False).digest()[:4])

@@ -1,0 +1,41 @@
+"""From stored events to deliveries: which destinations they go to, by the records as they are."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from hedgerow.events.model import Event
+from hedgerow.kit.clock import Clock
+from hedgerow.pipelines.deliveries import NewDeliveries, NewDelivery
+from hedgerow.pipelines.destinations import Destinations
+from hedgerow.pipelines.model import RecordId
+
+
+class Routing:
+    """`wake` hears of the records that there is something new for."""
+
+    def __init__(
+        self, destinations: Destinations, wake: Callable[[Iterable[RecordId]], None], clock: Clock
+    ) -> None:
+        self._destinations = destinations
+        self._wake = wake
+        self._clock = clock
+
+    async def routed(self, events: Mapping[int, Sequence[Event]]) -> NewDeliveries:
+        """The deliveries to be made of events, by the number of the row that they come from."""
+        await self._destinations.refresh()
+        routers, now = self._destinations.routers, self._clock()
+        if not routers:
+            return {}
+        made = {
+            row: [
+                NewDelivery(record_id=id, event=event)
+                for event in some
+                if (router := routers.get(event.project_id)) is not None
+                for id in router.destinations(event, now)
+            ]
+            for row, some in events.items()
+        }
+        return {row: some for row, some in made.items() if some}
+
+    def made(self, deliveries: NewDeliveries) -> None:
+        if deliveries:
+            self._wake({each.record_id for some in deliveries.values() for each in some})

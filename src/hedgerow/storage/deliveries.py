@@ -1,0 +1,297 @@
+"""The deliveries' SQL: a queue for each destination, and what became of what was in it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from hedgerow.events.model import Event
+from hedgerow.pipelines.deliveries import (
+    Ages,
+    Delivery,
+    DeliveryStatus,
+    NewDelivery,
+    Report,
+)
+from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.retry import HEALTHY, Health
+from hedgerow.storage import activity, bulk, delivery_counts
+from hedgerow.storage.database import Database, HotRead
+from hedgerow.storage.leases import Leases
+from hedgerow.storage.tables import deliveries as table
+from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
+
+TURN_BYTES = 16 * 1024 * 1024
+LOGS_KEPT = 1000
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Event).decode
+
+_NONE = literal_column("0", Integer)
+_WAITING = literal_column("'waiting'", Text)
+_RETRYING = literal_column("'retrying'", Text)
+_of = table.c.record_id == bindparam("of")
+
+
+def _first(wanted: ColumnElement[bool], most: Any) -> Select[Any]:
+    return (
+        select(table.c.id, func.length(table.c.event))
+        .where(_of & wanted)
+        .order_by(table.c.due_ms, table.c.id)
+        .limit(most)
+        .offset(_NONE)
+    )
+
+
+_retry_is_due = (table.c.status == _RETRYING) & (table.c.due_ms <= bindparam("now"))
+_is_waiting = table.c.status == _WAITING
+_one = literal_column("1", Integer)
+_any_retry = HotRead(_first(_retry_is_due, _one))
+_any_waiting = HotRead(_first(_is_waiting, _one))
+_retries = HotRead(_first(_retry_is_due, bindparam("most")))
+_others = HotRead(_first(_is_waiting, bindparam("most")))
+_behind = select(table.c.distinct_id).where(_of & (table.c.status == _RETRYING))
+_others_in_order = HotRead(
+    _first(_is_waiting & table.c.distinct_id.not_in(_behind), bindparam("most"))
+)
+_health = HotRead(
+    select(
+        destination_states.c.error,
+        destination_states.c.failures,
+        destination_states.c.paused_until_ms,
+    ).where(destination_states.c.record_id == bindparam("of"))
+)
+
+_errors = HotRead(
+    select(destination_states.c.record_id, destination_states.c.error).where(
+        destination_states.c.error != literal_column("''", Text)
+    )
+)
+
+
+def add(connection: Connection, made: Sequence[NewDelivery], now: datetime) -> None:
+    """Call in the transaction that ends what they are made of."""
+    created_ms = int(now.timestamp() * 1000)
+    rows = [
+        {
+            "project_id": each.event.project_id,
+            "record_id": each.record_id,
+            "uuid": each.event.uuid,
+            "distinct_id": each.event.distinct_id,
+            "event": _pack(each.event),
+            "status": DeliveryStatus.WAITING.value,
+            "attempts": 0,
+            "due_ms": 0,
+            "error": "",
+            "created_ms": created_ms,
+        }
+        for each in made
+    ]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+class DeliveryRecords:
+    """Where one process `is_alone` with the database, there is nobody to keep apart."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_alone = database.engine_name == "sqlite"
+        self._leases = Leases(database, delivery_leases)
+
+    async def has_due(self, record_id: RecordId, now_ms: int) -> bool:
+        asked = {"of": record_id, "now": now_ms}
+        return bool(
+            await self._database.fetch(_any_waiting, asked)
+            or await self._database.fetch(_any_retry, asked)
+        )
+
+    async def take(self, record_id: RecordId) -> bool:
+        return self._is_alone or await self._leases.take(record_id)
+
+    async def keep(self) -> None:
+        await self._leases.renew()
+
+    async def let_go(self) -> None:
+        await self._leases.let_go()
+
+    async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
+        return await self._due(_others, record_id, limit, now_ms)
+
+    async def due_in_order(
+        self, record_id: RecordId, limit: int, now_ms: int
+    ) -> Sequence[Delivery]:
+        return await self._due(_others_in_order, record_id, limit, now_ms)
+
+    async def _due(
+        self, others: HotRead, record_id: RecordId, limit: int, now_ms: int
+    ) -> Sequence[Delivery]:
+        asked = {"of": record_id, "now": now_ms, "most": limit}
+        found = await self._database.fetch(_retries, asked)
+        if len(found) < limit:
+            found += await self._database.fetch(others, asked | {"most": limit - len(found)})
+        ids: list[int] = []
+        size = 0
+        for id, length in found:
+            size += length
+            if ids and size > TURN_BYTES:
+                break
+            ids.append(id)
+        if not ids:
+            return ()
+        statement = select(table).where(table.c.id.in_(ids))
+        rows = await self._database.read(
+            lambda connection: {row.id: row for row in connection.execute(statement)}
+        )
+        return [
+            Delivery(
+                id=row.id,
+                event=_unpack(row.event),
+                attempts=row.attempts,
+                created_ms=row.created_ms,
+            )
+            for row in (rows[id] for id in ids if id in rows)
+        ]
+
+    async def health(self, record_id: RecordId) -> Health:
+        rows = await self._database.fetch(_health, {"of": record_id})
+        if not rows:
+            return HEALTHY
+        error, failures, paused_until_ms = rows[0]
+        return Health(error=error, failures=failures, paused_until_ms=paused_until_ms)
+
+    async def errors(self) -> Mapping[RecordId, str]:
+        return dict(await self._database.fetch(_errors, {}))
+
+    async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
+        rows = await self._database.fetch(delivery_counts.SUMS, {"since": since_ms})
+        return {id: (int(delivered), int(dead)) for id, delivered, dead in rows}
+
+    async def report(self, report: Report, now: datetime) -> None:
+        def change(connection: Connection) -> None:
+            _end(connection, report.delivered)
+            _put_off(connection, report)
+            _bury(connection, report)
+            delivery_counts.add(connection, report, now)
+            _save_health(connection, report)
+            _log(connection, report, now)
+            if report.entry is not None:
+                activity.record(connection, report.entry, now)
+
+        await self._database.write(change)
+
+    async def forget_old(self, ages: Ages, now: datetime) -> None:
+        now_ms = int(now.timestamp() * 1000)
+
+        def change(connection: Connection) -> None:
+            too_old = (table.c.status != DeliveryStatus.DEAD.value) & (
+                table.c.created_ms < now_ms - ages.waiting_ms
+            )
+            dead = (
+                update(table)
+                .where(too_old)
+                .values(
+                    status=DeliveryStatus.DEAD.value,
+                    due_ms=now_ms,
+                    error=func.trim("Given up, it waited for too long. " + table.c.error),
+                )
+            )
+            connection.execute(dead)
+            connection.execute(
+                delete(table).where(
+                    (table.c.status == DeliveryStatus.DEAD.value)
+                    & (table.c.due_ms < now_ms - ages.dead_ms)
+                )
+            )
+            delivery_counts.forget_old(connection, now)
+            _forget_logs(connection)
+
+        await self._database.write(change)
+
+
+def _end(connection: Connection, ids: Iterable[int]) -> None:
+    bulk.run(
+        connection,
+        "DELETE FROM deliveries WHERE id IN (SELECT r.id FROM {rows})",
+        ("id",),
+        [(id,) for id in ids],
+    )
+
+
+def _put_off(connection: Connection, report: Report) -> None:
+    bulk.run(
+        connection,
+        "UPDATE deliveries SET status = 'retrying', attempts = r.attempts, due_ms = r.due_ms,"
+        " error = r.error FROM {rows} WHERE deliveries.id = r.id",
+        ("id", "attempts", "due_ms", "error"),
+        [(id, each.attempts, each.due_ms, each.reason) for id, each in report.retried.items()],
+    )
+
+
+def _bury(connection: Connection, report: Report) -> None:
+    """`due_ms` says since when they are dead."""
+    bulk.run(
+        connection,
+        "UPDATE deliveries SET status = 'dead', attempts = r.attempts, due_ms = r.due_ms,"
+        " error = r.error FROM {rows} WHERE deliveries.id = r.id",
+        ("id", "attempts", "due_ms", "error"),
+        [(id, each.attempts, each.since_ms, each.reason) for id, each in report.dead.items()],
+    )
+
+
+def _save_health(connection: Connection, report: Report) -> None:
+    values = {
+        "error": report.health.error,
+        "failures": report.health.failures,
+        "paused_until_ms": report.health.paused_until_ms,
+    }
+    own = update(destination_states).where(destination_states.c.record_id == report.record_id)
+    if not connection.execute(own.values(values)).rowcount:
+        connection.execute(insert(destination_states), values | {"record_id": report.record_id})
+
+
+def _log(connection: Connection, report: Report, now: datetime) -> None:
+    rows = [
+        {
+            "record_id": report.record_id,
+            "level": line.level.value,
+            "message": line.message,
+            "uuid": line.uuid,
+            "created_at": now,
+        }
+        for line in report.logs
+    ]
+    if rows:
+        connection.execute(insert(delivery_logs), rows)
+
+
+def _forget_logs(connection: Connection) -> None:
+    """Only the newest lines of each record stay."""
+    for record_id in list(
+        connection.execute(select(delivery_logs.c.record_id).distinct()).scalars()
+    ):
+        own = delivery_logs.c.record_id == record_id
+        last = connection.execute(
+            select(delivery_logs.c.id)
+            .where(own)
+            .order_by(delivery_logs.c.id.desc())
+            .limit(1)
+            .offset(LOGS_KEPT)
+        ).scalar()
+        if last is not None:
+            connection.execute(delete(delivery_logs).where(own & (delivery_logs.c.id <= last)))

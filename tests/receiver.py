@@ -1,0 +1,141 @@
+"""A real HTTP server that notes what it is sent and answers as a test tells it to."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+HANGS = -1
+DROPS = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A status, or that it hangs or drops the connection."""
+
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+    body: bytes = b"ok"
+
+
+Decide = Callable[[Received], Answer]
+
+
+def well(_: Received) -> Answer:
+    return Answer()
+
+
+class Receiver:
+    def __init__(self, decide: Decide = well) -> None:
+        self.decide = decide
+        self.received: list[Received] = []
+        self._ended = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("content-length", 0))
+                received = Received(
+                    method=self.command,
+                    path=self.path,
+                    headers={name.lower(): value for name, value in self.headers.items()},
+                    body=self.rfile.read(length),
+                )
+                if len(received.body) < length:
+                    return  # whoever sent it was killed meanwhile
+                receiver.received.append(received)
+                receiver._answer(self, receiver.decide(received))
+
+            do_GET = do_PUT = do_POST
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def _answer(self, handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+        if answer.status == HANGS:
+            self._ended.wait(60)
+        if answer.status < 0:
+            handler.close_connection = True
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        handler.send_response(answer.status)
+        for name, value in (answer.headers or {}).items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(answer.body)))
+        handler.end_headers()
+        handler.wfile.write(answer.body)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all events that came, in their order; a batch's events one by one."""
+        return [each["event"]["event"] for each in self.bodies]
+
+    @property
+    def uuids(self) -> list[str]:
+        return [each["event"]["uuid"] for each in self.bodies]
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [
+            each
+            for received in list(self.received)
+            for each in (received.json if isinstance(received.json, list) else [received.json])
+        ]
+
+    def wait_for(self, number: int, timeout_s: float = 30) -> None:
+        """Until so many requests have come."""
+        wait_until(lambda: len(self.received) >= number, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever sends may be killed meanwhile."""
+
+
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)

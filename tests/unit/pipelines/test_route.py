@@ -1,0 +1,114 @@
+"""Which destinations an event goes to."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.kit import jsonio
+from hedgerow.pipelines.filters import check_destination, wants
+from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.route import Route, Router
+from tests.unit.fake_time import START
+from tests.unit.pipelines.world import PROJECT
+
+
+def event(name: str = "bought", number: int = 0, **properties: Any) -> Event:
+    return Event(
+        project_id=PROJECT,
+        uuid=f"0199aaaa-0000-7000-8000-{number:012}",
+        event=name,
+        distinct_id="ann",
+        properties=jsonio.encode(properties).decode(),
+        elements_chain="",
+        timestamp=START,
+        created_at=START,
+        person_id="p",
+        person_created_at=START,
+        person_properties='{"plan": "pro"}',
+        person_mode=PersonMode.FULL,
+        historical_migration=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "is_wanted"),
+    [
+        ({}, True),
+        ({"events": ["bought"]}, True),
+        ({"events": ["seen"]}, False),
+        ({"properties": [{"key": "price", "operator": "gt", "value": 5}]}, True),
+        ({"properties": [{"key": "price", "operator": "gt", "value": 50}]}, False),
+        ({"properties": [{"key": "other", "operator": "is_not_set"}]}, True),
+        ({"properties": [{"key": "plan", "value": "pro", "type": "person"}]}, True),
+        ({"properties": [{"key": "plan", "value": "free", "type": "person"}]}, False),
+        ({"properties": [{"key": "plan", "value": "pro"}]}, False),
+    ],
+)
+def test_filters(config: dict[str, Any], is_wanted: bool) -> None:
+    check_destination(config)
+    assert wants(config)(event(price=10), START) is is_wanted
+
+
+def test_a_sample_is_of_its_size_and_always_the_same() -> None:
+    events = [event(number=number) for number in range(2000)]
+    first = [wants({"sampling": 25})(each, START) for each in events]
+    assert first == [wants({"sampling": 25})(each, START) for each in events]
+    assert 400 < sum(first) < 600
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"events": {"bought": 1}},
+        {"events": [1]},
+        {"properties": ["price"]},
+        {"properties": [{"key": "price", "operator": "nearly", "value": 1}]},
+        {"properties": [{"key": "id", "value": 1, "type": "cohort"}]},
+        {"properties": [{"key": "price", "operator": "regex", "value": "("}]},
+        {"sampling": 101},
+        {"batch_size": 0},
+        {"batch_seconds": -1},
+    ],
+)
+def test_what_cannot_be_used_is_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        check_destination(config)
+
+
+def route(is_enabled: bool, *switches: int) -> Route:
+    """Switched at so many seconds after START."""
+    return Route(
+        record_id=RecordId(7),
+        is_enabled=is_enabled,
+        switches=[int((START.timestamp() + each) * 1000) for each in switches],
+        wants=wants({}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_enabled", "switches", "gets"),
+    [
+        (True, (), [0, 1, 2, 3, 4]),
+        (False, (), []),
+        (True, (2,), [2, 3, 4]),
+        (False, (2,), [0, 1]),
+        (True, (1, 3), [0, 3, 4]),
+        (False, (1, 3), [1, 2]),
+    ],
+)
+def test_an_event_is_judged_by_when_it_was_accepted(
+    is_enabled: bool, switches: tuple[int, ...], gets: list[int]
+) -> None:
+    router = Router([route(is_enabled, *switches)])
+    got = [
+        second
+        for second in range(5)
+        if router.destinations(
+            msgspec.structs.replace(event(), created_at=START + timedelta(seconds=second)), START
+        )
+    ]
+    assert got == gets
