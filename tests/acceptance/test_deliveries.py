@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,20 @@ def test_a_failure_is_made_good(client: httpx.Client, receiver: Receiver) -> Non
 def capture_to(client: httpx.Client, receiver: Receiver, *names: str, **settings: Any) -> list[str]:
     destination(client, receiver.url, **settings)
     return capture(client, *names)
+
+
+def test_who_asks_for_time_gets_it(client: httpx.Client, receiver: Receiver) -> None:
+    came: list[float] = []
+
+    def busy_once(_: Received) -> Answer:
+        came.append(time.monotonic())
+        return Answer(status=429, headers={"Retry-After": "3"}) if len(came) == 1 else Answer()
+
+    receiver.decide = busy_once
+    uuids = capture_to(client, receiver, "bought")
+    receiver.wait_for(2)
+    assert receiver.uuids == uuids * 2
+    assert came[1] - came[0] >= 2.9
 
 
 @pytest.mark.parametrize("kind", [HANGS, DROPS], ids=["hangs", "drops"])
@@ -237,3 +252,80 @@ def test_a_setting_that_cannot_be_used_is_refused(client: httpx.Client) -> None:
     ):
         answer = client.put(f"{RECORDS}{made['id']}/config/", json=settings)
         assert (answer.status_code, answer.json()["attr"]) == (400, attr), json.dumps(settings)
+
+
+def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: Answer(status=400, body=b"no such thing")
+    path = destination(client, receiver.url)
+    (uuid,) = capture(client, "bought", price=3)
+    wait_until(lambda: client.get(f"{path}deliveries/?status=dead").json()["count"] == 1)
+    (dead,) = client.get(f"{path}deliveries/").json()["results"]
+    assert (dead["uuid"], dead["status"], dead["attempts"]) == (uuid, "dead", 1)
+    assert dead["error"] == "HTTP 400: no such thing"
+    assert dead["payload"]["event"]["properties"]["price"] == 3
+    (line,) = client.get(f"{path}logs/?level=error&search=NO SUCH").json()["results"]
+    assert (line["uuid"], line["level"]) == (uuid, "error")
+    assert client.get(f"{path}logs/?level=info").json()["count"] == 0
+    wait_until(lambda: shown(client, path)["delivery_rate_24h"] == "0.000")
+    receiver.decide = lambda _: Answer()
+    again = client.post(f"{path}deliveries/{dead['id']}/retry/")
+    assert (again.status_code, again.json()["status"]) == (200, "retrying")
+    receiver.wait_for(2)
+    assert receiver.uuids == [uuid, uuid]
+    wait_until(lambda: client.get(f"{path}deliveries/").json()["count"] == 0)
+    metrics = client.get(f"{path}metrics/").json()
+    assert (metrics["delivered"], metrics["dead"]) == (1, 1)
+    assert sum(hour["delivered"] for hour in metrics["hours"]) == 1
+    assert client.post(f"{path}deliveries/{dead['id']}/retry/").status_code == 404
+    assert client.post(f"{path}deliveries/x/retry/").status_code == 404
+    wait_until(lambda: client.get(RECORDS).json()["results"][-1]["delivery_rate_24h"] == "0.500")
+    assert shown(client, path)["error"] == ""
+
+
+def test_a_destination_is_tried_out_and_shows_no_secret(
+    client: httpx.Client, receiver: Receiver
+) -> None:
+    receiver.decide = lambda received: Answer(
+        status=202, body=received.headers["authorization"].encode()
+    )
+    path = destination(
+        client,
+        receiver.url,
+        headers={"Authorization": "Bearer hidden-token"},
+        body={"said": "{{ event.event }} by {{ person.properties.name }}"},
+    )
+    sample = {"event": "bought", "person_properties": {"name": "Ann"}}
+    preview = client.post(f"{path}preview/", json=sample).json()
+    assert receiver.received == []
+    assert preview["delivered"] is True
+    (request,) = preview["requests"]
+    assert json.loads(request["body"]) == {"said": "bought by Ann"}
+    tested = client.post(f"{path}test/", json=sample)
+    assert [each.json for each in receiver.received] == [{"said": "bought by Ann"}]
+    assert receiver.received[0].headers["authorization"] == "Bearer hidden-token"
+    assert tested.json()["requests"][0]["status"] == 202
+    assert "hidden-token" not in tested.text
+    assert client.get(f"{path}metrics/").json()["hours"] == []
+    receiver.decide = lambda _: Answer(status=500, body=b"oh")
+    failed = client.post(f"{path}test/", json={}).json()
+    assert (failed["delivered"], failed["error"]) == (False, "HTTP 500: oh")
+    bad = client.post(f"{path}test/", json={"properties": 3})
+    assert (bad.status_code, bad.json()["attr"]) == (400, "properties")
+
+
+@pytest.mark.parametrize(
+    "what", ["deliveries/?status=gone", "logs/?level=loud", "logs/?search=%00"]
+)
+def test_a_question_that_means_nothing_is_refused(client: httpx.Client, what: str) -> None:
+    path = destination(client, "https://example.com/hook")
+    assert client.get(path + what).status_code == 400
+
+
+def test_other_families_have_the_same_paths(client: httpx.Client) -> None:
+    base = "/api/projects/1/pipeline_frontend_apps_configs/"
+    path = f"{base}{client.post(base, json={'plugin': 21}).json()['id']}/"
+    for what in ("deliveries/", "logs/"):
+        assert client.get(path + what).json()["results"] == []
+    assert client.get(f"{path}metrics/").json()["hours"] == []
+    for what in ("test/", "preview/"):
+        assert client.post(path + what, json={}).status_code == 400

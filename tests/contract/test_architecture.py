@@ -44,7 +44,7 @@ CATCH_ALLS = {
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
     "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
     "pipelines/deliver.py Deliverer._lane": "one destination's defect is not another's",
-    "pipelines/deliver.py Turn._outcomes": "somebody else's component may raise anything",
+    "pipelines/attempt.py attempted": "somebody else's component may raise anything",
     "pipelines/records.py Records._adopted": "somebody else's migration rule may raise anything",
     "pipelines/catalogue.py load_components": "somebody else's package may raise anything",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",

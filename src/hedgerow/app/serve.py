@@ -50,6 +50,7 @@ from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.standings import Standings
+from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
 from hedgerow.projects.throttle import API_RATES, Throttle
@@ -60,6 +61,7 @@ from hedgerow.storage.backup_desk import BackupDesk
 from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
+from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
@@ -134,6 +136,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
         standings=standings,
+        deliveries=DeliveryTrail(database),
+        trials=Trials(pipelines.records, delivery.outbound),
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),

@@ -43,7 +43,8 @@ from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.standings import Standings
-from hedgerow.pipelines.store import ServedRecords
+from hedgerow.pipelines.store import DeliveryReading, ServedRecords
+from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import Keys
@@ -73,6 +74,8 @@ class Rooms:
     served_records: ServedRecords
     jobs: Jobs
     standings: Standings
+    deliveries: DeliveryReading
+    trials: Trials
     flags: Flags
     cohorts: Cohorts
     persons: PersonStore

@@ -26,6 +26,7 @@ PATH_PARAMETERS = {
     "organization_id": "@current, or the organization's id.",
     "record_id": "The record's id.",
     "job_id": "The job's id.",
+    "delivery_id": "The delivery's id.",
     "cohort_id": "The cohort's id.",
     "event_id": "The event's uuid.",
     "person_id": "The person's uuid.",

@@ -10,12 +10,11 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from hedgerow.errors import Unavailable
 from hedgerow.kit.clock import Clock
-from hedgerow.kit.text import storable_text
+from hedgerow.pipelines.attempt import attempted
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import Delivery, LogLevel, LogLine, Report
 from hedgerow.pipelines.destinations import Destination, Destinations
@@ -34,10 +33,7 @@ LET_GO_S = 0.5
 CONCURRENCY = 16
 TURN = 200
 MAX_TURN = 2000
-# A component that takes longer than this has forgotten its own bounds.
-SEND_S = 60.0
 LOGGED_IN_A_TURN = 20
-REASON_MAX = 500
 
 
 class Deliverer:
@@ -192,7 +188,12 @@ class Turn:
     async def _send(self, batch: Sequence[Delivery]) -> bool:
         """Whether all of it has arrived, or never will."""
         began = time.monotonic()
-        outcomes = await self._outcomes(batch)
+        outcomes = await attempted(
+            self._destination.deliver,
+            [delivery.event for delivery in batch],
+            self._destination.settings,
+            Surroundings(http=self._http, now=self._clock()),
+        )
         self._report.took((time.monotonic() - began) * 1000)
         now_ms = _ms(self._clock())
         worst: Outcome = next((each for each in outcomes if isinstance(each, Failed)), Sent())
@@ -207,26 +208,6 @@ class Turn:
             )
             self._note(delivery, decided(outcome, tried, when))
         return not any(delivery.id in self._report.retried for delivery in batch)
-
-    async def _outcomes(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        events = [delivery.event for delivery in batch]
-        around = Surroundings(http=self._http, now=self._clock())
-        try:
-            async with asyncio.timeout(SEND_S):
-                outcomes = await self._destination.deliver(
-                    events, self._destination.settings, around
-                )
-            if len(outcomes) == len(events):
-                return [_bounded(outcome) for outcome in outcomes]
-            reason = f"The component told of {len(outcomes)} events instead of {len(events)}"
-        except TimeoutError:
-            reason = f"The component took longer than {SEND_S:.0f} s"
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
-                raise
-            reason = f"The component failed: {type(error).__name__}"
-        return [Failed(reason=reason)] * len(events)
 
     def _note(self, delivery: Delivery, decision: object) -> None:
         match decision:
@@ -279,13 +260,6 @@ def _lists(destination: Destination, found: Sequence[Delivery]) -> list[list[Seq
     return [
         [some[at : at + size] for at in range(0, len(some), size)] for some in by_sender.values()
     ]
-
-
-def _bounded(outcome: Outcome) -> Outcome:
-    """A reason as it can be stored and shown."""
-    if isinstance(outcome, Sent):
-        return outcome
-    return replace(outcome, reason=storable_text(outcome.reason[:REASON_MAX]))
 
 
 def _linger_s(destination: Destination, found: Sequence[Delivery], now: datetime) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from hedgerow.events.model import Event
@@ -70,6 +71,48 @@ class Ages:
 
     waiting_ms: int
     dead_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldDelivery:
+    """A delivery as people see it. `due_ms` is 0 for one that is due at once."""
+
+    id: int
+    event: Event
+    status: DeliveryStatus
+    attempts: int
+    due_ms: int
+    error: str
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldLine:
+    id: int
+    line: LogLine
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hour:
+    """What was counted in an hour."""
+
+    hour_ms: int
+    delivered: int
+    retried: int
+    dead: int
+    latencies: Sequence[int]
+
+    def latency_ms(self, share: float) -> int | None:
+        """So many milliseconds or fewer took that share of requests; None if there were none or it
+        was longer than we count."""
+        wanted = share * sum(self.latencies)
+        seen = 0
+        for bound, number in zip(LATENCY_BOUNDS_MS, self.latencies, strict=False):
+            seen += number
+            if number and seen >= wanted:
+                return bound
+        return None
 
 
 def latency_place(milliseconds: float) -> int:

@@ -6,7 +6,16 @@ from datetime import datetime
 from typing import Protocol
 
 from hedgerow.pipelines.component import Component
-from hedgerow.pipelines.deliveries import Ages, Delivery, Report
+from hedgerow.pipelines.deliveries import (
+    Ages,
+    Delivery,
+    DeliveryStatus,
+    Hour,
+    LogLevel,
+    Report,
+    ToldDelivery,
+    ToldLine,
+)
 from hedgerow.pipelines.model import (
     ComponentId,
     Family,
@@ -153,6 +162,32 @@ class StandingStore(Protocol):
 
     async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
         """How many deliveries have arrived and how many have died, for those with some."""
+        ...
+
+
+class DeliveryReading(Protocol):
+    """What people are shown of a record's deliveries."""
+
+    async def deliveries(
+        self, record_id: RecordId, status: DeliveryStatus | None, *, limit: int, offset: int
+    ) -> tuple[list[ToldDelivery], int]:
+        """One page, the newest first, and how many there are in all."""
+        ...
+
+    async def send_again(
+        self, record_id: RecordId, id: int, entry: Entry, now: datetime
+    ) -> ToldDelivery | None:
+        """To be sent at once, also if it was dead; None when there is none."""
+        ...
+
+    async def logs(
+        self, record_id: RecordId, level: LogLevel | None, search: str, *, limit: int, offset: int
+    ) -> tuple[list[ToldLine], int]:
+        """One page, the newest first, and how many there are in all."""
+        ...
+
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[Hour]:
+        """What was counted in hours that began after a moment, oldest first."""
         ...
 
 

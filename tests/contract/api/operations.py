@@ -50,6 +50,7 @@ class Ids:
             "event_id": self.event_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
+            "delivery_id": "999999",
         }
         return {name: str(value) for name, value in known.items()}
 
