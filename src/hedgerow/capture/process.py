@@ -53,7 +53,6 @@ class Processor:
         inbox: InboxStore,
         events: EventStore,
         progress: Progress,
-        buckets: Iterable[int],
         is_alone: bool,
         idle_s: float,
         place: Place,
@@ -62,7 +61,6 @@ class Processor:
         self._inbox = inbox
         self._events = events
         self._progress = progress
-        self._buckets = tuple(buckets)
         self._is_alone = is_alone
         self._idle_s = idle_s
         self._place = place
@@ -95,7 +93,8 @@ class Processor:
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
-        found = {bucket: await self._inbox.oldest(bucket) for bucket in self._buckets}
+        buckets = await self._inbox.unsettled_buckets()
+        found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
         if not any(found.values()):
             return
         known = await self._repeats.known([row for rows in found.values() for row in rows])
@@ -115,7 +114,7 @@ class Processor:
         await self._progress.wait_for_unstored(
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
-        for bucket in self._buckets:
+        for bucket in await self._inbox.unstored_buckets():
             if rows := await self._inbox.ready(bucket):
                 self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
