@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from starlette.types import Scope
@@ -22,6 +23,7 @@ from hedgerow.app.pipelines import (
     join_pipelines,
     register_components,
 )
+from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
@@ -109,6 +111,12 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
+    reading = join_reading(
+        database,
+        events_store,
+        intake.arrivals.stored,
+        partial(mirror.arrived, at_most_s=settings.read_wait_s),
+    )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -126,6 +134,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
         deletion=deletion,
+        listing=reading.listing,
+        selecting=reading.selecting,
+        values=reading.values,
+        queries=reading.queries,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),

@@ -165,8 +165,11 @@ class Alias(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderExpr(Node):
+    """`nulls` is "first" or "last" when the text says so."""
+
     expr: "Expr"
     descending: bool = False
+    nulls: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,10 +250,12 @@ class SelectQuery(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectSet(Node):
-    """`first UNION ALL second ...`, read from the left."""
+    """`first UNION ALL second ...`, read from the left. `limit` is that of the whole."""
 
     first: "SelectQuery | SelectSet"
     rest: "Sequence[tuple[str, SelectQuery | SelectSet]]"
+    limit: "Expr | None" = None
+    offset: "Expr | None" = None
 
 
 Select: TypeAlias = SelectQuery | SelectSet
