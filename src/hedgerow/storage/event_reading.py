@@ -83,11 +83,14 @@ class EventQueries:
         def work(client: Client) -> Answer:
             try:
                 result = client.query(sql, parameters=dict(parameters), settings=settings)
-                return Answer(
-                    columns=result.column_names,
-                    types=[each.name for each in result.column_types],
-                    rows=result.result_rows,
-                )
+                names = result.column_names
+                types = [each.name for each in result.column_types]
+                if not names:
+                    # Without a row chDB tells no columns either.
+                    about = f"DESCRIBE TABLE ({sql})"
+                    told = client.query(about, parameters=dict(parameters), settings=settings)
+                    names, types = zip(*(row[:2] for row in told.result_rows), strict=True)
+                return Answer(columns=names, types=types, rows=result.result_rows)
             except Error as error:
                 raise _refused(error) from error
 
