@@ -58,8 +58,8 @@ NO_IDS = Ids()
 
 
 def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A flag, a cohort, a person and an event in a project, and a record of each family with settings and,
-    where it has any, a job."""
+    """A flag, a cohort, a person and an event in a project, and a record of each family with
+    settings and, where it has any, a job."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
