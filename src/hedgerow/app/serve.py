@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
@@ -95,7 +95,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
+async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[FrontDoor]:
     """The running service. It answers at once; until its database is ready it answers 503."""
     place = place_of(settings)
     events_store = OpenedWhenNeeded(event_place(settings), locks_at_once=place.is_sqlite)
@@ -107,9 +107,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     geoip = GeoIp(settings.geoip_file)
     intake = join_intake(settings, database, events_store, geoip)
     subjects = FreshSubjects(
-        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
+        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
-    deletion = join_deletion(settings, database, events_store, intake.progress)
+    deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
     reading = join_reading(
         database,
@@ -132,6 +132,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        arrivals=intake.arrivals,
         deletion=deletion,
         listing=reading.listing,
         selecting=reading.selecting,
@@ -170,6 +171,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             max_bytes=CAPTURE_BYTES,
             max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
             timeout_s=settings.body_timeout_s,
+            is_forgiving=True,
         ),
         rooms.origins,
         utc_now,

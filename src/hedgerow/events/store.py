@@ -2,13 +2,21 @@
 answer.
 """
 
+<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+=======
+from collections.abc import Mapping, Sequence
+>>>>>>> main
 from datetime import datetime
 from typing import Any, Protocol
 
+<<<<<<< HEAD
 from hedgerow.events.model import Event
 from hedgerow.events.record import EventPerson
+=======
+from hedgerow.events.model import Event, EventKey
+>>>>>>> main
 from hedgerow.projects.model import ProjectId
 
 
@@ -17,6 +25,10 @@ class EventStore(Protocol):
         """Add events; durable when this returns. Those whose uuid the project has already, and all
         but the first of those with the same uuid, are left out: safe to repeat. How many are new.
         """
+        ...
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        """When those were accepted, of these events, that are stored."""
         ...
 
     async def delete(

@@ -16,13 +16,13 @@ from clickhouse_connect.driver.client import Client
 
 from hedgerow.errors import Invalid, Unready
 from hedgerow.events.delete import Chosen
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import mirror_schema
 from hedgerow.storage.clickhouse import ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
-from hedgerow.storage.uuid_memory import UUID_BYTES, Key, UuidMemory
+from hedgerow.storage.uuid_memory import UUID_BYTES, UuidMemory
 
 # What one statement carries: a server takes no field of a form beyond 128 KiB.
 IDS_AT_ONCE = 2_500
@@ -51,8 +51,15 @@ class EventRecords:
         """Make the tables. The first call of any kind would do it too."""
         await in_daemon_thread(lambda: self._rows("SELECT 1", {}))
 
+    async def learn(self) -> None:
+        """Read what has to be known of the stored events. The first append would do it too."""
+        await in_daemon_thread(self._learn)
+
     async def append(self, events: Sequence[Event]) -> int:
         return await in_daemon_thread(partial(self._append, events)) if events else 0
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        return await in_daemon_thread(partial(self._acceptances, keys)) if keys else {}
 
     async def delete(
         self,
@@ -138,9 +145,20 @@ class EventRecords:
                 self._memory.learn(list(new))
             return len(new)
 
-    def _new(self, client: Client, events: Sequence[Event]) -> dict[Key, Event]:
+    def _acceptances(self, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+        """Does not wait for an append that is under way."""
+        self._learn()
+        with self._client() as (client, _):
+            return _stored(client, keys if self._memory is None else self._memory.unsure(keys))
+
+    def _learn(self) -> None:
+        if self._engine.is_embedded and self._memory is None:
+            with self._changing, self._client() as (client, _):
+                self._remembered(client)
+
+    def _new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
         """The first event of each key that the engine does not have yet."""
-        new: dict[Key, Event] = {}
+        new: dict[EventKey, Event] = {}
         for event in events:
             new.setdefault((event.project_id, event.uuid), event)
         unsure = list(new)
@@ -149,14 +167,8 @@ class EventRecords:
             for key in filter(memory.is_stored, unsure):
                 del new[key]
             unsure = memory.unsure(list(new))
-        for keys in _sliced(unsure):
-            asked = {"projects": [*{project for project, _ in keys}], "uuids": [u for _, u in keys]}
-            sql = f"""
-                SELECT project_id, uuid FROM {TABLE}
-                WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
-            """  # noqa: S608
-            for row in rows_of(client, sql, asked):
-                new.pop((row["project_id"], str(row["uuid"])), None)
+        for key in _stored(client, unsure):
+            new.pop(key, None)
         return new
 
     def _remembered(self, client: Client) -> UuidMemory:
@@ -264,6 +276,20 @@ def _prepared(client: Client) -> _Layout:
     for statement in [*single_ddl(), *mirror_schema.single_ddl()]:
         client.command(statement)
     return _Layout(table=TABLE, on_cluster="")
+
+
+def _stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+    """When those were accepted that the engine has."""
+    found = {}
+    for some in _sliced(keys):
+        asked = {"projects": [*{project for project, _ in some}], "uuids": [u for _, u in some]}
+        sql = f"""
+            SELECT project_id, uuid, created_at FROM {TABLE}
+            WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
+        """  # noqa: S608
+        for row in rows_of(client, sql, asked):
+            found[ProjectId(row["project_id"]), str(row["uuid"])] = row["created_at"]
+    return found
 
 
 def _quoted(path: Path) -> str:
