@@ -90,8 +90,9 @@ def hedgerow(core: set[int], data: str, *, worker: bool = True) -> Iterator[Runn
     os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
     os.environ["HEDGEROW_INBOX_MAX_EVENTS"] = "100000000"
     os.environ["HEDGEROW_LOG_LEVEL"] = "warning"
-    command = [HEDGEROW, "serve", "--port", "0", "--data", data]
-    with started(command if worker else [*command, "--no-worker"], core) as server:
+    serving = [HEDGEROW, "serve", "--port", "0", "--data", data]
+    accepting = [sys.executable, "-m", "benchmarks.accepting", data]
+    with started(serving if worker else accepting, core) as server:
         asked(server.port, singles(server.port, 2), connections=2, seconds=0.1)
         if worker:
             wait_until_stored(data)

@@ -41,6 +41,13 @@ def waiting(data: Path) -> int:
     return sum(count or 0 for count in counts)
 
 
+def people_waiting(data: Path) -> int:
+    """How many changes of persons, groups and cohorts are not beside the events yet."""
+    with closing(sqlite3.connect(data / "hedgerow.db", timeout=30)) as connection:
+        changes = "SELECT count(*) FROM mirror_queue WHERE kind <> 'mark'"
+        return int(connection.execute(changes).fetchone()[0])
+
+
 def wait_until_stored(data: Path, at_most_s: float = 30) -> float:
     return seconds_until(lambda: not waiting(data), at_most_s)
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.live import PROJECT_KEY, LiveServer, run_hedgerow, run_here, seconds_until
+from tests.stored_events import people_waiting, stored_events
 
 
 def _send(client: httpx.Client, *distinct_ids: str) -> None:
@@ -53,6 +54,9 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
         assert _persons(client) == 3
         _send(client, "dee")
         seconds_until(lambda: bool(_events(client) == 5), at_most_s=30)
+        seconds_until(lambda: not people_waiting(fresh), at_most_s=30)
+    copies = stored_events(fresh, "SELECT distinct_id FROM person_distinct_ids FINAL ORDER BY 1")
+    assert [row["distinct_id"] for row in copies] == ["ann", "bob", "cid", "dee"]
 
 
 def test_a_backup_needs_an_empty_folder_and_a_restore_an_empty_place(tmp_path: Path) -> None:

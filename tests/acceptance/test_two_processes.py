@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hedgerow.kit.sealing import new_sealing_key
+from tests.clickhouse_http import OwnClickHouse
 from tests.live import PROJECT_KEY, LiveServer, error_of, seconds_until
 from tests.postgres import OwnPostgres
 
@@ -14,13 +15,17 @@ SOON_S = 2.0
 
 @pytest.fixture(scope="module")
 def pair(
-    tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres
+    tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres, clickhouse: OwnClickHouse
 ) -> Iterator[tuple[LiveServer, LiveServer]]:
-    folder, url = tmp_path_factory.mktemp("pair"), postgres.new_database()
-    key = new_sealing_key()
+    folder = tmp_path_factory.mktemp("pair")
+    settings = {
+        "database_url": postgres.new_database(),
+        "clickhouse_url": clickhouse.new_database(),
+        "sealing_keys": new_sealing_key(),
+    }
     with (
-        LiveServer(folder / "one", database_url=url, sealing_keys=key) as one,
-        LiveServer(folder / "two", "--no-worker", database_url=url, sealing_keys=key) as two,
+        LiveServer(folder / "one", **settings) as one,
+        LiveServer(folder / "two", "--no-worker", **settings) as two,
     ):
         yield one, two
 

@@ -119,6 +119,17 @@ def test_every_event_is_stored_once_and_each_persons_in_their_order(
     assert len(rounds) == 2 * PEOPLE
 
 
+def test_who_accepted_an_event_waits_for_a_worker_before_reading(
+    installation: Installation,
+) -> None:
+    """The one who serves works on nothing itself."""
+    with installation.servers[0].client() as client:
+        for number in range(5):
+            _send(client, _set("reader", number))
+            found = client.get("/api/projects/1/persons/", params={"distinct_id": "reader"}).json()
+            assert found["results"][0]["properties"]["round"] == number
+
+
 def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
     installation: Installation,
 ) -> None:
@@ -138,6 +149,7 @@ def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
         assert len(stored) == len(set(stored))
 
 
+@pytest.mark.parametrize("verb", [("worker",), ("serve", "--no-worker")], ids=" ".join)
 @pytest.mark.parametrize(
     ("settings", "missing"),
     [
@@ -146,10 +158,19 @@ def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
     ],
     ids=["sqlite", "events in the data folder"],
 )
-def test_a_worker_refuses_where_only_one_process_can_work(
-    tmp_path: Path, settings: dict[str, str], missing: str
+def test_half_of_the_work_is_refused_where_only_one_process_can_work(
+    tmp_path: Path, settings: dict[str, str], missing: str, verb: tuple[str, ...]
 ) -> None:
-    done = run_here("worker", data=tmp_path, **settings)
+    done = run_here(*verb, data=tmp_path / "new", **settings)
+    assert not (tmp_path / "new").exists()
     assert (done.returncode, done.stdout) == (1, "")
     assert missing in done.stderr
     assert "`hedgerow serve` works on" in done.stderr
+
+
+def test_a_second_folder_of_events_is_warned_of(tmp_path: Path, postgres: OwnPostgres) -> None:
+    alone = LiveServer(tmp_path / "one", database_url=postgres.new_database())
+    with alone, LiveServer(tmp_path / "two") as embedded:
+        pass
+    assert "set HEDGEROW_CLICKHOUSE_URL for all of them" in alone.errors
+    assert "HEDGEROW_CLICKHOUSE_URL" not in embedded.errors

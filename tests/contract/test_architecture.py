@@ -40,6 +40,7 @@ CATCH_ALLS = {
     "flags/snapshot.py Snapshot._answer_others": "what breaks one flag must leave the others right",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
+    "kit/eager.py _rest": "carried to the coroutine that waits for it",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
     "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
     "pipelines/records.py Records._adopted": "somebody else's migration rule may raise anything",

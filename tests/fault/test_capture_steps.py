@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from hedgerow.capture.accept import Capture
 from hedgerow.capture.model import Accepted, Batch
@@ -27,7 +27,7 @@ from hedgerow.storage.connect import EventPlace, Place, open_database, open_even
 from hedgerow.storage.database import Database
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.migrate import prepare
-from hedgerow.storage.tables import flag_calls, flags, persons
+from hedgerow.storage.tables import flag_calls, flags, inbox, person_distinct_ids, persons
 from tests.clickhouse_http import OwnClickHouse
 from tests.fault.capturing import COUNTED, call, event, story, uuids
 from tests.fault.deciding import one, write
@@ -80,6 +80,7 @@ class MortalEvents:
         self._events = events
         self._death = death
         self.delete = events.delete
+        self.acceptances = events.acceptances
 
     async def append(self, events: Sequence[Event]) -> int:
         self._death.pass_by("before append")
@@ -120,6 +121,14 @@ class World:
         sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
         found: list[dict[str, Any]] = await self.events.query(
             sql, {}, max_rows=100_000, timeout_s=20
+        )
+        return found
+
+    async def properties(self) -> dict[str, Any]:
+        """Of the only person."""
+        query = select(persons.c.properties)
+        found: dict[str, Any] = await self.database.read(
+            lambda connection: connection.execute(query).scalar_one()
         )
         return found
 
@@ -234,9 +243,7 @@ async def test_a_clock_that_goes_backwards_changes_no_order(world: World) -> Non
     await life.work()
     stored = await world.stored()
     assert len({row["uuid"] for row in stored}) == 10
-    query = select(persons.c.properties)
-    found = await world.database.read(lambda connection: connection.execute(query).scalar_one())
-    assert found["n"] == 4
+    assert (await world.properties())["n"] == 4
 
 
 async def test_a_busy_process_that_is_cancelled_can_be_followed(world: World) -> None:
@@ -252,3 +259,80 @@ async def test_a_busy_process_that_is_cancelled_can_be_followed(world: World) ->
         await work
     await (await world.process(Death(""))).work()
     await _assert_once(world, [each for batch in batches for each in batch])
+
+
+@pytest.mark.parametrize("steps", ["accepted", "settled", "stored"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+async def test_what_comes_again_changes_nothing(
+    world: World, steps: str, is_restarted: bool
+) -> None:
+    """However far the first delivery has come: the person is as the later event left them."""
+    old = [event("$set", "ann", **{"$set": {"plan": "old"}}), call()]
+    new = [event("$set", "ann", **{"$set": {"plan": "new"}})]
+    life = await world.process(Death(""))
+    for number, batch in enumerate((old, new)):
+        await life.accept(batch, NOW + timedelta(seconds=number))
+    if steps != "accepted":
+        await life.processor.settle()
+    if steps == "stored":
+        await life.work()
+    if is_restarted:
+        life = await world.process(Death(""))
+    for number in range(1, 4):
+        await life.accept([*old, *old], NOW + timedelta(minutes=number))
+    await life.work()
+    await _assert_once(world, [*old, *new])
+    assert (await world.properties())["plan"] == "new"
+
+
+async def test_the_same_uuid_is_another_event_in_another_project(world: World) -> None:
+    batch = [event("$set", "ann", **{"$set": {"a": 1}})]
+    life = await world.process(Death(""))
+    await life.accept(batch)
+    await life.work()
+    await world.database.write(
+        lambda connection: connection.exec_driver_sql(
+            "INSERT INTO projects SELECT 2, uuid || '2', organization_id, name, timezone,"
+            " created_at, updated_at, retention_days FROM projects"
+        )
+    )
+    await life.capture.accept(ProjectId(2), _read(batch, NOW + timedelta(hours=1)), NOW)
+    await life.work()
+    assert await world.number_of(func.count(persons.c.id)) == 2
+    assert len(await world.stored()) == 2
+
+
+async def test_a_state_that_is_older_than_its_events_catches_up(world: World) -> None:
+    """As after restoring a backup: the events were copied after the state."""
+    batch = [event("$set", "ann", **{"$set": {"plan": "pro"}}), call()]
+    life = await world.process(Death(""))
+    await life.accept(batch)
+    before = await world.database.read(_inbox_rows)
+    await life.work()
+    await world.database.write(lambda connection: _put_back(connection, before))
+    await (await world.process(Death(""))).work()
+    await _assert_once(world, batch)
+    assert (await world.properties())["plan"] == "pro"
+
+
+def _inbox_rows(connection: Connection) -> list[Any]:
+    return [row._asdict() for row in connection.execute(select(inbox))]
+
+
+def _put_back(connection: Connection, rows: list[Any]) -> None:
+    for table in (flag_calls, person_distinct_ids, persons):
+        connection.execute(table.delete())
+    connection.execute(inbox.insert(), rows)
+
+
+async def test_what_was_deleted_may_come_again(world: World) -> None:
+    batch = [event("$set", "ann", **{"$set": {"n": 1}})]
+    life = await world.process(Death(""))
+    await life.accept(batch)
+    await life.work()
+    await world.events.delete(PROJECT, uuids=list(uuids(batch)))
+    batch[0]["properties"]["$set"]["n"] = 2
+    await life.accept(batch, NOW + timedelta(minutes=1))
+    await life.work()
+    await _assert_once(world, batch)
+    assert (await world.properties())["n"] == 2

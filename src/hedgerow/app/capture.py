@@ -7,6 +7,7 @@ from typing import Any
 
 from hedgerow.app.events import OpenedWhenNeeded
 from hedgerow.capture.accept import Capture
+from hedgerow.capture.arrivals import Arrivals
 from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
@@ -24,6 +25,7 @@ from hedgerow.worker import Chore
 # How many workers can share the work where several processes share a database.
 BUCKETS = 16
 WORK_EVERY_S = 0.01
+WATCH_EVERY_S = 0.05
 LOOK_EVERY_S = 1.0
 FORGET_WARNINGS_EVERY_S = 60.0
 COMPACT_EVERY_S = 60.0
@@ -34,6 +36,7 @@ MAX_PAUSE_S = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     progress: Progress
+    arrivals: Arrivals
     capture: Capture
     processor: Processor
     room: Room
@@ -46,7 +49,7 @@ class Intake:
     def chores(self, *, worker: bool) -> list[Chore]:
         watching = Chore(
             name="see how far events have come",
-            every_s=LOOK_EVERY_S / 2,
+            every_s=WATCH_EVERY_S,
             run=self.processor.watch,
         )
         watches = [] if self.is_alone else [watching]
@@ -66,6 +69,7 @@ class Intake:
                 run=self.processor.store,
                 max_pause_s=MAX_PAUSE_S,
             ),
+            Chore(name="open the event store", every_s=LOOK_EVERY_S, run=self.events.warm),
             Chore(
                 name="merge small parts of the event store",
                 every_s=COMPACT_EVERY_S,
@@ -88,13 +92,8 @@ class Intake:
         yield "hedgerow_events_stored_total", "Events in the store.", self.processor.stored
 
 
-def join_deletion(
-    settings: Settings, database: Database, events: CountedEvents, progress: Progress
-) -> Deletion:
-    async def arrived() -> None:
-        await progress.wait_until_stored(at_most_s=settings.read_wait_s)
-
-    return Deletion(events, ActivityRecords(database), arrived)
+def join_deletion(database: Database, events: CountedEvents, arrivals: Arrivals) -> Deletion:
+    return Deletion(events, ActivityRecords(database), arrivals.stored)
 
 
 def join_intake(
@@ -115,6 +114,7 @@ def join_intake(
 
     return Intake(
         progress=progress,
+        arrivals=Arrivals(progress, events.opened, at_most_s=settings.read_wait_s),
         capture=Capture(inbox, progress, room),
         processor=Processor(
             inbox=inbox,

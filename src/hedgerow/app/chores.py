@@ -5,10 +5,12 @@ workers beside it.
 from collections.abc import Iterable
 
 from hedgerow.app.capture import Intake
+from hedgerow.app.mirror import mirror_chore
 from hedgerow.app.state import State
 from hedgerow.events.delete import Deletion
 from hedgerow.events.retention import Retention
 from hedgerow.kit.clock import utc_now
+from hedgerow.persons.mirror import Mirror
 from hedgerow.projects.model import Project
 from hedgerow.worker import Chore
 
@@ -17,13 +19,14 @@ FORGET_TOKENS_EVERY_S = 3600.0
 ENFORCE_RETENTION_EVERY_S = 3600.0
 
 
-def working_chores(state: State, intake: Intake, deletion: Deletion) -> list[Chore]:
+def working_chores(state: State, intake: Intake, deletion: Deletion, mirror: Mirror) -> list[Chore]:
     async def projects() -> Iterable[Project]:
         await state.directory.refresh()
         return state.directory.all_projects()
 
     return [
         *intake.chores(worker=True),
+        mirror_chore(mirror),
         Chore(
             name="forget expired project keys",
             every_s=FORGET_TOKENS_EVERY_S,

@@ -3,7 +3,7 @@ memory, and who only uses flags needs neither.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +11,12 @@ import structlog
 
 from hedgerow.errors import Unavailable, Unready
 from hedgerow.events.delete import Chosen
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
-from hedgerow.storage.connect import EventPlace, lock_events, open_events
+from hedgerow.storage.connect import EventPlace, lock_events, may_hold_events, open_events
 from hedgerow.storage.event_counts import count_events
 
 _log = structlog.get_logger("hedgerow")
@@ -37,14 +37,34 @@ class OpenedWhenNeeded:
     def __init__(self, place: EventPlace, *, locks_at_once: bool = False) -> None:
         self._place = place
         self._lock = lock_events(place) if locks_at_once else None
+        # Whether somebody may have stored events before this process began.
+        self._is_old = may_hold_events(place)
         self._store: Any = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
 
     async def opened(self) -> Any:
-        async with self._opening:
-            if self._store is None:
-                self._store = await in_daemon_thread(lambda: open_events(self._place, self._lock))
-            return self._store
+        """Who goes away while it is opened does not keep others from having it."""
+        if self._store is None:
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._open())
+                self._opening.add_done_callback(_look)
+            await asyncio.shield(self._opening)
+        return self._store
+
+    async def warm(self) -> None:
+        """Open it before somebody has to wait for it, if there are events."""
+        if self._is_old and self._store is None and not self._place.url:
+            await (await self.opened()).learn()
+
+    async def _open(self) -> None:
+        try:
+            self._store = await in_daemon_thread(lambda: open_events(self._place, self._lock))
+        finally:
+            self._opening = None
 
     async def _reached(self) -> Any:
         """For those who were asked to do something now, and can be asked again."""
@@ -57,6 +77,13 @@ class OpenedWhenNeeded:
     async def append(self, events: Sequence[Event]) -> int:
         store: EventStore = await self.opened()
         return await store.append(events)
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        """An engine that has no events yet is not loaded for this."""
+        if self._store is None and not self._is_old:
+            return {}
+        store: EventStore = await self._reached()
+        return await store.acceptances(keys)
 
     async def delete(
         self,
@@ -81,8 +108,15 @@ class OpenedWhenNeeded:
             await self._store.compact()
 
     async def close(self) -> None:
-        async with self._opening:
-            if self._store is not None:
-                await self._store.close()
-            elif self._lock is not None:
-                self._lock.release()
+        if self._opening is not None:
+            await asyncio.wait({self._opening})
+        if self._store is not None:
+            await self._store.close()
+        elif self._lock is not None:
+            self._lock.release()
+
+
+def _look(opening: asyncio.Task[None]) -> None:
+    """At the outcome that nobody may be waiting for any more, so that asyncio does not complain."""
+    if not opening.cancelled():
+        opening.exception()

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
     WRONG_SEALING_KEY,
     Pipelines,
@@ -92,7 +93,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[ASGIApp]:
+async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncIterator[FrontDoor]:
     """The running service. It answers at once; until its database is ready it answers 503."""
     place = place_of(settings)
     events_store = OpenedWhenNeeded(event_place(settings), locks_at_once=place.is_sqlite)
@@ -104,9 +105,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     geoip = GeoIp(settings.geoip_file)
     intake = join_intake(settings, database, events_store, geoip)
     subjects = FreshSubjects(
-        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s if worker else 0
+        SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
-    deletion = join_deletion(settings, database, events_store, intake.progress)
+    deletion = join_deletion(database, events_store, intake.arrivals)
+    mirror = join_mirror(database, events_store)
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
@@ -122,6 +124,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
+        arrivals=intake.arrivals,
         deletion=deletion,
         warnings=intake.warnings,
         decider=decider,
@@ -157,6 +160,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             max_bytes=CAPTURE_BYTES,
             max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
             timeout_s=settings.body_timeout_s,
+            is_forgiving=True,
         ),
         rooms.origins,
         utc_now,
@@ -175,7 +179,11 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         chores=[
             *_backup_chores(settings, events_store),
             *_watching_chores(state, board, sdk_configs, intake),
-            *(working_chores(state, intake, deletion) if worker else intake.chores(worker=False)),
+            *(
+                working_chores(state, intake, deletion, mirror)
+                if worker
+                else intake.chores(worker=False)
+            ),
         ],
     )
     background = asyncio.create_task(_live(settings, parts, readiness, events))

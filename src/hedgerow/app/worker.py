@@ -7,29 +7,15 @@ from collections.abc import Callable
 from hedgerow.app.capture import join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.mirror import join_mirror
 from hedgerow.app.state import join_state, place_of
 from hedgerow.app.waiting import once_available
-from hedgerow.errors import Unavailable, Unready
+from hedgerow.errors import Unavailable
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.schema import schema_state
 from hedgerow.worker import work
-
-
-def check_shared(settings: Settings) -> None:
-    """Refuse where one process does everything, because only one can."""
-    if not settings.database_url:
-        raise Unready(
-            "A worker of its own needs PostgreSQL: set HEDGEROW_DATABASE_URL. On SQLite "
-            "`hedgerow serve` works on events itself."
-        )
-    if not settings.clickhouse_url:
-        raise Unready(
-            "A worker of its own needs ClickHouse: set HEDGEROW_CLICKHOUSE_URL. Events in the data "
-            "folder can be read by one process only, so there `hedgerow serve` works on them "
-            "itself."
-        )
 
 
 async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
@@ -42,8 +28,9 @@ async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
     try:
         await once_available(lambda: _check_current(place), "migrations", lambda _: None)
         ready()
-        deletion = join_deletion(settings, database, events, intake.progress)
-        await work(working_chores(join_state(database), intake, deletion))
+        deletion = join_deletion(database, events, intake.arrivals)
+        mirror = join_mirror(database, events)
+        await work(working_chores(join_state(database), intake, deletion, mirror))
     finally:
         await intake.processor.end()
         await events.close()

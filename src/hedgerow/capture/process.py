@@ -4,17 +4,26 @@ Each of the two steps ends in a durable row and is safe to repeat from any point
 """
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
-from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, InboxStore, Settled
+from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of
+from hedgerow.capture.store import (
+    SETTLED_AT_ONCE,
+    STORED_AT_ONCE,
+    InboxStore,
+    Ready,
+    Settled,
+)
 from hedgerow.errors import Unavailable
 from hedgerow.events.elements import without_elements
-from hedgerow.events.model import Event, PersonMode
+from hedgerow.events.model import Event, EventKey, PersonMode
 from hedgerow.events.store import EventStore
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import Clock
@@ -27,6 +36,7 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for so many that a transaction, or a block of the event store, is worth it.
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
+LOOK_S = 0.5
 # Whoever stops does not wait for a database that hangs: leases end by themselves.
 LET_GO_S = 0.5
 # What is known of the place of an address.
@@ -57,6 +67,7 @@ class Processor:
         self._idle_s = idle_s
         self._place = place
         self._clock = clock
+        self._repeats = Repeats(events, is_alone=is_alone)
         # How many events this process has brought how far.
         self.settled = self.stored = 0
         # Whether something may still be on its way to the event store that we know no end of.
@@ -66,6 +77,7 @@ class Processor:
         """Learn what the process before left behind."""
         if not self._is_alone:
             return
+        self._repeats.settled(await self._inbox.on_the_way())
         left = await self._inbox.waiting()
         self._progress.begin(unsettled=left.unsettled, unstored=left.unstored)
 
@@ -83,15 +95,20 @@ class Processor:
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
-        for bucket in self._buckets:
-            if rows := await self._inbox.oldest(bucket):
-                is_ours = await self._inbox.settle(bucket, rows, self._settled, self._clock())
-                if not is_ours:
-                    continue
-                number = sum(len(row.events) for row in rows)
-                self.settled += number
-                if self._is_alone:
-                    self._progress.settle(number)
+        found = {bucket: await self._inbox.oldest(bucket) for bucket in self._buckets}
+        if not any(found.values()):
+            return
+        known = await self._repeats.known([row for rows in found.values() for row in rows])
+        decide = partial(self._settled, known)
+        for bucket, rows in found.items():
+            if not rows or not await self._inbox.settle(bucket, rows, decide, self._clock()):
+                continue
+            for row in rows:
+                self._repeats.settled(keys_of(row.project_id, row.events))
+            number = sum(len(row.events) for row in rows)
+            self.settled += number
+            if self._is_alone:
+                self._progress.settle(number)
 
     async def store(self) -> None:
         """Wait for what is ready for the event store, and bring some of it there."""
@@ -104,18 +121,25 @@ class Processor:
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False
                 await self._inbox.stored(rows)
+                self._repeats.stored(_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number
                 if self._is_alone:
                     self._progress.store(number)
 
     async def watch(self) -> None:
-        """See how far events have come that others work on."""
-        accepted = self._progress.accepted
+        """See how far events have come that others work on: often while somebody waits for them.
+        Where so much waits that looking takes long, most of the time goes by without it."""
+        await self._progress.wait_for_readers(idle_s=LOOK_S)
+        accepted, began = self._progress.accepted, time.monotonic()
         left = await self._inbox.waiting()
         self._progress.observe(accepted, unsettled=left.unsettled, unstored=left.unstored)
+        await asyncio.sleep(4 * (time.monotonic() - began))
 
-    def _settled(self, project_id: ProjectId, arrived: Sequence[Arrived], known: Known) -> Settled:
+    def _settled(
+        self, before: KnownEvents, project_id: ProjectId, sent: Sequence[Arrived], known: Known
+    ) -> Settled:
+        arrived = before.without_repeats(project_id, sent)
         processed = process(project_id, known, arrived, self._place)
         return Settled(
             events=[
@@ -138,6 +162,10 @@ class Processor:
                 _call(event.properties) for event in arrived if event.event == FLAG_CALLED
             ),
         )
+
+
+def _keys(rows: Iterable[Ready]) -> Iterator[EventKey]:
+    return ((event.project_id, event.uuid) for row in rows for event in row.events)
 
 
 def _event(project_id: ProjectId, arrived: Arrived, placed: Placed) -> Event:

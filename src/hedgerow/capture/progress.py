@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from hedgerow.kit.eager import own_task
 from hedgerow.projects.model import ProjectId
 
 Who = tuple[ProjectId, str]
@@ -31,6 +32,10 @@ class Progress:
     @property
     def waiting(self) -> int:
         return max(self.accepted - self.stored, self._observed)
+
+    @property
+    def is_all_stored(self) -> bool:
+        return self.stored >= self.accepted
 
     def begin(self, *, unsettled: int, unstored: int) -> None:
         """What the process before left behind."""
@@ -80,11 +85,23 @@ class Progress:
         """Until what is accepted of somebody by now has changed them, or the time is over."""
         target = self._last_of.get(who, self._left_over)
         await self._read(lambda: self.settled >= target, at_most_s)
+        if self.settled < target == self._left_over:
+            # So many that it takes longer than anybody waits: one waited for all.
+            self._left_over = 0
+
+    async def wait_until_all_settled(self, *, at_most_s: float) -> None:
+        """Until all that is accepted by now has changed its persons, or the time is over."""
+        target = self.accepted
+        await self._read(lambda: self.settled >= target, at_most_s)
 
     async def wait_until_stored(self, *, at_most_s: float) -> None:
         """Until all that is accepted by now can be queried, or the time is over."""
         target = self.accepted
         await self._read(lambda: self.stored >= target, at_most_s)
+
+    async def wait_for_readers(self, *, idle_s: float) -> None:
+        """Until somebody waits to read, or the time is over."""
+        await self._wait(lambda: self._hurries, idle_s)
 
     async def wait_for_unsettled(self, enough: int, *, idle_s: float, linger_s: float) -> None:
         """Until there is something to settle, then a little longer for more: many at once cost
@@ -111,6 +128,7 @@ class Progress:
     async def _wait(self, is_so: Callable[[], bool], at_most_s: float) -> None:
         if is_so():
             return
+        await own_task()
         try:
             async with asyncio.timeout(at_most_s):
                 while not is_so():

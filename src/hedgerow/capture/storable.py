@@ -3,7 +3,7 @@
 from typing import Any
 
 from hedgerow.errors import Invalid, TooLarge
-from hedgerow.kit.jsonio import MAX_DIGITS, encode
+from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS, encode, is_deeper
 from hedgerow.kit.text import storable_text
 
 MAX_EVENT_BYTES = 1_000_000
@@ -28,13 +28,21 @@ def _written(event: dict[str, Any]) -> bytes:
     try:
         written = encode(event)
     except RecursionError:
-        raise Invalid("The event is nested too deep.", code="event_too_deep") from None
+        raise _too_deep() from None
+    # Few have so many brackets; counting them is next to free.
+    if written.count(b"{") + written.count(b"[") > MAX_DEPTH and is_deeper(event, MAX_DEPTH):
+        raise _too_deep()
     if len(written) > MAX_EVENT_BYTES:
         raise TooLarge(
             f"The event has {len(written)} bytes; at most {MAX_EVENT_BYTES} are taken.",
             code="event_too_large",
         )
     return written
+
+
+def _too_deep() -> Invalid:
+    detail = f"The event is nested deeper than {MAX_DEPTH} levels."
+    return Invalid(detail, code="event_too_deep")
 
 
 def _mended(event: dict[str, Any]) -> dict[str, Any]:

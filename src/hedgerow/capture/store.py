@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId
@@ -81,6 +81,10 @@ class InboxStore(Protocol):
 
     async def let_go(self) -> None:
         """Leave the way to the event store to other processes."""
+        ...
+
+    async def on_the_way(self) -> Sequence[EventKey]:
+        """All that is ready for the event store."""
         ...
 
     async def waiting(self) -> Waiting: ...

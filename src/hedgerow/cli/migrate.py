@@ -7,7 +7,7 @@ import typer
 from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, settings_with
 from hedgerow.cli.patience import patiently
-from hedgerow.storage.events_schema import cluster_ddl
+from hedgerow.storage import events_schema, mirror_schema
 from hedgerow.storage.migrate import migrate as run_steps
 from hedgerow.storage.schema import schema_state
 
@@ -35,7 +35,9 @@ def migrate(
     `hedgerow migrate --clickhouse-cluster NAME | clickhouse-client --multiquery`.
     """
     if clickhouse_cluster:
-        print("".join(f"{statement};\n\n" for statement in cluster_ddl(clickhouse_cluster)), end="")
+        for schema in (events_schema, mirror_schema):
+            for statement in schema.cluster_ddl(clickhouse_cluster):
+                print(f"{statement};\n")
         return
     settings = settings_with(data=data)
     place = place_of(settings)

@@ -3,11 +3,13 @@
 import gc
 from typing import Annotated
 
+import structlog
 import typer
 import uvloop
 
 from hedgerow import __version__
 from hedgerow.app.serve import Events, service
+from hedgerow.app.sharing import SPLIT_EVENTS, check_shared, splits_events
 from hedgerow.app.state import ensure_data_folder
 from hedgerow.cli.options import DataOption, command, kept_in, settings_with
 from hedgerow.http.server import address_of, listen, server
@@ -28,7 +30,8 @@ def serve(
     no_worker: Annotated[
         bool,
         typer.Option(
-            "--no-worker", help="Only answer requests; leave the chores to other processes."
+            "--no-worker",
+            help="Only answer requests; leave the chores to others. Needs PostgreSQL and ClickHouse.",
         ),
     ] = False,
 ) -> None:
@@ -37,11 +40,16 @@ def serve(
     Stop it with Ctrl-C: requests under way are finished, then it ends.
     """
     settings = settings_with(host=host, port=port, data=data)
+    if no_worker:
+        check_shared(settings, "--no-worker")
+    elif splits_events(settings):
+        structlog.get_logger("hedgerow").warning(SPLIT_EVENTS)
     ensure_data_folder(settings.data)
-    uvloop.run(_serve(settings, worker=not no_worker))
+    uvloop.run(run(settings, worker=not no_worker))
 
 
-async def _serve(settings: Settings, *, worker: bool) -> None:
+async def run(settings: Settings, *, worker: bool) -> None:
+    """Serve until told to stop. Without a worker, somebody else has to work on the events."""
     listening = listen(settings.host, settings.port)
     address = settings.public_url or address_of(listening)
     failure: list[Exception] = []
@@ -56,9 +64,9 @@ async def _serve(settings: Settings, *, worker: bool) -> None:
         failure.append(error)
         running.should_exit = True
 
-    async with service(settings, Events(ready=ready, failed=failed), worker=worker) as app:
+    async with service(settings, Events(ready=ready, failed=failed), worker=worker) as door:
         running = server(
-            app, header_timeout_s=settings.body_timeout_s, grace_s=settings.shutdown_grace_s
+            door, header_timeout_s=settings.body_timeout_s, grace_s=settings.shutdown_grace_s
         )
         await running.serve(sockets=[listening])
     if failure:

@@ -8,7 +8,8 @@ import structlog
 import uvloop
 
 from hedgerow import __version__
-from hedgerow.app.worker import check_shared, run_worker
+from hedgerow.app.sharing import check_shared
+from hedgerow.app.worker import run_worker
 from hedgerow.cli.options import DataOption, kept_in, settings_with
 from hedgerow.settings import Settings
 
@@ -20,7 +21,7 @@ def worker(data: DataOption = None) -> None:
     workers share the work.
     """
     settings = settings_with(data=data)
-    check_shared(settings)
+    check_shared(settings, "A worker of its own")
     uvloop.run(_work(settings))
 
 

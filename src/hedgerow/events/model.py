@@ -7,6 +7,9 @@ import msgspec
 
 from hedgerow.projects.model import ProjectId
 
+# What no two events share.
+EventKey = tuple[ProjectId, str]
+
 
 class PersonMode(StrEnum):
     """Whether an event has a person: one of its own, none, or one that was there already although

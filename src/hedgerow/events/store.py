@@ -1,10 +1,10 @@
 """What is needed of an event store. storage/events.py answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.projects.model import ProjectId
 
 
@@ -13,6 +13,10 @@ class EventStore(Protocol):
         """Add events; durable when this returns. Those whose uuid the project has already, and all
         but the first of those with the same uuid, are left out: safe to repeat. How many are new.
         """
+        ...
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        """When those were accepted, of these events, that are stored."""
         ...
 
     async def delete(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fastapi import Depends
 from starlette.requests import Request
 
+from hedgerow.capture.arrivals import Arrivals
 from hedgerow.capture.store import WarningStore
 from hedgerow.errors import (
     AppError,
@@ -69,6 +70,7 @@ class Rooms:
     flags: Flags
     cohorts: Cohorts
     persons: PersonStore
+    arrivals: Arrivals
     deletion: Deletion
     warnings: WarningStore
     decider: Decider

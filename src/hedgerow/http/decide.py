@@ -19,10 +19,12 @@ from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import Project
 from hedgerow.projects.token_places import token_in
 
 TRUTHS = (True, "true", "True", "1")
+# Whoever says no more than this is spared the questions for all else that may be said.
+USUAL = frozenset(("api_key", "token", "distinct_id", "person_properties"))
+ANONYMOUS_ID = "$anon_distinct_id"
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
 SERVER_AGENTS = (
@@ -94,7 +96,7 @@ class Decide:
             body = body[0] if body else {}
         if not isinstance(body, dict):
             raise Invalid("A JSON object is required.", code="malformed_data")
-        project = await self._project(body)
+        project = await project_of(self._directory, token_in(body))
         trace.project_id = project.id
         trace.mark("access")
         decision = NOTHING
@@ -112,9 +114,6 @@ class Decide:
             return nowhere
         return lambda: places(scope)
 
-    async def _project(self, body: Mapping[str, Any]) -> Project:
-        return await project_of(self._directory, token_in(body))
-
 
 def _asked(
     body: Mapping[str, Any],
@@ -123,14 +122,22 @@ def _asked(
     *,
     only_surveys: bool,
 ) -> Asked:
+    properties = _object(body, "person_properties", "$properties")
+    if body.keys() <= USUAL and ANONYMOUS_ID not in properties:
+        return Asked(
+            distinct_id=_distinct_id(body),
+            person_properties=properties,
+            runtime=lambda: _runtime(body, scope),
+            only_surveys=only_surveys,
+            place=place,
+        )
     keys = _given(body, "flag_keys", "flag_keys_to_evaluate")
     contexts = _given(body, "evaluation_contexts", "evaluation_environments")
-    properties = _object(body, "person_properties", "$properties")
     groups = _object(body, "groups", "$groups")
     described = _object(body, "group_properties", "$group_properties")
-    before = _text(body, "$anon_distinct_id", "anon_distinct_id")
+    before = _text(body, ANONYMOUS_ID, "anon_distinct_id")
     if before is None:
-        before = _text(properties, "$anon_distinct_id")
+        before = _text(properties, ANONYMOUS_ID)
     return Asked(
         distinct_id=_distinct_id(body),
         person_properties=properties,

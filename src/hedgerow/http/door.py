@@ -36,12 +36,13 @@ _log = structlog.get_logger("hedgerow.http")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lean:
     """A hot path. `public` ones may be called from any web page; `probe`s are never logged and
-    answer before the service is ready."""
+    answer before the service is ready; `quick` ones mostly wait for nothing."""
 
     handler: Handler
     methods: tuple[str, ...]
     public: bool = False
     probe: bool = False
+    quick: bool = False
 
     @property
     def allowed(self) -> list[str]:
@@ -68,6 +69,10 @@ class FrontDoor:
         self._readiness = readiness
         self._metrics = metrics
         self._log = log
+
+    def is_quick(self, scope: Scope) -> bool:
+        found = self._lean.get(scope["path"])
+        return found is not None and found[1].quick
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found = self._lean.get(scope["path"])

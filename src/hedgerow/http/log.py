@@ -59,7 +59,8 @@ def _for_machines(
     at: float, trace: Trace, method: str, route: str, status: int, seconds: float
 ) -> str:
     # Put together by hand: nothing in it needs escaping, and an encoder takes ten times as long.
-    phases = _names_of(tuple(trace.phases)) % tuple(trace.phases.values())
+    took = trace.phases
+    phases = _names_of(tuple(took)) % tuple(took.values())
     who = f',"key_id":"{trace.key_id}"' if trace.key_id is not None else ""
     where = f',"project_id":{trace.project_id}' if trace.project_id is not None else ""
     second, microseconds = divmod(int(at * 1e6), 1_000_000)

@@ -11,6 +11,7 @@ import zlib
 from binascii import a2b_base64, a2b_qp
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate, islice
 from struct import Struct
 from typing import Any
@@ -20,6 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from hedgerow.errors import Malformed, TooLarge, TooSlow
+from hedgerow.kit.eager import own_task
 from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS
 from hedgerow.kit.threads import in_daemon_thread
 
@@ -66,6 +68,9 @@ _MIRRORED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
+# What is cut deeper than this is still too deep for an event inside a batch inside an object.
+CUT_DEPTH = MAX_DEPTH + 4
 
 _STRAY_PERCENT = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _FIELD = re.compile(rb"(?:^|&)(data|compression|api_key|token|_|sent_at)=([^&]*)")
@@ -115,12 +120,22 @@ def _told(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
 
 
 class PayloadReader:
-    """Reads the payload of a request: the query's `data` if it has one, else the body."""
+    """Reads the payload of a request: the query's `data` if it has one, else the body. One that
+    `is_forgiving` takes no notice of a compression that it does not know, and cuts what nests too
+    deep, for whoever reads on to refuse that part alone."""
 
-    def __init__(self, *, max_bytes: int, max_unpacked_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        max_unpacked_bytes: int,
+        timeout_s: float,
+        is_forgiving: bool = False,
+    ) -> None:
         self._max_bytes = max_bytes
         self._max_unpacked = max_unpacked_bytes
         self._timeout_s = timeout_s
+        self._is_forgiving = is_forgiving
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def read(
@@ -133,18 +148,23 @@ class PayloadReader:
         if b"data=" in query or b"compression=" in query:
             fields = _urlencoded(query)
             if fields.get("data"):
+                forgiving = self._is_forgiving
                 return await self._unpacked(
-                    lambda limit: decode_query(query, max_unpacked=limit), len(query), then
+                    lambda limit: decode_query(query, max_unpacked=limit, is_forgiving=forgiving),
+                    len(query),
+                    then,
                 )
             compression = _text(fields, "compression")
         announced, encoding, content_type = _told(scope["headers"])
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             raise self._too_large()
-        body = self._at_hand(scope) or await self._body(receive)
+        body = self._at_hand(scope)
+        if body is None:
+            body = await self._body(receive)
         if not compression and not encoding and body.startswith(_OPENERS):
             if len(body) <= INLINE_BYTES:
-                return then(_json(body))
-            return await self._aside(lambda: then(_json(body)))
+                return then(_json(body, self._is_forgiving))
+            return await self._aside(lambda: then(_json(body, self._is_forgiving)))
 
         def unpack(limit: int) -> Any:
             return decode(
@@ -153,6 +173,7 @@ class PayloadReader:
                 compression=compression,
                 content_encoding=encoding.decode("latin-1"),
                 max_unpacked=limit,
+                is_forgiving=self._is_forgiving,
             )
 
         return await self._unpacked(unpack, len(body), then)
@@ -181,6 +202,7 @@ class PayloadReader:
         return body
 
     async def _body(self, receive: Receive) -> bytes:
+        await own_task()
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._gather(receive)
@@ -213,11 +235,12 @@ def decode(
     compression: str = "",
     content_encoding: str = "",
     max_unpacked: int,
+    is_forgiving: bool = False,
 ) -> Any:
     """The JSON value in a body. `compression` is the query's hint; it goes before the form's, and
     that before `content_encoding`, the header."""
     if not compression and not content_encoding and body.startswith(_OPENERS):
-        return _json(body)
+        return _json(body, is_forgiving)
     # PostHog sees that a body is gzip without being told, and so must we: posthog-js tells nobody.
     was_gzip = body.startswith(_GZIP_MAGIC)
     if was_gzip:
@@ -225,20 +248,22 @@ def decode(
     if not body.strip():
         raise NoData
     fields = _form(body, content_type)
-    hint = _hint(compression or _text(fields, "compression") or content_encoding)
+    said = compression or _text(fields, "compression") or content_encoding
+    hint = _hint(said, is_forgiving=is_forgiving)
     if was_gzip and hint == "gzip":
         hint = ""
-    value = _unwrap(fields.get("data", body), hint, max_unpacked)
+    value = _unwrap(fields.get("data", body), hint, max_unpacked, is_forgiving=is_forgiving)
     return _with_token(value, fields)
 
 
-def decode_query(query_string: bytes, *, max_unpacked: int) -> Any:
+def decode_query(query_string: bytes, *, max_unpacked: int, is_forgiving: bool = False) -> Any:
     """The JSON value in a query's `data`, of which `compression` tells how it is wrapped. `ip`
     says nothing that counts; for `_` see `sent_at_ms`."""
     fields = _urlencoded(query_string)
     if not fields.get("data", b"").strip():
         raise NoData
-    value = _unwrap(fields["data"], _hint(_text(fields, "compression")), max_unpacked)
+    hint = _hint(_text(fields, "compression"), is_forgiving=is_forgiving)
+    value = _unwrap(fields["data"], hint, max_unpacked, is_forgiving=is_forgiving)
     return _with_token(value, fields)
 
 
@@ -249,37 +274,39 @@ def sent_at_ms(query_string: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= 15 else None
 
 
-def _hint(name: str) -> str:
-    hint = _HINTS.get(name.strip().lower())
+def _hint(name: str, *, is_forgiving: bool) -> str:
+    hint = _HINTS.get(name.strip().lower(), "" if is_forgiving else None)
     if hint is None:
         known = ", ".join(KNOWN_COMPRESSIONS)
         raise MalformedData(f'unknown compression "{name[:40]}"; known are {known}.')
     return hint
 
 
-def _unwrap(data: bytes, hint: str, limit: int, layers: int = MAX_LAYERS) -> Any:
+def _unwrap(
+    data: bytes, hint: str, limit: int, layers: int = MAX_LAYERS, *, is_forgiving: bool
+) -> Any:
     """Take off one layer after the other until there is JSON. A hint must prove true."""
     if not layers:
         raise MalformedData("it is wrapped too many times.")
-    layers -= 1
+    within = partial(_unwrap, limit=limit, layers=layers - 1, is_forgiving=is_forgiving)
     if data.startswith(_GZIP_MAGIC):
-        return _unwrap(_inflate(data, _GZIP, limit), "" if hint == "gzip" else hint, limit, layers)
+        return within(_inflate(data, _GZIP, limit), "" if hint == "gzip" else hint)
     if hint == "lz64":
-        return _unwrap(_unpack_lz64(data, limit), "", limit, layers)
+        return within(_unpack_lz64(data, limit), "")
     text = data.removeprefix(_BOM).lstrip()
     if not hint:
         if text.startswith(_OPENERS):
-            return _json(text)
+            return _json(text, is_forgiving)
         if b"%" in data and (unquoted := _unquote(data)) != data:
-            return _unwrap(unquoted, hint, limit, layers)
+            return within(unquoted, hint)
     for plain in _base64_readings(data):
         with suppress(MalformedData):
-            return _unwrap(plain, hint, limit, layers)
+            return within(plain, hint)
     if hint == "deflate":
-        return _unwrap(_inflate_any(data, limit), "", limit, layers)
+        return within(_inflate_any(data, limit), "")
     if hint == "gzip":
         raise MalformedData("it is announced as gzip and is not.")
-    return _json(text)
+    return _json(text, is_forgiving)
 
 
 def _base64_readings(data: bytes) -> Iterator[bytes]:
@@ -373,13 +400,15 @@ def _lz_units(packed: bytes, limit: int) -> str:
         width = len(entries).bit_length()
 
 
-def _json(data: bytes) -> Any:
+def _json(data: bytes, is_forgiving: bool) -> Any:
     # Few have so many brackets that they could be too deep; counting them is next to free.
     objects = data.count(b"{") + data.count(b"[")
     if objects > MAX_OBJECTS or (len(data) > MAX_VALUES and data.count(b",") > MAX_VALUES):
         raise TooLarge(f"A request may hold at most {MAX_VALUES} values and {MAX_OBJECTS} objects.")
     if objects > MAX_DEPTH and _is_too_deep(data):
-        raise _too_deep()
+        if not is_forgiving:
+            raise _too_deep()
+        data = _cut(data)
     try:
         return _json_value(data)
     except ValueError:
@@ -423,6 +452,23 @@ def _is_too_deep(document: bytes) -> bool:
     unescaped = document.replace(b"\\\\", b"").replace(b'\\"', b"")
     steps = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH
+
+
+def _cut(document: bytes) -> bytes:
+    """The document with a number in place of all that nests deeper than we can read."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for found in _STRING_OR_BRACKET.finditer(document):
+        sign = document[found.start()]
+        if sign in b"[{":
+            depth += 1
+            if depth == CUT_DEPTH + 1:
+                kept += (document[begin : found.start()], b"0")
+        elif sign in b"]}":
+            if depth == CUT_DEPTH + 1:
+                begin = found.end()
+            depth -= 1
+    return b"".join(kept) + document[begin:] if depth <= CUT_DEPTH else document
 
 
 def _form(body: bytes, content_type: str) -> dict[str, bytes]:

@@ -146,6 +146,7 @@ async def list_persons(call: Annotated[ProjectCall, in_project("person:read")]) 
         limit=asked.limit,
         offset=asked.offset,
     )
+    await call.rooms.arrivals.settled()
     found, count = await _matching(call, query, filters, cohort)
     listed = [person_item(person) for person in found]
     return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
@@ -213,6 +214,7 @@ async def change_person(
 @describes(answer=list[GroupTypeItem])
 async def list_group_types(call: Annotated[ProjectCall, in_project("group:read")]) -> Response:
     """The kinds of group that the project has, five at most."""
+    await call.rooms.arrivals.settled()
     types = await call.rooms.persons.group_types(call.project.id)
     return JsonResponse(
         [GroupTypeItem(group_type=name, group_type_index=index) for name, index in types.items()]
@@ -226,6 +228,7 @@ async def list_groups(call: Annotated[ProjectCall, in_project("group:read")]) ->
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise Invalid("A valid integer is required.", attr="group_type_index")
     asked = call.window
+    await call.rooms.arrivals.settled()
     found, count = await call.rooms.persons.groups(
         call.project.id, int(text), limit=asked.limit, offset=asked.offset
     )
@@ -258,6 +261,8 @@ def checked_properties(
 
 
 async def found_person(call: ProjectCall, person_id: str) -> Person:
+    """As their events made them that were accepted before."""
+    await call.rooms.arrivals.settled()
     person = (
         None
         if why_unstorable(person_id)

@@ -28,9 +28,7 @@ async def project_of(directory: Directory, token: Any) -> Project:
         raise NoProjectKey
     if not isinstance(token, str):
         raise BadProjectKey
-    project = directory.find_token(token)
-    if project is None:
-        project = await directory.find_new_token(token)
+    project = directory.find_token(token) or await directory.find_new_token(token)
     if project is None:
         raise BadProjectKey
     return project

@@ -63,8 +63,8 @@ def lean_routes(
     return {
         **dict.fromkeys(EVENT_PATHS, events),
         "/engage": engage,
-        "/decide": Lean(handler=decide.decide, methods=("POST",), public=True),
-        "/flags": Lean(handler=decide.flags, methods=("POST",), public=True),
+        "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
+        "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
         "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
         "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),

@@ -10,14 +10,15 @@ from typing import Any
 
 import httptools
 import uvicorn
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unready
+from hedgerow.http.door import FrontDoor
 from hedgerow.http.errors import error_reply
 from hedgerow.http.payload import WHOLE_BODY
 from hedgerow.http.reply import WHOLE_ANSWER, header_lines
+from hedgerow.kit.eager import begun
 
 MAX_HEADER_BYTES = 64 * 1024
 BACKLOG = 2048
@@ -27,6 +28,18 @@ UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 # The headers of every answer and their bytes, as long as the server has that very list.
 _usual: list[Any] = [None, b""]
+
+
+# Requests that came in this turn of the loop. They are begun one after the other when all are read:
+# reading and answering by turns takes longer, because each drives the other out of the cache.
+_due: "list[tuple[BoundedProtocol, RequestResponseCycle]]" = []
+
+
+def _begin_due() -> None:
+    due = _due.copy()
+    _due.clear()
+    for protocol, cycle in due:
+        protocol.begin(cycle)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -39,6 +52,12 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     header_timeout_s = 30.0
+
+    @staticmethod
+    def is_quick(scope: Any) -> bool:
+        """Whether a request is answered without a task of its own, if all of it is here and nothing
+        has to be waited for."""
+        return False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -139,7 +158,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
-        task = self.loop.create_task(cycle.run_asgi(app))
+        if not _due:
+            self.loop.call_soon(_begin_due)
+        _due.append((self, cycle))
+
+    def begin(self, cycle: RequestResponseCycle) -> None:
+        answering = cycle.run_asgi(self.app)
+        if cycle.more_body or not self.is_quick(cycle.scope):
+            self._keep(self.loop.create_task(answering))
+        elif (rest := begun(answering)) is not None:
+            self._keep(self.loop.create_task(rest))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
@@ -290,10 +320,11 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def server(app: ASGIApp, *, header_timeout_s: float, grace_s: float) -> Server:
-    protocol = type("Protocol", (BoundedProtocol,), {"header_timeout_s": header_timeout_s})
+def server(door: FrontDoor, *, header_timeout_s: float, grace_s: float) -> Server:
+    traits = {"header_timeout_s": header_timeout_s, "is_quick": staticmethod(door.is_quick)}
+    protocol = type("Protocol", (BoundedProtocol,), traits)
     config = uvicorn.Config(
-        app,
+        door,
         interface="asgi3",
         http=protocol,
         loop="none",

@@ -20,10 +20,10 @@ _numbers = itertools.count(1)
 class Trace:
     """`id` is the caller's X-Request-Id when that is plain, else one of ours."""
 
-    __slots__ = ("_last", "id", "key_id", "origin", "phases", "project_id", "started")
+    __slots__ = ("_marks", "id", "key_id", "origin", "project_id", "started")
 
     def __init__(self, scope: Scope) -> None:
-        self.started = self._last = time.perf_counter()
+        self.started = time.perf_counter()
         self.id = self.origin = b""
         # One walk over the headers for all that the door wants of them.
         for name, value in scope["headers"]:
@@ -33,16 +33,23 @@ class Trace:
                 self.origin = value
         if not self.id:
             self.id = b"%s-%x" % (_process_part, next(_numbers))
-        # Milliseconds.
-        self.phases: dict[str, float] = {}
+        self._marks: list[tuple[str, float]] = []
         self.key_id: str | None = None
         self.project_id: int | None = None
 
     def mark(self, phase: str) -> None:
         """The phase that just ended; names are the same in logs and docs."""
-        now = time.perf_counter()
-        self.phases[phase] = self.phases.get(phase, 0.0) + (now - self._last) * 1000
-        self._last = now
+        self._marks.append((phase, time.perf_counter()))
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """How long each took, in milliseconds."""
+        took: dict[str, float] = {}
+        last = self.started
+        for phase, now in self._marks:
+            took[phase] = took.get(phase, 0.0) + (now - last) * 1000
+            last = now
+        return took
 
 
 def trace_of(scope: Scope) -> Trace:

@@ -61,7 +61,7 @@ def parse(data: bytes) -> Any:
         raise JsonError(_too_deep()) from None
     except ValueError as error:
         raise JsonError(f"JSON parse error - {error}") from None
-    if _deeper_than(value, MAX_DEPTH):
+    if is_deeper(value, MAX_DEPTH):
         raise JsonError(_too_deep())
     return value
 
@@ -92,7 +92,8 @@ def _too_deep() -> str:
     return f"JSON parse error - nested deeper than {MAX_DEPTH} levels"
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
+def is_deeper(value: Any, limit: int) -> bool:
+    """Whether a value nests deeper than so many levels."""
     level = [value]
     for _ in range(limit):
         level = [

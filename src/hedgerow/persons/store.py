@@ -1,10 +1,12 @@
-"""What this room needs of storage. storage/persons.py and cohorts.py answer."""
+"""What this room needs of storage. storage/persons.py, cohorts.py, mirror_queue.py and
+person_mirror.py answer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from hedgerow.persons.mirrored import Copy, Finished, Taken
 from hedgerow.persons.model import Cohort, CohortId, Group, Person
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
@@ -148,3 +150,54 @@ class CohortStore(Protocol):
     async def members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
         """How many persons each static cohort has."""
         ...
+
+
+class MirrorQueue(Protocol):
+    """What has changed and is not copied yet. Numbers grow: of two changes of one thing the later
+    has the greater."""
+
+    async def newest(self) -> int | None:
+        """The number of the last change that waits; None if nothing does."""
+        ...
+
+    async def oldest(self) -> int | None: ...
+
+    async def length(self) -> int:
+        """About how many changes wait, not fewer."""
+        ...
+
+    async def take(self, *, after: int, limit: int, max_size: int) -> Taken:
+        """The next changes, and what they are about as it is now. They stay in the queue."""
+        ...
+
+    async def done(self, ids: Sequence[int]) -> None:
+        """These are copied."""
+        ...
+
+    async def walk_on(self, limit: int) -> Finished | None:
+        """Queue some more of what is to be copied whether it has changed or not. Finished when all
+        of a kind is."""
+        ...
+
+    async def begin_again(self, newest_copy: int) -> None:
+        """Have everything copied, unless the newest copy is one of ours and there is one."""
+        ...
+
+
+class MirrorTables(Protocol):
+    """The copies, beside the events."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether using them costs little."""
+        ...
+
+    async def append(self, copies: Sequence[Copy]) -> None:
+        """Durable when this returns."""
+        ...
+
+    async def newest_version(self) -> int:
+        """Zero if there is no copy of anything."""
+        ...
+
+    async def forget_older(self, kind: type[Copy], version: int) -> None: ...

@@ -2,8 +2,8 @@
 statement, SQLite one after another with no way between.
 
 SQL is written once, with these words: `?` for a value, `{texts}` and `{numbers}` for a list that is
-one value, `{rows}` for the rows, as a table `r`, and for locks `{shared}`, `{locked}` and
-`{locked_for_deletion}`.
+one value, `{rows}` for the rows, as a table `r`, `{values}` for the rows of an INSERT as they are,
+and for locks `{shared}`, `{locked}` and `{locked_for_deletion}`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,6 +46,7 @@ _TYPES = {
     "id": "bigint",
     "is_identified": "boolean",
     "loser": "bigint",
+    "number": "bigint",
     "person_id": "bigint",
     "place": "integer",
     "project_id": "bigint",
@@ -88,7 +89,9 @@ def moment(value: Any) -> datetime:
 def _said(dialect: str, sql: str, columns: tuple[str, ...] = ()) -> str:
     for word, said in _WORDS[dialect].items():
         sql = sql.replace(word, said)
-    return sql.replace("{rows}", _table(dialect, columns))
+    return sql.replace("{values}", _values(dialect, columns)).replace(
+        "{rows}", _table(dialect, columns)
+    )
 
 
 def _table(dialect: str, columns: tuple[str, ...]) -> str:
@@ -96,6 +99,13 @@ def _table(dialect: str, columns: tuple[str, ...]) -> str:
         typed = ", ".join(f"{name} {_TYPES.get(name, 'text')}" for name in columns)
         return f"json_to_recordset(%s::json) AS r ({typed})"
     return f"(SELECT {', '.join(f'? AS {name}' for name in columns)}) AS r"
+
+
+def _values(dialect: str, columns: tuple[str, ...]) -> str:
+    if dialect == "postgresql":
+        return "SELECT * FROM {rows}"
+    # Where a trigger follows, SQLite would make a table of what it selects, of one row.
+    return f"VALUES ({', '.join('?' for _ in columns)})"
 
 
 def _list(values: list[Any]) -> str:

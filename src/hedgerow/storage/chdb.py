@@ -9,7 +9,7 @@ from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import Unready
 from hedgerow.storage.clickhouse import ClickHouse
-from hedgerow.storage.folder_lock import FolderLock, lock_folder
+from hedgerow.storage.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
 
 DATABASE = "hedgerow"
 MIB = 1 << 20
@@ -37,7 +37,7 @@ def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHouse:
     """Open the folder, or make it. Its lock is held until the engine is closed."""
     folder = folder.resolve()
     lock = lock or lock_folder(folder)
-    path = str(folder / "chdb")
+    path = str(folder / CHDB_FOLDER)
 
     def connect(database: str = DATABASE) -> Client:
         return clickhouse_connect.get_client(

@@ -28,6 +28,7 @@ _OVERLOADED = "The event store has too much to do at the moment."
 _AWAY = "The event store does not answer."
 # ClickHouse's numbers for what passes, or what an operator must repair before it can pass.
 _UNAVAILABLE = {
+    60: "The event store lacks a table: `hedgerow migrate` says how a cluster gets it.",
     74: "The event store's disk does not answer as it should.",
     75: _FULL,
     76: "The event store cannot open its files.",

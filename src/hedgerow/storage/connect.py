@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from hedgerow.storage import sqlite
 from hedgerow.storage.database import Database
-from hedgerow.storage.folder_lock import FolderLock, lock_folder
+from hedgerow.storage.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
 from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ def _postgres() -> Any:
 def lock_events(place: EventPlace) -> FolderLock | None:
     """Keep other processes from the events before they are opened. A server needs no such lock."""
     return None if place.url else lock_folder(place.folder)
+
+
+def may_hold_events(place: EventPlace) -> bool:
+    """False only where nobody has ever stored an event."""
+    return bool(place.url) or (place.folder / CHDB_FOLDER).is_dir()
 
 
 def open_events(place: EventPlace, lock: FolderLock | None = None) -> "EventRecords":

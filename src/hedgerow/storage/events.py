@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,12 +15,13 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.errors import Invalid, Unready
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage import mirror_schema
 from hedgerow.storage.clickhouse import ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
-from hedgerow.storage.uuid_memory import UUID_BYTES, Key, UuidMemory
+from hedgerow.storage.uuid_memory import UUID_BYTES, UuidMemory
 
 # What one statement carries: a server takes no field of a form beyond 128 KiB.
 IDS_AT_ONCE = 2_500
@@ -32,6 +33,7 @@ MAX_PARTS = 50
 LEARNING_BYTES = UUID_BYTES << 18
 
 Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,15 @@ class EventRecords:
         """Make the tables. The first call of any kind would do it too."""
         await in_daemon_thread(lambda: self._rows("SELECT 1", {}))
 
+    async def learn(self) -> None:
+        """Read what has to be known of the stored events. The first append would do it too."""
+        await in_daemon_thread(self._learn)
+
     async def append(self, events: Sequence[Event]) -> int:
         return await in_daemon_thread(partial(self._append, events)) if events else 0
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        return await in_daemon_thread(partial(self._acceptances, keys)) if keys else {}
 
     async def delete(
         self,
@@ -80,6 +89,15 @@ class EventRecords:
         """The rows of a SELECT. More of them, or a longer time, is the caller's mistake."""
         limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
+
+    async def run(self, work: Callable[[Client], T]) -> T:
+        """Something of another file, on a client for itself, with all tables there."""
+
+        def run() -> T:
+            with self._client() as (client, _):
+                return work(client)
+
+        return await in_daemon_thread(run)
 
     async def compact(self) -> int:
         """Merge the months that the engine's own merging leaves in many parts, and give unused
@@ -137,9 +155,20 @@ class EventRecords:
                 self._memory.learn(list(new))
             return len(new)
 
-    def _new(self, client: Client, events: Sequence[Event]) -> dict[Key, Event]:
+    def _acceptances(self, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+        """Does not wait for an append that is under way."""
+        self._learn()
+        with self._client() as (client, _):
+            return _stored(client, keys if self._memory is None else self._memory.unsure(keys))
+
+    def _learn(self) -> None:
+        if self._engine.is_embedded and self._memory is None:
+            with self._changing, self._client() as (client, _):
+                self._remembered(client)
+
+    def _new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
         """The first event of each key that the engine does not have yet."""
-        new: dict[Key, Event] = {}
+        new: dict[EventKey, Event] = {}
         for event in events:
             new.setdefault((event.project_id, event.uuid), event)
         unsure = list(new)
@@ -148,14 +177,8 @@ class EventRecords:
             for key in filter(memory.is_stored, unsure):
                 del new[key]
             unsure = memory.unsure(list(new))
-        for keys in _sliced(unsure):
-            asked = {"projects": [*{project for project, _ in keys}], "uuids": [u for _, u in keys]}
-            sql = f"""
-                SELECT project_id, uuid FROM {TABLE}
-                WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
-            """  # noqa: S608
-            for row in rows_of(client, sql, asked):
-                new.pop((row["project_id"], str(row["uuid"])), None)
+        for key in _stored(client, unsure):
+            new.pop(key, None)
         return new
 
     def _remembered(self, client: Client) -> UuidMemory:
@@ -185,15 +208,16 @@ class EventRecords:
 
     def _compact(self) -> int:
         crowded = """
-            SELECT partition_id FROM system.parts
-            WHERE active AND database = currentDatabase() AND table = {table:String}
-            GROUP BY partition_id HAVING count() > {max_parts:Int64}
+            SELECT table, partition_id FROM system.parts
+            WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
+            GROUP BY table, partition_id HAVING count() > {max_parts:Int64}
         """
         with self._client() as (client, layout):
-            asked = {"table": layout.table, "max_parts": MAX_PARTS}
-            months = [row["partition_id"] for row in rows_of(client, crowded, asked)]
+            asked = {"tables": [layout.table, *mirror_schema.TABLES], "max_parts": MAX_PARTS}
+            months = rows_of(client, crowded, asked)
             for month in months:
-                client.command(f"OPTIMIZE TABLE {layout.table} PARTITION ID '{month}'")
+                place = f"{month['table']} PARTITION ID '{month['partition_id']}'"
+                client.command(f"OPTIMIZE TABLE {place}")
             if self._engine.is_embedded:
                 # Under load the engine keeps some 200 MB that it no longer uses.
                 client.command("SYSTEM JEMALLOC PURGE")
@@ -250,9 +274,23 @@ def _prepared(client: Client) -> _Layout:
     for row in rows_of(client, sql, {"table": TABLE}):
         if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
             return _Layout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
-    for statement in single_ddl():
+    for statement in [*single_ddl(), *mirror_schema.single_ddl()]:
         client.command(statement)
     return _Layout(table=TABLE, on_cluster="")
+
+
+def _stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+    """When those were accepted that the engine has."""
+    found = {}
+    for some in _sliced(keys):
+        asked = {"projects": [*{project for project, _ in some}], "uuids": [u for _, u in some]}
+        sql = f"""
+            SELECT project_id, uuid, created_at FROM {TABLE}
+            WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
+        """  # noqa: S608
+        for row in rows_of(client, sql, asked):
+            found[ProjectId(row["project_id"]), str(row["uuid"])] = row["created_at"]
+    return found
 
 
 def _quoted(path: Path) -> str:

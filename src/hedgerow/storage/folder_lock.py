@@ -7,6 +7,9 @@ from pathlib import Path
 
 from hedgerow.errors import Unready
 
+# What the engine keeps, beside the lock.
+CHDB_FOLDER = "chdb"
+
 
 class FolderInUse(Unready):
     """Another process has the lock."""

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
 from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, Decide, Ready, Waiting
 from hedgerow.errors import Unavailable
-from hedgerow.events.model import Event
+from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.known import mentioned
 from hedgerow.projects.model import ProjectId
@@ -54,15 +54,32 @@ _oldest_ready = HotRead(
     .limit(bindparam("most"))
     .offset(_NONE)
 )
+_next_ready = HotRead(
+    select(ready_events.c.id, ready_events.c.events)
+    .where(ready_events.c.id > bindparam("last"))
+    .order_by(ready_events.c.id)
+    .limit(literal_column("1", Integer))
+    .offset(_NONE)
+)
 _take_lease = text(
     "INSERT INTO inbox_leases (bucket, holder, expires_at) VALUES (:bucket, :holder, :end)"
     " ON CONFLICT (bucket) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at"
     " WHERE inbox_leases.holder = excluded.holder OR inbox_leases.expires_at < :now"
 ).bindparams(bindparam("end", type_=Moment()), bindparam("now", type_=Moment()))
+
+
+class _Key(msgspec.Struct, array_like=True):
+    """How an event begins."""
+
+    project_id: ProjectId
+    uuid: str
+
+
 _pack = msgspec.msgpack.Encoder().encode
 _from_msgpack = msgspec.msgpack.Decoder(list[Arrived]).decode
 _from_json = msgspec.json.Decoder(list[Arrived]).decode
 _unpack_events = msgspec.msgpack.Decoder(list[Event]).decode
+_unpack_keys = msgspec.msgpack.Decoder(list[_Key]).decode
 
 
 class InboxRecords:
@@ -193,6 +210,14 @@ class InboxRecords:
             return
         ours = delete(inbox_leases).where(inbox_leases.c.holder == self._holder)
         await self._database.write(lambda connection: connection.execute(ours))
+
+    async def on_the_way(self) -> Sequence[EventKey]:
+        keys: list[EventKey] = []
+        last = 0
+        while rows := await self._database.fetch(_next_ready, {"last": last}):
+            ((last, events),) = rows
+            keys += [(key.project_id, key.uuid) for key in _unpack_keys(events)]
+        return keys
 
     async def waiting(self) -> Waiting:
         def run(connection: Connection) -> Waiting:

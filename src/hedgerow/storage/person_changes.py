@@ -144,7 +144,7 @@ def _save_persons(
     _run(
         connection,
         "INSERT INTO persons (project_id, uuid, properties, is_identified, created_at, updated_at)"
-        " SELECT * FROM {rows} WHERE true ON CONFLICT DO NOTHING",
+        " {values} ON CONFLICT DO NOTHING",
         ("project_id", "uuid", "properties", "is_identified", "created_at", "updated_at"),
         [
             (project_id, each.uuid, each.properties, each.is_identified, each.created_at, now)
@@ -183,7 +183,7 @@ def _save_distinct_ids(
     _run(
         connection,
         "INSERT INTO person_distinct_ids (project_id, distinct_id, person_id)"
-        " SELECT * FROM {rows} WHERE true ON CONFLICT DO NOTHING",
+        " {values} ON CONFLICT DO NOTHING",
         ("project_id", "distinct_id", "person_id"),
         sorted(
             (project_id, distinct_id, ids[each.uuid])
@@ -226,8 +226,7 @@ def _save_group_types(
 ) -> None:
     _run(
         connection,
-        'INSERT INTO group_types (project_id, "index", name)'
-        " SELECT * FROM {rows} WHERE true ON CONFLICT DO NOTHING",
+        'INSERT INTO group_types (project_id, "index", name) {values} ON CONFLICT DO NOTHING',
         ("project_id", "type_index", "name"),
         [(project_id, index, name) for name, index in group_types.items()],
     )
@@ -245,7 +244,7 @@ def _save_groups(
     _run(
         connection,
         "INSERT INTO groups (properties, created_at, updated_at, project_id, type_index, key)"
-        " SELECT * FROM {rows} WHERE true ON CONFLICT DO NOTHING",
+        " {values} ON CONFLICT DO NOTHING",
         columns,
         rows[True],
     )

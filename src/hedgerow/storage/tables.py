@@ -280,6 +280,20 @@ flag_hash_keys = Table(
     Column("hash_key", Text, nullable=False),
 )
 
+# Keys of what has changed of persons, distinct ids, groups and members of cohorts, for their copies
+# beside the events. Triggers of the database fill it. See mirror_queue.py.
+mirror_queue = Table(
+    "mirror_queue",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("project_id", Id, nullable=False),
+    Column("number", Id, nullable=False),
+    Column("name", Text, nullable=False),
+    # Where the number of the row is not the version of what is copied.
+    Column("version", BigInteger),
+)
+
 # Accepted events that wait for their persons, one row for each request. Rows of one bucket are
 # taken in their order, one after the other; a distinct id is always in the same bucket.
 inbox = Table(

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hedgerow.projects.model import ProjectId
+from hedgerow.events.model import EventKey
 
-Key = tuple[ProjectId, str]
 Halves = npt.NDArray[np.uint64]
 
 RECENT = 50_000
@@ -35,27 +34,27 @@ class UuidMemory:
         log2_bits = min(max(wanted, MIN_LOG2_BITS), MAX_LOG2_BITS)
         self._shift = np.uint64(64 - log2_bits)
         self._filter = np.zeros(1 << (log2_bits - 3), dtype=np.uint8)
-        self._recent: dict[Key, None] = {}
+        self._recent: dict[EventKey, None] = {}
 
     def learn_stored(self, uuids: bytes) -> None:
         """Take in uuids as the engine writes them: two little-endian halves of eight bytes."""
         self._mark(np.frombuffer(uuids, dtype="<u8").reshape(-1, 2))
 
-    def expect(self, keys: Sequence[Key]) -> None:
+    def expect(self, keys: Sequence[EventKey]) -> None:
         """Take in what is going to be stored: if that fails, nobody knows which of them are."""
         self._mark(_halves(keys))
 
-    def learn(self, keys: Sequence[Key]) -> None:
+    def learn(self, keys: Sequence[EventKey]) -> None:
         """Take in what was expected and is stored now."""
         self._recent.update(dict.fromkeys(keys))
         for oldest in list(self._recent)[: max(0, len(self._recent) - RECENT)]:
             del self._recent[oldest]
 
-    def is_stored(self, key: Key) -> bool:
+    def is_stored(self, key: EventKey) -> bool:
         """True is certain; False only means that it was not stored of late."""
         return key in self._recent
 
-    def unsure(self, keys: Sequence[Key]) -> list[Key]:
+    def unsure(self, keys: Sequence[EventKey]) -> list[EventKey]:
         """Those that may be stored already. The others are certainly not."""
         held = np.ones(len(keys), dtype=bool)
         halves = _halves(keys)
@@ -83,6 +82,6 @@ class UuidMemory:
         return place >> np.uint64(3), bit
 
 
-def _halves(keys: Sequence[Key]) -> Halves:
+def _halves(keys: Sequence[EventKey]) -> Halves:
     text = "".join(uuid for _, uuid in keys).replace("-", "")
     return np.frombuffer(bytes.fromhex(text), dtype=">u8").astype(np.uint64).reshape(-1, 2)

@@ -121,6 +121,20 @@ async def test_a_uuid_that_is_there_is_left_out_after_opening_again(
     await after.close()
 
 
+async def test_what_is_stored_is_known_by_when_it_was_accepted(events: EventRecords) -> None:
+    one, other = event(), event(created_at=NOW + timedelta(days=1, microseconds=1))
+    nobody = (PROJECT, str(uuid4()))
+    asked = [(PROJECT, one.uuid), (PROJECT, other.uuid), (OTHER, one.uuid), nobody]
+    assert await events.acceptances(asked) == {}
+    await events.append([one, other])
+    expected = {(PROJECT, each.uuid): each.created_at for each in (one, other)}
+    assert await events.acceptances(asked) == expected
+    many = [(PROJECT, str(uuid4())) for _ in range(IDS_AT_ONCE + 1)]
+    assert await events.acceptances([*many, *asked]) == expected
+    await events.delete(PROJECT, uuids=[one.uuid])
+    assert await events.acceptances(asked) == {(PROJECT, other.uuid): other.created_at}
+
+
 async def test_a_uuid_belongs_to_its_project(events: EventRecords) -> None:
     mine = event()
     theirs = msgspec.structs.replace(mine, project_id=OTHER)

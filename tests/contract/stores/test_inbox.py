@@ -299,6 +299,16 @@ async def test_what_the_event_store_has_is_gone_and_nothing_else(inbox: InboxRec
     assert await inbox.ready(0, NOW) == rest
 
 
+async def test_what_is_on_the_way_is_known_by_its_keys(inbox: InboxRecords) -> None:
+    await add(inbox, *(arrived(n) for n in range(SETTLED_AT_ONCE + 1)))
+    await add(inbox, arrived(900))
+    assert await inbox.on_the_way() == []
+    sent = [(DEFAULT_PROJECT, uuid) for uuid in await all_settled(inbox)]
+    assert await inbox.on_the_way() == sent
+    await inbox.stored((await inbox.ready(0, NOW))[:1])
+    assert await inbox.on_the_way() == sent[SETTLED_AT_ONCE:]
+
+
 async def test_dropped_events_are_counted_until_they_are_done(inbox: InboxRecords) -> None:
     """An event that persons refuse is never stored, and whoever waits for it may go on."""
     dropped = happening("$identify", "ann", {"$process_person_profile": False})

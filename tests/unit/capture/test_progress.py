@@ -85,6 +85,39 @@ async def test_what_a_process_before_left_behind_may_be_anybodys() -> None:
     assert progress.is_settled((ONE, "ann"))
 
 
+async def test_who_waited_in_vain_for_what_was_left_behind_waited_for_all() -> None:
+    """Or everybody would wait, for as long as it takes to work off a large inbox."""
+    progress = Progress()
+    progress.begin(unsettled=1_000_000, unstored=0)
+    progress.accept(ONE, ["bob"])
+    await progress.wait_until_settled((ONE, "bob"), at_most_s=0)
+    assert not progress.is_settled((ONE, "ann"))
+    await progress.wait_until_settled((ONE, "ann"), at_most_s=0)
+    assert progress.is_settled((ONE, "ann"))
+    assert not progress.is_settled((ONE, "bob"))
+
+
+async def test_who_reads_everybody_waits_for_all() -> None:
+    progress = Progress()
+    progress.accept(ONE, ["ann", "bob"])
+    wait = progress.wait_until_all_settled(at_most_s=LONG_S)
+    assert not await is_done_after(wait, lambda: progress.settle(1))
+    wait = progress.wait_until_all_settled(at_most_s=LONG_S)
+    assert await is_done_after(
+        wait, lambda: progress.accept(TWO, ["c"]), lambda: progress.settle(1)
+    )
+
+
+async def test_who_looks_is_woken_by_who_reads() -> None:
+    progress = Progress()
+    progress.accept(ONE, ["ann"])
+    looking = asyncio.create_task(progress.wait_for_readers(idle_s=LONG_S))
+    reading = progress.wait_until_stored(at_most_s=LONG_S)
+    assert await is_done_after(reading, lambda: progress.settle(1), lambda: progress.store(1))
+    assert looking.done()
+    await asyncio.wait_for(progress.wait_for_readers(idle_s=0), LONG_S)
+
+
 async def test_workers_are_woken_by_what_there_is_to_do() -> None:
     progress = Progress()
     settling = progress.wait_for_unsettled(1, idle_s=LONG_S, linger_s=LONG_S)

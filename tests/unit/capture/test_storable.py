@@ -13,9 +13,9 @@ from tests.unit.capture.requests import HOSTILE_TEXTS
 from tests.unit.generated import JSON, bounded
 
 
-def nested(levels: int) -> Any:
+def nested(pairs: int) -> Any:
     value: Any = 1
-    for _ in range(levels):
+    for _ in range(pairs):
         value = {"a": [value]}
     return value
 
@@ -36,7 +36,7 @@ def test_an_event_is_mended_wherever_it_needs_to_be(text: str) -> None:
 
 
 def test_a_good_event_is_not_copied() -> None:
-    event = {"properties": nested(50)}
+    event = {"properties": nested(40)}
     assert storable(event) is event
 
 
@@ -61,11 +61,17 @@ def test_a_character_counts_by_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "\x00", "\ud800"])
-def test_depth_is_taken_until_it_cannot_be_written(bad: str) -> None:
-    assert storable({"a": bad, "b": nested(49)})["b"] == nested(49)
-    with pytest.raises(Invalid) as caught:
-        storable({"a": bad, "b": nested(sys.getrecursionlimit())})
-    assert caught.value.code == "event_too_deep"
+def test_a_hundred_levels_are_taken(bad: str) -> None:
+    assert storable({"a": bad, "b": [nested(49)]})["b"] == [nested(49)]
+    for pairs in (50, sys.getrecursionlimit()):
+        with pytest.raises(Invalid) as caught:
+            storable({"a": bad, "b": nested(pairs)})
+        assert caught.value.code == "event_too_deep"
+
+
+def test_what_is_broad_is_not_deep() -> None:
+    broad = {"a": [[1]] * 200, "b": "[{" * 200}
+    assert storable(broad) is broad
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400, 1e308, 5e-324])

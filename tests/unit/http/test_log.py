@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +18,19 @@ ROUTE = "/api/projects/{project_id}/"
 
 
 def a_trace() -> Trace:
-    trace = Trace(
-        http_scope(
-            path=f"/api/projects/{SECRET}/",
-            query=f"personal_api_key={SECRET}".encode(),
-            headers={"X-Request-Id": "abc-1", "Authorization": f"Bearer {SECRET}"},
+    moments = iter([5.0, 5.0012345, 5.0212345])
+    clock = SimpleNamespace(perf_counter=lambda: next(moments))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hedgerow.http.trace.time", clock)
+        trace = Trace(
+            http_scope(
+                path=f"/api/projects/{SECRET}/",
+                query=f"personal_api_key={SECRET}".encode(),
+                headers={"X-Request-Id": "abc-1", "Authorization": f"Bearer {SECRET}"},
+            )
         )
-    )
-    trace.phases = {"access": 1.2345, "answer": 20.0}
+        trace.mark("access")
+        trace.mark("answer")
     return trace
 
 

@@ -3,27 +3,28 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from hedgerow.events.model import EventKey
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.uuid_memory import RECENT, Key, UuidMemory
+from hedgerow.storage.uuid_memory import RECENT, UuidMemory
 
 MANY = 20_000
 
 
-def random_key(_: int) -> Key:
+def random_key(_: int) -> EventKey:
     return ProjectId(1), str(uuid4())
 
 
-def counting_key(number: int) -> Key:
+def counting_key(number: int) -> EventKey:
     return ProjectId(1), str(UUID(int=number))
 
 
-def as_the_engine_writes(key: Key) -> bytes:
+def as_the_engine_writes(key: EventKey) -> bytes:
     uuid = UUID(key[1]).int
     return (uuid >> 64).to_bytes(8, "little") + (uuid & (2**64 - 1)).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("key", [random_key, counting_key])
-def test_what_was_learnt_is_never_taken_for_new(key: Callable[[int], Key]) -> None:
+def test_what_was_learnt_is_never_taken_for_new(key: Callable[[int], EventKey]) -> None:
     memory = UuidMemory(0)
     stored = [key(number) for number in range(MANY)]
     just_now = [key(number) for number in range(MANY, 2 * MANY)]
@@ -33,7 +34,7 @@ def test_what_was_learnt_is_never_taken_for_new(key: Callable[[int], Key]) -> No
 
 
 @pytest.mark.parametrize("key", [random_key, counting_key])
-def test_what_is_new_is_nearly_always_known_to_be(key: Callable[[int], Key]) -> None:
+def test_what_is_new_is_nearly_always_known_to_be(key: Callable[[int], EventKey]) -> None:
     memory = UuidMemory(0)
     memory.expect([key(number) for number in range(MANY)])
     new = [key(number) for number in range(MANY, 2 * MANY)]
