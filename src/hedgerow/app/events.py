@@ -10,23 +10,13 @@ from typing import Any
 import structlog
 
 from hedgerow.errors import Unavailable, Unready
-<<<<<<< HEAD
 from hedgerow.events.delete import Chosen, CountedEvents
-from hedgerow.events.model import Event
-=======
-from hedgerow.events.delete import Chosen
 from hedgerow.events.model import Event, EventKey
->>>>>>> main
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
-<<<<<<< HEAD
-from hedgerow.storage.connect import EventPlace, lock_events, open_events
-=======
 from hedgerow.storage.connect import EventPlace, lock_events, may_hold_events, open_events
-from hedgerow.storage.event_counts import count_events
->>>>>>> main
 
 _log = structlog.get_logger("hedgerow")
 
@@ -91,7 +81,7 @@ class OpenedWhenNeeded:
         """An engine that has no events yet is not loaded for this."""
         if self._store is None and not self._is_old:
             return {}
-        store: EventStore = await self._reached()
+        store: EventStore = await self.reached()
         return await store.acceptances(keys)
 
     async def delete(

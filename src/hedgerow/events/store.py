@@ -2,21 +2,13 @@
 answer.
 """
 
-<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-=======
-from collections.abc import Mapping, Sequence
->>>>>>> main
 from datetime import datetime
 from typing import Any, Protocol
 
-<<<<<<< HEAD
-from hedgerow.events.model import Event
-from hedgerow.events.record import EventPerson
-=======
 from hedgerow.events.model import Event, EventKey
->>>>>>> main
+from hedgerow.events.record import EventPerson
 from hedgerow.projects.model import ProjectId
 
 
