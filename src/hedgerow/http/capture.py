@@ -3,7 +3,6 @@ front of FastAPI.
 """
 
 from functools import lru_cache, partial
-from secrets import token_bytes
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope
@@ -11,13 +10,13 @@ from starlette.types import Receive, Scope
 from hedgerow.capture.accept import Capture
 from hedgerow.capture.model import Batch
 from hedgerow.capture.reading import NothingAccepted, read_batch
-from hedgerow.http.origin import Origins
+from hedgerow.http.origin import Address, Origins
 from hedgerow.http.payload import PayloadReader, sent_at_ms
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
-from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.kit.ids import Randomness
 from hedgerow.projects.directory import Directory
 
 # A request may be wrong a million times; its sender learns as much from the first of these.
@@ -42,6 +41,7 @@ class CaptureDoor:
         self._payloads = payloads
         self._origins = origins
         self._clock = clock
+        self._randomness = Randomness()
 
     async def events(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         return await self._take(scope, receive, trace, is_engage=False)
@@ -59,8 +59,8 @@ class CaptureDoor:
             now=now,
             query_sent_at_ms=sent_at_ms(query) if query else None,
             is_engage=is_engage,
-            ip=self._address(scope),
-            randomness=token_bytes(UUID7_RANDOM_BYTES),
+            ip=_text_of(self._origins.client_address(scope)),
+            randomness=self._randomness.for_uuid7(),
         )
         refusal = None
         try:
@@ -79,9 +79,10 @@ class CaptureDoor:
             return json_reply(200, {"status": 1, "rejected": batch.rejected[:REJECTED_TOLD]})
         return ACCEPTED_BEACON if query and _is_beacon(query) else ACCEPTED
 
-    def _address(self, scope: Scope) -> str:
-        address = self._origins.client_address(scope)
-        return "" if address is None else str(address)
+
+@lru_cache(maxsize=1024)
+def _text_of(address: Address | None) -> str:
+    return "" if address is None else str(address)
 
 
 @lru_cache(maxsize=256)

@@ -23,6 +23,8 @@ class Origins:
     def __init__(self, trusted: Sequence[Network], public_url: str) -> None:
         self._trusted = tuple(trusted)
         self._public_url = public_url
+        # The same few proxies and visitors send most requests.
+        self._is_trusted = lru_cache(maxsize=1024)(self._is_in_trusted)
 
     def base_url(self, scope: Scope) -> str:
         """Scheme and host as the client wrote them, without a trailing slash."""
@@ -58,7 +60,7 @@ class Origins:
         said = header(scope, b"http_x_forwarded_for").partition(",")[0]
         return _address(said) if said else self.client_address(scope)
 
-    def _is_trusted(self, address: Address | None) -> bool:
+    def _is_in_trusted(self, address: Address | None) -> bool:
         return address is not None and any(
             address.version == network.version and address in network for network in self._trusted
         )

@@ -9,19 +9,22 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any, cast
 
 from sqlalchemy import Connection
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.database import Append, Rows, append_sql
+from hedgerow.storage.database import Append, Rows
 
 # More than this many changes waiting means that the disk cannot keep up: say so, do not pile up.
 MAX_WAITING = 20_000
 MAX_GROUP = 2_000
+STATEMENT_ROWS = (64, 16, 4, 1)
 CLOSE_WAIT_S = 0.5
 
 
@@ -150,11 +153,10 @@ class GroupWriter:
                 job.error = self._translate(error)
             driver.execute("RELEASE change")
         for append, jobs in appends.items():
-            sql = append_sql(append, self._connection.dialect)
-            if _insert_rows(driver, sql, [row for job in jobs for row in job.rows]) is None:
+            if _insert_rows(driver, append, [row for job in jobs for row in job.rows]) is None:
                 continue
             for job in jobs:  # one of them has a bad row, and only that one fails
-                failure = _insert_rows(driver, sql, job.rows)
+                failure = _insert_rows(driver, append, job.rows)
                 job.error = failure and self._translate(failure)
 
     def _driver(self) -> sqlite3.Connection:
@@ -175,12 +177,13 @@ class GroupWriter:
             self._connection = None
 
 
-def _insert_rows(driver: sqlite3.Connection, sql: str, rows: Rows) -> Exception | None:
+def _insert_rows(driver: sqlite3.Connection, append: Append, rows: Rows) -> Exception | None:
     """Insert all of the rows, or none and say why."""
     driver.execute("SAVEPOINT append")
     failure: Exception | None = None
     try:
-        driver.executemany(sql, rows)
+        for part in _parts(rows):
+            driver.execute(_insert_sql(append, len(part)), list(chain.from_iterable(part)))
     except sqlite3.OperationalError:
         raise  # not the rows' fault: the disk's, or a lock's
     except Exception as error:  # noqa: BLE001 - the rows': a constraint, a number too large, no text
@@ -188,6 +191,26 @@ def _insert_rows(driver: sqlite3.Connection, sql: str, rows: Rows) -> Exception 
         failure = error
     driver.execute("RELEASE append")
     return failure
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    """Rows for one statement each. Every statement lets other threads run and must wait for its
+    turn afterwards, so few long ones are faster than many short ones; with only some lengths, each
+    is prepared once."""
+    start = 0
+    for size in STATEMENT_ROWS:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size
+
+
+@cache
+def _insert_sql(append: Append, number: int) -> str:
+    row = f"({', '.join('?' * len(append.columns))})"
+    return (
+        f"INSERT INTO {append.table.name} ({', '.join(append.columns)})"  # noqa: S608
+        f" VALUES {', '.join([row] * number)}"
+    )
 
 
 def _answer(group: list[Job]) -> None:
