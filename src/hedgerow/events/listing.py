@@ -108,7 +108,7 @@ class Listing:
             )
 
         try:
-            rows = _rows(await self._reading.read(around, ask))
+            rows = _rows(await self._reading.read(around, ask, texts=asked.texts))
         except Invalid as error:
             if error.code != TOO_MUCH or limit == 1:
                 raise

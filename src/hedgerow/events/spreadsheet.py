@@ -31,11 +31,13 @@ class Sheet:
         return sorted(self._names)
 
     def see(self, records: Iterable[EventRecord]) -> None:
+        if self._is_whole:
+            return
         for record in records:
             self._names.update(name for name, _ in self._cells(record))
         if len(self._names) > MAX_COLUMNS:
             self._is_whole = True
-            self._names = {name.partition(".")[0] for name in self._names}
+            self._names = set(EventRecord.__struct_fields__)
 
     def heading(self) -> bytes:
         return lines([self.columns])

@@ -30,6 +30,8 @@ _WORD_CONSTANTS = {
     "infinity": math.inf,
     "nan": math.nan,
 }
+# Operators that can be called like functions.
+_CALLED = frozenset({"and", "or", "not", "like", "ilike", "in"})
 # The engine's widest integer.
 _MAX_INTEGER = 2**255
 
@@ -193,6 +195,8 @@ class OperandReader(ExpressionReader):
             raise HogQLError(
                 f"A {word.upper()} literal is not supported", start=token.start, hint=hint
             )
+        if word in _CALLED and after.word == "(":
+            return self._call(token.start)
         if word in RESERVED and word not in NAMES_TOO and after.word != ".":
             raise self.unexpected("Expected an expression")
         return self._named()

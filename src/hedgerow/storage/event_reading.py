@@ -83,9 +83,9 @@ class EventQueries:
         def work(client: Client) -> Answer:
             try:
                 result = client.query(sql, parameters=dict(parameters), settings=settings)
+                types = [each.name for each in result.column_types]
                 return Answer(
-                    columns=result.column_names,
-                    types=[each.name for each in result.column_types],
+                    types=types or _types(client, sql, parameters, settings),
                     rows=result.result_rows,
                 )
             except Error as error:
@@ -110,6 +110,14 @@ class EventQueries:
         task.add_done_callback(self._ending.discard)
 
 
+def _types(
+    client: Client, sql: str, parameters: Mapping[str, Any], settings: dict[str, Any]
+) -> list[str]:
+    """Of the columns of an answer without rows, which comes without columns too."""
+    told = client.query(f"DESCRIBE ({sql})", parameters=dict(parameters), settings=settings)
+    return [row["type"] for row in told.named_results()]
+
+
 def _settings(limits: Limits) -> dict[str, Any]:
     return {
         "readonly": 1,
@@ -129,5 +137,5 @@ def _refused(error: Error) -> Exception:
     known = translated(error)
     if isinstance(known, AppError):
         return known
-    _log.info("a query cannot be run", reason=str(error)[:500], code=error.code)
+    _log.info("a query cannot be run", code=error.code, name=error.name)
     return Invalid(_REASONS.get(error.code or 0, _UNKNOWN), code="invalid_query")
