@@ -55,6 +55,9 @@ _NUMERIC = frozenset(
     and not name.startswith(("count", "uniq", "retention"))
     and not name.startswith(("window", "sequence", "entropy", "cramers", "theils", "contingency"))
 ) | {name for name in AGGREGATES if name.startswith(("quantile", "median"))}
+# These know no time finer than a second.
+_BY_SECOND = frozenset({"windowFunnel", "sequenceMatch", "sequenceCount",
+                        "exponentialTimeDecayedAvg", "exponentialTimeDecayedSum"})  # fmt: skip
 _PATTERN_SECOND = frozenset({"match", "extract", "extractAll", "replaceRegexpOne",
                              "replaceRegexpAll", "countMatches", "extractGroups"})  # fmt: skip
 # An argument that is a lambda comes first; for all others there is none.
@@ -126,6 +129,8 @@ class CallPrinter(ExpressionPrinter):
             if isinstance(each, Lambda):
                 raise HogQLError("An aggregation takes no lambda", start=each.start)
             piece = self.expr(each)
+            if base in _BY_SECOND and number == 0 and piece.kind is Kind.DATETIME:
+                piece = piece.at(f"toDateTime({piece.sql})")
             loose = piece.is_loose and base in _NUMERIC and number == 0
             printed.append(as_number(piece.sql) if loose else piece.sql)
         return ", ".join(printed)
@@ -139,6 +144,8 @@ class CallPrinter(ExpressionPrinter):
         return f"({self.listed(params)})"
 
     def _check_patterns(self, found: Function, args: Sequence[Expr]) -> None:
+        if found.name == "arrayReduce":
+            _check_reduction(args[0])
         if found.name in _PATTERN_SECOND and isinstance(args[1], Constant):
             value = args[1].value
             if isinstance(value, str):
@@ -375,6 +382,13 @@ def _whole(node: Expr, low: int, high: int) -> int:
     if isinstance(node, Constant) and isinstance(node.value, int) and low <= node.value <= high:
         return node.value
     raise HogQLError(f"Expected a whole number from {low} to {high}", start=node.start)
+
+
+def _check_reduction(node: Expr) -> None:
+    """The name of an aggregation given as a text is one that a query may call."""
+    name = node.value if isinstance(node, Constant) else None
+    if not isinstance(name, str) or not is_aggregate(name.partition("(")[0]):
+        raise HogQLError("arrayReduce needs the name of an aggregation", start=node.start)
 
 
 def _unit(node: Expr) -> str:
