@@ -339,7 +339,12 @@ class SelectPrinter(CallPrinter):
         return f"{sql}{direction}{nulls}"
 
     def _sorted_by(self, node: Expr) -> str:
-        return self.expr(node).sql
+        """A moment is sorted by itself, unless the rows sorted are groups that show it."""
+        piece = self.expr(node)
+        query = self._query
+        if query.group_by or query.distinct or query.limit_by or any(map(aggregates, query.select)):
+            return piece.sql
+        return piece.instant or piece.sql
 
     def _limit_by(self, limit: LimitBy) -> str:
         count = self.context.parameters.integer(_number(limit.n, "LIMIT"))
