@@ -1,10 +1,12 @@
 """Every function that a query may call is there in the real engine, and works."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from hedgerow.hogql.catalogue import COMBINATORS
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.functions import AGGREGATES, FUNCTIONS, WINDOWED
 from hedgerow.hogql.parse import parse_select
@@ -81,3 +83,11 @@ def test_wrong_calls_are_explained(expression: str, detail: str) -> None:
 def test_names_in_any_case_and_with_endings(engine: Engine) -> None:
     asked = "COUNT(*), Sum(1), COUNTIF(event = 'paid'), maxOrNull(properties.price), sumDistinct(1)"
     assert engine.ask(f"select {asked} from events") == [(6, 6, 2, 20.5, 1)]
+
+
+def test_the_reference_names_them_all() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/hogql.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", page.partition("\n## Functions\n")[2]))
+    written_by_us = {"_caseWithExpression"}
+    assert {*FUNCTIONS, *AGGREGATES, *WINDOWED} - written_by_us <= listed
+    assert listed <= {*FUNCTIONS, *AGGREGATES, *WINDOWED, *COMBINATORS, "_"}
