@@ -205,6 +205,12 @@ def _array(context: Context, left: Piece, values: list[object]) -> tuple[Piece, 
     return left, context.parameters.add("Array(String)", texts) if texts else ""
 
 
+def uuids(context: Context, values: Sequence[object]) -> str:
+    """Those of the values that are ids, as one array, perhaps an empty one."""
+    ids = [str(known) for value in values if (known := _uuid(value)) is not None]
+    return context.parameters.add("Array(UUID)", ids)
+
+
 def _numbers(context: Context, numbers: list[int | float]) -> str:
     if not numbers:
         return ""

@@ -4,11 +4,13 @@ No name and no text of the query's own gets into the SQL: tables, columns, alias
 have names that we give, and the answer's column names are told beside it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hedgerow.hogql.ast import (
     Alias,
+    Call,
     Constant,
     Expr,
     Field,
@@ -19,6 +21,7 @@ from hedgerow.hogql.ast import (
     SelectQuery,
     SelectSet,
     Tuple,
+    WindowFunction,
 )
 from hedgerow.hogql.calls import CallPrinter
 from hedgerow.hogql.context import Context
@@ -28,7 +31,7 @@ from hedgerow.hogql.scope import Names, Scope, unknown_table, with_names
 from hedgerow.hogql.sources import QueryTable, Source, StoredTable, WrappedTable
 from hedgerow.hogql.tables import TABLES
 from hedgerow.hogql.text import to_hogql
-from hedgerow.hogql.walk import aggregates
+from hedgerow.hogql.walk import aggregates, nodes
 from hedgerow.hogql.world import World
 
 DEFAULT_LIMIT = 100
@@ -59,6 +62,13 @@ class Limits:
     ahead: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The outermost query: how many rows are wanted of it in all, from its first on."""
+
+    page: int | None
+
+
 def print_select(
     query: Select, world: World, limits: Limits | None = None, text: str | None = None
 ) -> Printed:
@@ -67,7 +77,8 @@ def print_select(
     limits = limits or Limits()
     try:
         wanted, offset = _outer_limit(query, limits)
-        sql, columns = print_query(context, query, {}, 0, is_outer=True)
+        page = None if wanted is None else wanted + limits.ahead + offset
+        sql, columns = print_query(context, query, {}, 0, Outer(page))
     except HogQLError as error:
         raise (error.located(text) if text is not None else error) from None
     except RecursionError:
@@ -104,11 +115,11 @@ def _number(node: Expr, what: str) -> int:
 
 
 def print_query(
-    context: Context, query: Select, ctes: Names, depth: int, *, is_outer: bool = False
+    context: Context, query: Select, ctes: Names, depth: int, outer: Outer | None = None
 ) -> tuple[str, Columns]:
     """A query and its columns. The outermost one's LIMIT is not printed: it is its caller's."""
     if isinstance(query, SelectQuery):
-        return SelectPrinter(context, query, ctes, depth).printed(is_outer)
+        return SelectPrinter(context, query, ctes, depth).printed(outer)
     parts = [("", query.first), *query.rest]
     # What the first part names, the others can read.
     others = with_names(ctes, query.first.ctes) if isinstance(query.first, SelectQuery) else ctes
@@ -123,7 +134,7 @@ def print_query(
         sqls.append(f"{operator + ' ' if operator else ''}({sql})")
     assert first is not None
     whole = " ".join(sqls)
-    if not is_outer and (query.limit is not None or query.offset is not None):
+    if outer is None and (query.limit is not None or query.offset is not None):
         limited = _limited(context, query.limit, query.offset)
         whole = f"SELECT * FROM ({whole}){limited}"  # noqa: S608 - see above
     return context.bounded(whole), first
@@ -148,7 +159,7 @@ class SelectPrinter(CallPrinter):
         self._query = query
         self._columns: Columns = []
 
-    def printed(self, is_outer: bool) -> tuple[str, Columns]:
+    def printed(self, outer: Outer | None) -> tuple[str, Columns]:
         query = self._query
         self.scope.windows = {name: self.context.new_name("w") for name in query.windows}
         joins = self._sources()
@@ -169,6 +180,8 @@ class SelectPrinter(CallPrinter):
             *(part for each in self.scope.sources.values() if (part := each.filter())),
             *filters,
         ]
+        if (page := self._page(outer, filters, order_by)) is not None:
+            source, filters = page, []
         values = [f"{sql} AS {piece.sql}" for sql, piece in self.scope.values.values()]
         parts = [
             f"WITH {', '.join(values)}" if values else "",
@@ -183,7 +196,7 @@ class SelectPrinter(CallPrinter):
             limit_by,
         ]
         sql = " ".join(part for part in parts if part)
-        if not is_outer:
+        if outer is None:
             sql += _limited(self.context, query.limit, query.offset)
             sql += " WITH TIES" if query.limit_with_ties else ""
         return self.context.bounded(sql), self._columns
@@ -270,6 +283,29 @@ class SelectPrinter(CallPrinter):
             self.scope.arrays[each.alias] = Piece(ours)
         kind = {"LEFT ARRAY JOIN": "LEFT ARRAY JOIN"}.get(self._query.array_join_kind, "ARRAY JOIN")
         return f"{kind} {', '.join(parts)}" if parts else ""
+
+    def _page(
+        self, outer: Outer | None, filters: Sequence[str], order_by: Sequence[str]
+    ) -> str | None:
+        """When what is joined is only shown: the rows of one page are found first, and joined
+        then. Every row has one match at most, so they stay the same rows."""
+        query, rows = self._query, outer.page if outer else None
+        table = next(iter(self.scope.sources.values()), None)
+        if rows is None or not isinstance(table, StoredTable) or len(self.scope.sources) > 1:
+            return None
+        is_plain = not (query.distinct or query.group_by or query.having or query.array_join)
+        if not is_plain or query.limit_by or query.limit_with_ties or not table.joined_names:
+            return None
+        if any(_is_computed_over_rows(each) for each in query.select):
+            return None
+        said = " ".join((*filters, *order_by))
+        ours = [piece.sql for _, piece in self._columns]
+        named = [piece.sql for _, piece in self.scope.values.values()]
+        if set(_NAME.findall(said)) & {*ours, *named, *table.joined_names}:
+            return None
+        rest = f" WHERE {' AND '.join(filters)}"
+        rest += f" ORDER BY {', '.join(order_by)}" if order_by else ""
+        return table.page_sql(f"{rest} LIMIT {self.context.parameters.integer(rows)}")
 
     # SELECT and after
 
@@ -380,6 +416,17 @@ _KINDS = {
     "RIGHT ANTI JOIN": "ANTI RIGHT JOIN",
     "ANTI JOIN": "ANTI LEFT JOIN",
 }
+
+
+_NAME = re.compile(r"\b[a-z]\d+\b")
+
+
+def _is_computed_over_rows(node: Expr) -> bool:
+    return (
+        aggregates(node)
+        or any(isinstance(each, WindowFunction) for each in nodes(node))
+        or any(isinstance(each, Call) and each.name.lower() == "arrayjoin" for each in nodes(node))
+    )
 
 
 def _has_outer_right(join: Join | None) -> bool:
