@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.storage.connect import EventPlace, open_events
+from hedgerow.storage.events import EventRecords
 from tests.live import seconds_until
 
 ROOT = Path(__file__).parents[1]
+PARTS = """
+    SELECT sum(rows) AS rows, count() AS parts FROM system.parts
+    WHERE active AND database = currentDatabase() AND table = 'events'
+"""
 EVERYTHING = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
 
 
@@ -29,6 +34,12 @@ def stored_events(data: Path, sql: str = EVERYTHING) -> list[dict[str, Any]]:
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+async def parts_of(events: EventRecords) -> dict[str, int]:
+    """How many `rows` and `parts` an open event store has. Deleted rows count until merged away."""
+    (row,) = await events.query(PARTS, {}, max_rows=1, timeout_s=60)
+    return row
 
 
 def waiting(data: Path) -> int:

@@ -161,7 +161,7 @@ def test_a_live_answer_is_what_the_document_says(
     if operation.method == "DELETE" and "_id}/" in operation.path.partition("{project_id}")[2]:
         own = ids_with_records(admin, ids.project_id, key)
     form = {"format": "js" if operation.path.endswith("/frontend/") else "json"}
-    asked = {**form, "distinct_id": "somebody", "group_type_index": "0"}
+    asked = {**form, "distinct_id": "somebody", "group_type_index": "0", "key": "plan"}
     answer = admin.request(operation.method, operation.url(own), params=asked, json=body)
     nowhere = Ids(project_id="@nobody", key_id="@nobody", organization_id="@nobody")
     refused = admin.request(operation.method, operation.url(nowhere), json=[])

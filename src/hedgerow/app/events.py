@@ -10,14 +10,13 @@ from typing import Any
 import structlog
 
 from hedgerow.errors import Unavailable, Unready
-from hedgerow.events.delete import Chosen
+from hedgerow.events.delete import Chosen, CountedEvents
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import EventPlace, lock_events, may_hold_events, open_events
-from hedgerow.storage.event_counts import count_events
 
 _log = structlog.get_logger("hedgerow")
 
@@ -66,7 +65,7 @@ class OpenedWhenNeeded:
         finally:
             self._opening = None
 
-    async def _reached(self) -> Any:
+    async def reached(self) -> Any:
         """For those who were asked to do something now, and can be asked again."""
         try:
             return await self.opened()
@@ -82,7 +81,7 @@ class OpenedWhenNeeded:
         """An engine that has no events yet is not loaded for this."""
         if self._store is None and not self._is_old:
             return {}
-        store: EventStore = await self._reached()
+        store: EventStore = await self.reached()
         return await store.acceptances(keys)
 
     async def delete(
@@ -94,13 +93,14 @@ class OpenedWhenNeeded:
         event: str = "",
         before: datetime | None = None,
     ) -> int:
-        store: EventStore = await self._reached()
+        store: EventStore = await self.reached()
         return await store.delete(
             project_id, uuids=uuids, distinct_ids=distinct_ids, event=event, before=before
         )
 
     async def count(self, project_id: ProjectId, chosen: Chosen) -> int:
-        return await count_events(await self._reached(), project_id, chosen)
+        store: CountedEvents = await self.reached()
+        return await store.count(project_id, chosen)
 
     async def compact(self) -> None:
         """Once it is open."""

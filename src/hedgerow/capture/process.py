@@ -37,6 +37,8 @@ FLAG_CALLED = "$feature_flag_called"
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
 LOOK_S = 0.5
+# How much longer than it worked a worker leaves the field to a rush of senders.
+GIVE_WAY = 4
 # Whoever stops does not wait for a database that hangs: leases end by themselves.
 LET_GO_S = 0.5
 # What is known of the place of an address.
@@ -95,6 +97,7 @@ class Processor:
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
+        accepted, settled, began = self._progress.accepted, self.settled, time.monotonic()
         found = {bucket: await self._inbox.oldest(bucket) for bucket in self._buckets}
         if not any(found.values()):
             return
@@ -109,6 +112,10 @@ class Processor:
             self.settled += number
             if self._is_alone:
                 self._progress.settle(number)
+        if self._progress.accepted - accepted > self.settled - settled:
+            # More come than go. Whoever sends waits for an answer, so they go first.
+            spent = time.monotonic() - began
+            await self._progress.wait_for_readers(idle_s=GIVE_WAY * spent)
 
     async def store(self) -> None:
         """Wait for what is ready for the event store, and bring some of it there."""
@@ -116,7 +123,7 @@ class Processor:
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
         for bucket in self._buckets:
-            if rows := await self._inbox.ready(bucket, self._clock()):
+            if rows := await self._inbox.ready(bucket):
                 self._is_storing = True
                 await self._events.append([event for row in rows for event in row.events])
                 self._is_storing = False
@@ -126,6 +133,11 @@ class Processor:
                 self.stored += number
                 if self._is_alone:
                     self._progress.store(number)
+
+    async def keep_leases(self) -> None:
+        """Whoever takes long to store something has not died over it."""
+        if self._is_storing:
+            await self._inbox.keep_leases()
 
     async def watch(self) -> None:
         """See how far events have come that others work on: often while somebody waits for them.

@@ -1,10 +1,14 @@
-"""What is needed of an event store. storage/events.py answers."""
+"""What is needed of an event store. storage/events.py, event_reading.py and event_persons.py
+answer.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from hedgerow.events.model import Event, EventKey
+from hedgerow.events.record import EventPerson
 from hedgerow.projects.model import ProjectId
 
 
@@ -30,4 +34,38 @@ class EventStore(Protocol):
     ) -> int:
         """Delete the events that all of the given conditions hold for; at least one must be given.
         How many they were. They are gone for every reader when this returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a query may take. With `is_enough_in_time`, what was found when the time is over is the
+    answer; otherwise it is Invalid, as is a larger answer."""
+
+    timeout_s: float
+    max_rows: int
+    max_bytes: int
+    is_enough_in_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The rows of a query, and its columns' names and types."""
+
+    columns: Sequence[str]
+    types: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+class EventReader(Protocol):
+    async def read(self, sql: str, parameters: Mapping[str, Any], limits: Limits) -> Answer:
+        """Run a query that changes nothing. Invalid for one that cannot be run."""
+        ...
+
+
+class EventPersons(Protocol):
+    async def persons_of(
+        self, project_id: ProjectId, distinct_ids: Collection[str]
+    ) -> Mapping[str, EventPerson]:
+        """Whose these distinct ids are today, of those that are somebody's."""
         ...

@@ -24,6 +24,9 @@ from hedgerow.errors import (
     NotFound,
 )
 from hedgerow.events.delete import Deletion
+from hedgerow.events.listing import Listing
+from hedgerow.events.selecting import Selecting
+from hedgerow.events.values import Values
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.reach import Reaches
@@ -48,6 +51,7 @@ from hedgerow.projects.projects import Projects
 from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
+from hedgerow.queries.queries import Queries
 
 F = TypeVar("F", bound=Fields)
 
@@ -72,6 +76,10 @@ class Rooms:
     persons: PersonStore
     arrivals: Arrivals
     deletion: Deletion
+    listing: Listing
+    selecting: Selecting
+    values: Values
+    queries: Queries
     warnings: WarningStore
     decider: Decider
     reaches: Reaches
@@ -128,10 +136,12 @@ class Allow:
     scope: str
     projects: bool
     restricted_keys: bool
+    # What it answers beside JSON.
+    also: str = ""
 
     async def __call__(self, request: Request) -> Call:
         rooms: Rooms = request.app.state.rooms
-        _check_accept(request)
+        _check_accept(request, self.also)
         key = await _authenticated(request, rooms)
         trace = trace_of(request.scope)
         trace.key_id = key.id
@@ -152,9 +162,9 @@ class Allow:
         return call
 
 
-def in_project(scope: str) -> Any:
-    """For paths with {project_id}: gives a ProjectCall."""
-    return Depends(Allow(scope, projects=True, restricted_keys=True))
+def in_project(scope: str, *, also: str = "") -> Any:
+    """For paths with {project_id}: gives a ProjectCall. `also` is a type of answer beside JSON."""
+    return Depends(Allow(scope, projects=True, restricted_keys=True, also=also))
 
 
 def anywhere(scope: str, *, restricted_keys: bool = False) -> Any:
@@ -162,8 +172,16 @@ def anywhere(scope: str, *, restricted_keys: bool = False) -> Any:
     return Depends(Allow(scope, projects=False, restricted_keys=restricted_keys))
 
 
-def _check_accept(request: Request) -> None:
+def accepts(request: Request, media_type: str) -> bool:
+    """Whether the Accept header names this very type."""
+    accept = request.headers.get("accept", "")
+    return media_type in (each.partition(";")[0].strip().lower() for each in accept.split(","))
+
+
+def _check_accept(request: Request, also: str) -> None:
     accept = request.headers.get("accept", "*/*")
+    if also and (accepts(request, also) or accepts(request, also.partition("/")[0] + "/*")):
+        return
     if "javascript" in accept and request.scope["path"].endswith("/frontend/"):
         return
     for choice in accept.split(","):

@@ -12,12 +12,14 @@ from hedgerow.http import (
     docs,
     errors,
     event_deletion,
+    events,
     flags,
     ingestion_warnings,
     keys,
     person_actions,
     persons,
     projects,
+    query,
     record_actions,
     records,
     site_app,
@@ -47,6 +49,8 @@ FAMILIES = (
     person_actions.router,
     ingestion_warnings.router,
     event_deletion.router,
+    query.router,
+    events.router,
 )
 
 

@@ -27,6 +27,7 @@ PATH_PARAMETERS = {
     "record_id": "The record's id.",
     "job_id": "The job's id.",
     "cohort_id": "The cohort's id.",
+    "event_id": "The event's uuid.",
     "person_id": "The person's uuid.",
     "flag_id": "The flag's id, or its key.",
 }
@@ -42,13 +43,15 @@ class Error(msgspec.Struct, kw_only=True):
 
 
 def openapi(api: FastAPI) -> dict[str, Any]:
-    routes = [route for route in api.routes if isinstance(route, APIRoute)]
+    routes = [
+        route for route in api.routes if isinstance(route, APIRoute) and route.include_in_schema
+    ]
     document = get_openapi(
         title="Hedgerow",
         version=__version__,
         openapi_version="3.1.0",
         description=ABOUT,
-        routes=[route for route in routes if route.include_in_schema],
+        routes=routes,
     )
     described = [
         (route, found) for route in routes if (found := description_of(route.endpoint)) is not None

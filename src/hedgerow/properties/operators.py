@@ -255,7 +255,7 @@ def _version_range(operator: Operator, wanted: Any) -> Callable[[Version], bool]
     compare = _VERSION_COMPARISONS.get(operator)
     if compare is not None:
         return lambda version: compare(version, limit)
-    return _range(limit, _end_of_range(operator, limit.numbers))
+    return _range(limit, end_of_range(operator, limit.numbers))
 
 
 def _range(start: Version, end: Version) -> Callable[[Version], bool]:
@@ -269,7 +269,7 @@ def _range(start: Version, end: Version) -> Callable[[Version], bool]:
     return inside
 
 
-def _end_of_range(operator: Operator, numbers: tuple[int, int, int]) -> Version:
+def end_of_range(operator: Operator, numbers: tuple[int, int, int]) -> Version:
     """Where ~1.2.3 and ^1.2.3 end: a caret keeps the first number that is not zero."""
     major, minor, patch = numbers
     if operator is Operator.SEMVER_TILDE:
@@ -286,9 +286,14 @@ def _wildcard(text: str) -> Callable[[Version], bool] | None:
         return None
     if not numbers:
         return lambda version: not version.pre
+    return _range(*wildcard_range(numbers))
+
+
+def wildcard_range(numbers: Sequence[int]) -> tuple[Version, Version]:
+    """Where versions that begin with these numbers begin and end."""
     start = Version((*numbers, 0, 0, 0)[:3])  # type: ignore[arg-type]
     end = Version((*numbers[:-1], numbers[-1] + 1, 0, 0)[:3])  # type: ignore[arg-type]
-    return _range(start, end)
+    return start, end
 
 
 def wildcard_numbers(text: str) -> Sequence[int] | None:

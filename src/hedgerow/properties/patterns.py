@@ -88,6 +88,15 @@ def searcher(pattern: str) -> Search:
     return search
 
 
+def is_linear(pattern: str) -> bool:
+    """Whether RE2 understands it, and nothing else need be asked."""
+    try:
+        re2.compile(pattern, _to_check)
+    except (re2.error, UnicodeEncodeError):
+        return False
+    return True
+
+
 def _words(error: Exception) -> str:
     reason = error.args[0] if error.args else ""
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -123,14 +123,14 @@ def as_moment(value: Any, zone: tzinfo) -> datetime | None:
             return datetime.fromtimestamp(seconds, UTC)
         if not isinstance(value, str) or len(value) > DATE_MAX:
             return None
-        moment = _read_date(value.strip())
+        moment = read_date(value.strip())
         # As an instant: two readings of an hour that comes twice compare as the clock does.
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
 
 
-def _read_date(text: str) -> datetime:
+def read_date(text: str) -> datetime:
     """ISO 8601, also with slashes or a zone named UTC; else as mail writes it."""
     plain = _SLASHED.sub(r"\1-\2-\3", text)
     if plain.endswith((" UTC", " GMT")) and plain[:4].isdecimal():
@@ -160,14 +160,14 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
             case "w":
                 return now - timedelta(weeks=number)
             case "m":
-                return _months_before(now, number)
+                return months_before(now, number)
             case _:
-                return _months_before(now, 12 * number)
+                return months_before(now, 12 * number)
     except (ValueError, OverflowError):
         return None
 
 
-def _months_before(now: datetime, months: int) -> datetime:
+def months_before(now: datetime, months: int) -> datetime:
     index = now.year * 12 + now.month - 1 - months
     year, month = divmod(index, 12)
     last = calendar.monthrange(year, month + 1)[1]

@@ -21,7 +21,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
 }
 # Things that PostHog has under /api/projects/ first.
-ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types")
+ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types", "events")
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
 
 
@@ -37,6 +37,7 @@ class Ids:
     flag_id: object = "999999"
     cohort_id: object = "999999"
     person_id: object = "999999"
+    event_id: object = "00000000-0000-0000-0000-000000000000"
 
     def of_family(self, family: str) -> dict[str, str]:
         known = {
@@ -46,6 +47,7 @@ class Ids:
             "flag_id": self.flag_id,
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
+            "event_id": self.event_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
         }
@@ -56,8 +58,8 @@ NO_IDS = Ids()
 
 
 def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A flag, a cohort and a person in a project, and a record of each family with settings and,
-    where it has any, a job."""
+    """A flag, a cohort, a person and an event in a project, and a record of each family with
+    settings and, where it has any, a job."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
@@ -80,7 +82,15 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
         person_id=_made(
             admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
         ),
+        event_id=_captured(admin, project_id),
     )
+
+
+def _captured(admin: httpx.Client, project_id: object) -> str:
+    token = admin.get(f"/api/projects/{project_id}/").json()["api_token"]
+    event = {"event": "seen", "distinct_id": "somebody", "uuid": str(uuid.uuid4())}
+    assert admin.post("/capture/", json={"api_key": token, **event}).status_code == 200
+    return event["uuid"]
 
 
 def _made(admin: httpx.Client, path: str, body: dict[str, Any]) -> object:

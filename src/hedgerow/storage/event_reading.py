@@ -1,0 +1,133 @@
+"""Queries that somebody outside has a part in: read-only, within limits, and whatever is wrong with
+one is told without a word of the engine's own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+import structlog
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import Error
+
+from hedgerow.errors import AppError, Invalid
+from hedgerow.events.store import Answer, Limits
+from hedgerow.storage.clickhouse import translated
+
+T = TypeVar("T")
+
+MIB = 1 << 20
+MAX_MEMORY = 400 * MIB
+NOT_ENOUGH_MEMORY = 241
+
+_TYPES = "A function or an operator got a value of a type that it does not take."
+_REASONS = {
+    6: "A text cannot be read as the type that is asked of it.",
+    10: "There is no such column here.",
+    27: "A text cannot be read as the type that is asked of it.",
+    36: "A function got arguments that it does not take.",
+    38: "A text cannot be read as a date.",
+    41: "A text cannot be read as a date.",
+    42: "A function got more or fewer arguments than it takes.",
+    43: _TYPES,
+    44: "A function needs a constant where it got an expression.",
+    46: "There is no such function.",
+    47: "There is no such column here.",
+    50: "There is no such type.",
+    53: _TYPES,
+    62: "The query cannot be read.",
+    69: "A number is out of the range that is possible.",
+    70: "A value cannot be converted to the type that is asked of it.",
+    72: "A text cannot be read as a number.",
+    130: "An array cannot be read.",
+    131: "A text is too long.",
+    152: "An array or a number is not of the size that is needed.",
+    153: "Nothing can be divided by zero.",
+    158: "The query reads more than is possible: ask for a shorter time or for less.",
+    173: "The query makes something that is too large.",
+    179: "A name is used for several things.",
+    184: "An aggregation cannot be used there.",
+    190: "Arrays of one length are needed.",
+    207: "A name may mean several things.",
+    215: "A column must be aggregated, or be grouped by.",
+    307: "The query reads more than is possible: ask for a shorter time or for less.",
+    349: "A value cannot be null there.",
+    386: "The values that are compared or joined are of different types.",
+    407: "A number is out of the range that is possible.",
+    427: "A regular expression cannot be read.",
+}
+_UNKNOWN = "The query cannot be run as it is."
+
+_log = structlog.get_logger("hedgerow.events")
+
+
+class RunsWork(Protocol):
+    async def run(self, work: Callable[[Client], T]) -> T: ...
+
+
+class EventQueries:
+    """Reads for those who ask from outside. `reached` opens the event store if need be."""
+
+    def __init__(self, reached: Callable[[], Awaitable[RunsWork]]) -> None:
+        self._reached = reached
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def read(self, sql: str, parameters: Mapping[str, Any], limits: Limits) -> Answer:
+        store = await self._reached()
+        # The engine's own query ids are not ours to choose in chDB.
+        tag = uuid4().hex
+        settings = {**_settings(limits), "log_comment": tag}
+
+        def work(client: Client) -> Answer:
+            try:
+                result = client.query(sql, parameters=dict(parameters), settings=settings)
+                return Answer(
+                    columns=result.column_names,
+                    types=[each.name for each in result.column_types],
+                    rows=result.result_rows,
+                )
+            except Error as error:
+                raise _refused(error) from error
+
+        try:
+            return await store.run(work)
+        except asyncio.CancelledError:
+            self._end(store, tag)
+            raise
+
+    def _end(self, store: RunsWork, tag: str) -> None:
+        """Nobody waits for a query any more: it need not go on."""
+        ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
+
+        async def end() -> None:
+            with suppress(AppError, Error):
+                await store.run(lambda client: client.query(ending, parameters={"tag": tag}))
+
+        task = asyncio.create_task(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+def _settings(limits: Limits) -> dict[str, Any]:
+    return {
+        "readonly": 1,
+        "max_execution_time": limits.timeout_s,
+        "timeout_overflow_mode": "break" if limits.is_enough_in_time else "throw",
+        "max_result_rows": limits.max_rows,
+        "max_result_bytes": limits.max_bytes,
+        "max_memory_usage": MAX_MEMORY,
+    }
+
+
+def _refused(error: Error) -> Exception:
+    """Unavailable when the engine is away, Invalid when it is the query."""
+    if error.code == NOT_ENOUGH_MEMORY and "(for query)" in str(error):
+        detail = "The query needs too much memory: ask for a shorter time or for less."
+        return Invalid(detail, code="query_limit_exceeded")
+    known = translated(error)
+    if isinstance(known, AppError):
+        return known
+    _log.info("a query cannot be run", reason=str(error)[:500], code=error.code)
+    return Invalid(_REASONS.get(error.code or 0, _UNKNOWN), code="invalid_query")

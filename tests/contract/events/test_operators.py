@@ -1,0 +1,231 @@
+"""Every operator of a filter, asked of the event store, against the same operator in Python."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hedgerow.events.conditions import checked_operator, condition, folded_condition
+from hedgerow.events.expressions import field
+from hedgerow.properties.operators import Operator, operator_named, predicate
+from hedgerow.properties.values import MISSING, as_text
+from tests.contract.events.asking import NOW, PROJECT, Asking, event, opened_world, surroundings
+
+ZONE = ZoneInfo(PROJECT.timezone)
+VALUES: list[Any] = [
+    "Pro",
+    "pro",
+    "PRO plan",
+    "",
+    "true",
+    "TRUE",
+    "false",
+    True,
+    False,
+    0,
+    1,
+    5,
+    -3,
+    1.5,
+    123456789012345678,
+    "5",
+    "05",
+    "5.5",
+    "-3",
+    "1e3",
+    "+7",
+    ".5",
+    "5.",
+    "abc",
+    "5x",
+    "Ärger",
+    "ärger",
+    'a"b\\c',
+    "line\nbreak",
+    "50%",
+    "a_b",
+    "a.b",
+    "🌿",
+    "nul",
+    "inf",
+    "nan",
+    [1, "a"],
+    [],
+    {"a": [1, {"b": None}]},
+    {},
+    None,
+    MISSING,
+    "2026-01-02",
+    "2026-01-02T03:04:05Z",
+    "2026-01-02T03:04:05+02:00",
+    "2026-01-02 03:04:05",
+    "2026/01/02",
+    1767323045,
+    "1767323045",
+    "2026-03-29T10:20:30Z",
+    "2026-03-30T09:00:00Z",
+    "1.2.3",
+    "v1.2.4",
+    "1.2",
+    "1",
+    "1.2.3-rc.1",
+    "1.2.3-rc.2",
+    "1.2.3-rc",
+    "1.2.3-1",
+    "1.3.0-beta",
+    "2.0.0+build.5",
+    "0.2.5",
+    "0.0.3",
+    "1.2.3.4",
+    "1.2.3-",
+]
+TEXTS: list[Any] = [
+    "pro",
+    "Pro",
+    "",
+    "a",
+    "ÄRGER",
+    "ärger",
+    '"',
+    "\\",
+    "%",
+    "_",
+    ".",
+    "🌿",
+    "\n",
+    5,
+    "5",
+    1.5,
+    True,
+]
+QUESTIONS: dict[str, list[Any]] = {
+    "exact": [
+        *TEXTS,
+        "true",
+        "false",
+        False,
+        1e20,
+        [],
+        ["pro", 5, "abc"],
+        [True, False],
+        [1, "a"],
+        {"a": [1, {"b": None}]},
+    ],
+    "is_not": [*TEXTS, "true", [], ["pro", 5, "abc"]],
+    "icontains": [text for text in TEXTS if isinstance(text, str)] + [["pro", "x"]],
+    "not_icontains": ["pro", "a", ["pro", "x"]],
+    "icontains_multi": [["pro", "x"]],
+    "not_icontains_multi": [["pro", "x"]],
+    "starts_with": ["pro", "", "ä", "a"],
+    "not_starts_with": ["pro", "ä"],
+    "ends_with": ["o", "plan", "é", "er"],
+    "not_ends_with": ["o"],
+    "regex": [
+        "^pro$",
+        "(?i)^PRO",
+        "a.b",
+        "line.break",
+        "line(?s).break",
+        r"^\d+$",
+        "🌿|%",
+        "",
+        ["^a", "^5"],
+        r"[\\\"]",
+        "^$",
+    ],
+    "not_regex": ["^pro$", r"^\d+$"],
+    "gt": [0, 1, 1.5, "5", -3, 1e20],
+    "gte": [5, "1.5"],
+    "lt": [1, "0", 1e3],
+    "lte": [1, -3],
+    "min": [5],
+    "max": [1],
+    "between": [[0, 5], [5, 5], ["-3", 1]],
+    "not_between": [[0, 5]],
+    "is_set": [None],
+    "is_not_set": [None],
+    "is_date_exact": ["2026-01-02", "2026-01-02T03:04:05Z", "2026-01-02T01:04:05Z"],
+    "is_date_before": ["2026-01-02T03:04:05Z", "-1d", "1d", "-1h", "1767323045"],
+    "is_date_after": ["2026-01-02", "-1d", "-1y", "2026-01-02T03:04:05+02:00"],
+    "semver_eq": ["1.2.3", "v1.2", "1.2.3-rc.1"],
+    "semver_neq": ["1.2.3"],
+    "semver_gt": ["1.2.3-rc.1", "1.2", "1.2.3-1"],
+    "semver_gte": ["1.2.3"],
+    "semver_lt": ["1.2.3", "1.2.3-rc"],
+    "semver_lte": ["1.2.3-rc.2"],
+    "semver_tilde": ["1.2.3", "1.2.3-rc.1", "0.0.1"],
+    "semver_caret": ["1.2.3", "0.2.3", "0.0.3", "1.2.3-rc"],
+    "semver_wildcard": ["1.*", "1.2.*", "*", "0.*"],
+}
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    stored = [
+        event(number, {} if value is MISSING else {"key": value})
+        for number, value in enumerate(VALUES)
+    ]
+    with opened_world(tmp_path_factory.mktemp("operators"), stored) as events:
+        yield Asking(events)
+
+
+def test_every_operator_is_asked() -> None:
+    assert {operator_named(name) for name in QUESTIONS} == set(Operator)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_an_operator_finds_what_it_says(name: str, asking: Asking) -> None:
+    for wanted in QUESTIONS[name]:
+        operator = checked_operator({"operator": name, "value": wanted}, "properties[0]")
+        asked = condition(field("properties", "key"), operator, wanted, surroundings().at)
+        expected = [n for n, value in enumerate(VALUES) if holds(operator, wanted, value)]
+        assert shown(await asking.numbers(asked)) == shown(expected), wanted
+
+
+@pytest.mark.parametrize("name", [n for n in QUESTIONS if n not in ("is_set", "is_not_set")])
+async def test_cohorts_ask_as_flags_do(name: str, asking: Asking) -> None:
+    for wanted in QUESTIONS[name]:
+        if wanted == [] or (isinstance(wanted, list) and name in ONE_VALUE):
+            continue  # no cohort can hold these
+        operator = operator_named(name)
+        assert operator is not None
+        asked = folded_condition(field("properties", "key"), operator, wanted, surroundings().at)
+        matches = predicate(operator, wanted, ZONE)
+        expected = [n for n, value in enumerate(VALUES) if matches(known(value), NOW)]
+        found = shown(await asking.numbers(asked))
+        # To flags, a list of nothing is true.
+        assert [v for v in found if v != []] == [v for v in shown(expected) if v != []], wanted
+
+
+ONE_VALUE = ("icontains", "not_icontains", "regex", "not_regex")
+
+
+def shown(numbers: list[int]) -> list[Any]:
+    return [VALUES[number] for number in numbers]
+
+
+def known(value: Any) -> Any:
+    """To the event store, null is no value."""
+    return MISSING if value is None else value
+
+
+def holds(operator: Operator, wanted: Any, value: Any) -> bool:
+    value = known(value)
+    if wanted == []:
+        return True
+    if operator in (Operator.EXACT, Operator.IS_NOT):
+        options = wanted if isinstance(wanted, list) else [wanted]
+        same = value is not MISSING and any(text_of(value) == text_of(each) for each in options)
+        return same is (operator is Operator.EXACT)
+    several = isinstance(wanted, list) and "between" not in operator and "multi" not in operator
+    answers = [
+        predicate(operator, each, ZONE)(value, NOW) for each in (wanted if several else [wanted])
+    ]
+    return all(answers) if "not" in operator else any(answers)
+
+
+def text_of(value: Any) -> str:
+    is_whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
+    return str(int(value)) if is_whole else as_text(value)

@@ -1,0 +1,80 @@
+"""Dates as `after` and `before` give them."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.errors import Invalid
+from hedgerow.events.dates import EARLIEST, LATEST, asked_moment
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = datetime(2026, 3, 30, 10, 20, 30, 400000, tzinfo=UTC)  # a Monday, a day after summer began
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.678901"),
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05"),
+        ("2026-01-02T03:04:05 02:00", "2026-01-02T01:04:05"),
+        ("2026-01-02T03:04:05", "2026-01-02T02:04:05"),
+        ("2026-01-02 03:04:05", "2026-01-02T02:04:05"),
+        ("2026-01-02", "2026-01-01T23:00:00"),
+        ("2026/01/02", "2026-01-01T23:00:00"),
+        ("20260102", "2026-01-01T23:00:00"),
+        ("1767323045", "2026-01-02T03:04:05"),
+        ("1767323045.5", "2026-01-02T03:04:05.500000"),
+        ("Fri, 02 Jan 2026 03:04:05 GMT", "2026-01-02T03:04:05"),
+        ("-24h", "2026-03-29T10:20:30.400000"),
+        ("24h", "2026-03-29T10:20:30.400000"),
+        ("-7d", "2026-03-23T11:20:30.400000"),
+        ("+1d", "2026-03-31T10:20:30.400000"),
+        ("-1w", "2026-03-23T11:20:30.400000"),
+        ("-1m", "2026-02-28T11:20:30.400000"),
+        ("-1q", "2025-12-30T11:20:30.400000"),
+        ("-1y", "2025-03-30T10:20:30.400000"),
+        ("dStart", "2026-03-29T22:00:00"),
+        ("-1dStart", "2026-03-28T23:00:00"),
+        ("-1dEnd", "2026-03-29T21:59:59.999999"),
+        ("hStart", "2026-03-30T10:00:00"),
+        ("wStart", "2026-03-29T22:00:00"),
+        ("mStart", "2026-02-28T23:00:00"),
+        ("-1mStart", "2026-01-31T23:00:00"),
+        ("-1mEnd", "2026-02-28T22:59:59.999999"),
+        ("qStart", "2025-12-31T23:00:00"),
+        ("yStart", "2025-12-31T23:00:00"),
+    ],
+)
+def test_a_date_is_read_in_the_projects_zone(text: str, expected: str) -> None:
+    assert asked_moment(text, NOW, BERLIN, "after").isoformat() == expected + "+00:00"
+
+
+@pytest.mark.parametrize("text", ["0001-01-02", "-200y", "-9999999999"])
+def test_what_lies_before_any_event_is_the_earliest_moment(text: str) -> None:
+    assert asked_moment(text, NOW, BERLIN, "after") == EARLIEST
+
+
+def test_what_lies_beyond_any_event_is_the_latest_moment() -> None:
+    assert asked_moment("9999-12-31T23:59:59Z", NOW, UTC, "before") == LATEST
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "-9999y", "d", "-d", "-7x", "7dstart", "2026-13-01", "1e999", "∞"]
+)
+def test_what_is_no_date_is_refused_by_its_parameter(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        asked_moment(text, NOW, BERLIN, "before")
+    assert (refused.value.attr, refused.value.code) == ("before", "invalid_date")
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_moment_or_refused(text: str) -> None:
+    try:
+        moment = asked_moment(text, NOW, BERLIN, "after")
+    except Invalid:
+        return
+    assert EARLIEST <= moment <= LATEST
+    assert moment.utcoffset() == timedelta(0)
