@@ -64,7 +64,7 @@ def to_hogql(node: Node) -> str:
     return _text(node)
 
 
-def _text(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a node
+def _text(node: Node) -> str:  # noqa: C901 - a case a node
     match node:
         case Constant():
             return _constant(node.value)
