@@ -156,9 +156,7 @@ def walk(client: Client) -> None:
         path = f"/{path}" if path else ""
     tenth = max(1, len(times) // 10)
     first, last = (statistics.median(part) for part in (times[:tenth], times[-tenth:]))
-    print(
-        f"  walked {seen:,} by next: a page of {PAGE:,} takes {first:.0f} ms, at the end {last:.0f} ms"
-    )
+    print(f"  walked {seen:,} by next: a page in {first:.0f} ms, the last ones in {last:.0f} ms")
 
 
 def export(client: Client) -> None:
@@ -171,7 +169,7 @@ def export(client: Client) -> None:
         highest = max(highest, resident_mb("VmRSS"))
     seconds = time.perf_counter() - started
     print(
-        f"  CSV of all: {size / 1e6:,.0f} MB in {seconds:.0f} s (first byte after {first_s:.0f} s), "
+        f"  CSV of all: {size / 1e6:,.0f} MB in {seconds:.0f} s, first byte after {first_s:.0f} s, "
         f"memory {before:.0f} MB before, {highest:.0f} MB at most"
     )
 
