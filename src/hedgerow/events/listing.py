@@ -21,7 +21,7 @@ from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
 
 # How many events are read at a time when all are asked for.
-STEP = 2_000
+STEP = 5_000
 # Where events are large, a page holds so many times fewer of them, and if need be again.
 FEWER = 8
 TOO_MUCH = "query_limit_exceeded"

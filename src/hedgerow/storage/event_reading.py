@@ -3,6 +3,7 @@ one is told without a word of the engine's own.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -19,8 +20,11 @@ from hedgerow.storage.clickhouse import translated
 T = TypeVar("T")
 
 MIB = 1 << 20
-MAX_MEMORY = 400 * MIB
+# As many as the gate lets through at once must fit into what the embedded engine has.
+MAX_MEMORY = 256 * MIB
 NOT_ENOUGH_MEMORY = 241
+# The query's own limit, as newer and older engines call it.
+_OWN_MEMORY = re.compile(r"Query memory limit|\(for query\)")
 
 _TYPES = "A function or an operator got a value of a type that it does not take."
 _REASONS = {
@@ -131,7 +135,7 @@ def _settings(limits: Limits) -> dict[str, Any]:
 
 def _refused(error: Error) -> Exception:
     """Unavailable when the engine is away, Invalid when it is the query."""
-    if error.code == NOT_ENOUGH_MEMORY and "(for query)" in str(error):
+    if error.code == NOT_ENOUGH_MEMORY and _OWN_MEMORY.search(str(error)):
         detail = "The query needs too much memory: ask for a shorter time or for less."
         return Invalid(detail, code="query_limit_exceeded")
     known = translated(error)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.events import spreadsheet
-from hedgerow.events.record import EventRecord
+from hedgerow.events.record import EventPerson, EventRecord
 from hedgerow.events.spreadsheet import MAX_COLUMNS, Sheet, cell_text, lines
 from hedgerow.kit import jsonio
 
-OWN = ["distinct_id", "elements_chain", "event", "id", "person"]
+OWN = ["distinct_id", "elements_chain", "event", "id"]
 
 
 def record(properties: Any) -> EventRecord:
@@ -31,7 +31,7 @@ def record(properties: Any) -> EventRecord:
 
 
 def sheet_of(*records: EventRecord) -> list[list[str]]:
-    sheet = Sheet()
+    sheet = Sheet(include_person=False)
     for each in records:
         sheet.see([each])
     text = (sheet.heading() + sheet.rows(records)).decode()
@@ -41,11 +41,7 @@ def sheet_of(*records: EventRecord) -> list[list[str]]:
 def test_all_records_have_the_columns_of_each() -> None:
     heading, *rows = sheet_of(record({"b": 1}), record({"a": {"x": [True, None]}}), record({}))
     assert heading == [*OWN, "properties.a.x.0", "properties.a.x.1", "properties.b", "timestamp"]
-    assert [row[5:] for row in rows] == [
-        ["", "", "1", "t"],
-        ["true", "", "", "t"],
-        ["", "", "", "t"],
-    ]
+    assert [row[4:7] for row in rows] == [["", "", "1"], ["true", "", ""], ["", "", ""]]
 
 
 def test_too_many_columns_stay_together() -> None:
@@ -56,16 +52,32 @@ def test_too_many_columns_stay_together() -> None:
     assert second[heading.index("properties")] == '{"a":[1]}'
 
 
+def test_the_columns_of_a_person_are_always_there() -> None:
+    sheet = Sheet(include_person=True)
+    assert [name for name in sheet.columns if name.startswith("person")] == [
+        "person.distinct_ids.0",
+        "person.is_identified",
+        "person.properties.email",
+        "person.properties.name",
+        "person.properties.username",
+    ]
+    person = EventPerson(is_identified=True, distinct_ids=["a"], properties={"name": "=A"})
+    known = msgspec.structs.replace(record({}), person=person)
+    assert (
+        sheet.rows([known, record({})]).decode() == "ann,,e,1,a,true,,'=A,,t\r\nann,,e,1,,,,,,t\r\n"
+    )
+
+
 def test_what_nobody_saw_has_no_column() -> None:
-    sheet = Sheet()
+    sheet = Sheet(include_person=False)
     sheet.see([record({"a": 1})])
-    assert sheet.rows([record({"a": 2, "b": 3})]).decode() == "ann,,e,1,,2,t\r\n"
+    assert sheet.rows([record({"a": 2, "b": 3})]).decode() == "ann,,e,1,2,t\r\n"
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1"])
 def test_no_text_begins_as_a_formula(text: str) -> None:
     assert cell_text(text) == f"'{text}"
-    assert sheet_of(record({text: text}))[0][5] == f"properties.{text}"
+    assert sheet_of(record({text: text}))[0][4] == f"properties.{text}"
 
 
 @pytest.mark.parametrize(
