@@ -49,7 +49,7 @@ def _send(server: LiveServer, *events: dict[str, Any]) -> None:
         assert client.post("/batch", json=body).status_code == 200
 
 
-def _found(server: LiveServer) -> dict[str, str]:
+def _found(server: LiveServer) -> dict[str, Any]:
     return {"server_url": server.address, "personal_key": PERSONAL_KEY}
 
 

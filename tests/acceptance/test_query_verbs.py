@@ -39,7 +39,7 @@ def _send(server: LiveServer, *events: dict[str, Any]) -> None:
         assert client.post("/batch", json=body).status_code == 200
 
 
-def _found(server: LiveServer) -> dict[str, str]:
+def _found(server: LiveServer) -> dict[str, Any]:
     return {"server_url": server.address, "personal_key": PERSONAL_KEY}
 
 
@@ -96,11 +96,14 @@ def test_what_is_wrong_is_one_line(server: LiveServer, tmp_path: Path) -> None:
     assert "line 1, column 8" in done.stderr
     done = run_here("query", "select 1", server_url=server.address)
     assert (done.returncode, "HEDGEROW_PERSONAL_KEY" in done.stderr) == (1, True)
-    wrong = {"server_url": server.address, "personal_key": "phx_wrong-wrong-wrong-wrong"}
+    wrong: dict[str, Any] = {
+        "server_url": server.address,
+        "personal_key": "phx_wrong-wrong-wrong-wrong",
+    }
     done = run_here("query", "select 1", **wrong)
     assert (done.returncode, "is invalid" in done.stderr) == (1, True)
     assert "phx_wrong" not in done.stderr
-    away = {"server_url": "http://127.0.0.1:1", "personal_key": PERSONAL_KEY}
+    away: dict[str, Any] = {"server_url": "http://127.0.0.1:1", "personal_key": PERSONAL_KEY}
     done = run_here("query", "select 1", **away)
     assert (done.returncode, "Is the service running?" in done.stderr) == (1, True)
     done = run_here("query", "select 1", "--project", "77", **_found(server))
