@@ -58,6 +58,14 @@ class InboxStore(Protocol):
         """Durable when this returns."""
         ...
 
+    async def unsettled_buckets(self) -> Sequence[int]:
+        """Those in which something waits to be settled."""
+        ...
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        """Those in which something is ready for the event store."""
+        ...
+
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
         """Some of the rows that wait in a bucket, in their order."""
         ...

@@ -53,6 +53,12 @@ class Asked:
         return [self.properties, self.select, self.where, self.order]
 
     @property
+    def texts(self) -> Sequence[tuple[str, str]]:
+        """All HogQL, and which parameter it is in."""
+        named = {"select": self.select or (), "where": self.where, "orderBy": self.order}
+        return [(name, text) for name, texts in named.items() for text in texts if _is_own(text)]
+
+    @property
     def is_ascending(self) -> bool:
         return len(self.order) == 1 and _ASCENDING.fullmatch(self.order[0]) is not None
 
@@ -92,6 +98,11 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
         detail = "Without select, events come by time: -timestamp or timestamp."
         raise Invalid(detail, attr="orderBy")
     return wish
+
+
+def _is_own(text: str) -> bool:
+    """Whether it is HogQL, and nothing that only `select` and `orderBy` know."""
+    return text.strip() not in ("*", "person") and not text.lstrip().startswith("-")
 
 
 def _selected(expressions: Sequence[str] | None) -> Sequence[str] | None:

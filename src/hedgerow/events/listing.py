@@ -21,7 +21,7 @@ from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
 
 # How many events are read at a time when all are asked for.
-STEP = 2_000
+STEP = 5_000
 # Where events are large, a page holds so many times fewer of them, and if need be again.
 FEWER = 8
 TOO_MUCH = "query_limit_exceeded"
@@ -108,7 +108,7 @@ class Listing:
             )
 
         try:
-            rows = _rows(await self._reading.read(around, ask))
+            rows = _rows(await self._reading.read(around, ask, texts=asked.texts))
         except Invalid as error:
             if error.code != TOO_MUCH or limit == 1:
                 raise

@@ -1,6 +1,7 @@
 """The legacy event endpoints: list, retrieve, values. The query endpoint succeeds them."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -115,7 +116,7 @@ async def retrieve_event(
         raise NotFound(f"No events exist for event UUID {uuid}")
     if not is_csv:
         return await _json(call, lambda: record)
-    sheet = Sheet()
+    sheet = Sheet(include_person=True)
     sheet.see([record])
     return _csv(call, sheet.heading() + sheet.rows([record]))
 
@@ -216,8 +217,9 @@ def _table_page(table: Table, following: str | None) -> TablePage:
 
 async def _sheet(call: ProjectCall, wish: Asked) -> Response:
     """All events, read twice: for the columns, and to be sent. Neither holds them all."""
-    now, sheet = call.now, Sheet()
-    async for page in call.rooms.listing.walk(call.project, wish, now):
+    now, sheet = call.now, Sheet(include_person=wish.include_person)
+    unknown = replace(wish, include_person=False)
+    async for page in call.rooms.listing.walk(call.project, unknown, now):
         await in_daemon_thread(partial(_see, sheet, page))
 
     async def body() -> AsyncIterator[bytes]:

@@ -10,8 +10,10 @@ import msgspec
 from sqlalchemy import (
     Connection,
     Integer,
+    Table,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     literal_column,
@@ -117,6 +119,22 @@ class InboxRecords:
             for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
             for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
         ]
+
+    async def unsettled_buckets(self) -> Sequence[int]:
+        return await self._busy(inbox)
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        return await self._busy(ready_events)
+
+    async def _busy(self, table: Table) -> Sequence[int]:
+        """One question for all buckets, or idle workers would keep the database busy."""
+        if self._buckets == 1:
+            return (0,)
+        each = func.generate_series(0, self._buckets - 1).column_valued("each")
+        some = select(each).where(exists().where(table.c.bucket == each)).order_by(each)
+        return await self._database.read(
+            lambda connection: connection.execute(some).scalars().all()
+        )
 
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
         rows: list[Accepted] = []

@@ -355,6 +355,19 @@ async def bucket_of(inbox: InboxRecords) -> int:
     return first
 
 
+async def test_buckets_are_named_in_which_something_waits(
+    stores: Stores, shared: InboxRecords, on_postgres: None
+) -> None:
+    assert (await shared.unsettled_buckets(), await shared.unstored_buckets()) == ([], [])
+    await add_each(shared, *(arrived(n, f"person {n}") for n in range(5)))
+    waiting = [bucket for bucket in range(BUCKETS) if await shared.oldest(bucket)]
+    assert await shared.unsettled_buckets() == waiting
+    for bucket in waiting[:2]:
+        await all_settled(shared, bucket)
+    assert await shared.unsettled_buckets() == waiting[2:]
+    assert await shared.unstored_buckets() == waiting[:2]
+
+
 async def test_rows_that_another_process_settled_are_left_alone(
     stores: Stores, shared: InboxRecords, others: InboxRecords, on_postgres: None
 ) -> None:
