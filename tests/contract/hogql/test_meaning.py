@@ -298,6 +298,49 @@ def test_limits(engine: Engine, text: str, limits: Limits, limit: int | None, ro
     assert len(engine.run(printed)) == rows
 
 
+# What they show comes from people and groups, what they are sorted by from the event.
+PAGED = [
+    "select uuid, person.properties.name, person_id from events order by timestamp",
+    "select uuid, person.properties.name from events order by timestamp desc, uuid",
+    "select uuid, group_0.properties.name from events where event != 'paid' order by timestamp",
+    "select uuid, person.properties.age + 1 as a from events where person_id in cohort 5"
+    " order by timestamp",
+    # Sorted or filtered by what is joined, or computed over rows: these must not be cut first.
+    "select uuid, person.properties.name as n from events order by n nulls last, timestamp",
+    "select uuid, person.properties.age from events where person.properties.age > 1"
+    " order by timestamp",
+    "select uuid, person.properties.name, row_number() over (order by timestamp) from events"
+    " order by timestamp desc",
+    "select person.properties.name as n, count() from events group by n order by n nulls last",
+    "select distinct person.properties.name as n from events order by n nulls last",
+    "select id, pdi.distinct_id from persons order by id desc, pdi.distinct_id",
+    "select arrayJoin([1, 2]) as x, person.properties.name, uuid from events order by timestamp, x",
+]
+
+
+@pytest.mark.parametrize("text", PAGED)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_pages_are_parts_of_the_whole(engine: Engine, text: str, zone: str) -> None:
+    whole = engine.ask(text, Limits(None, None), timezone=zone)
+    assert len(whole) > 2
+    for limit, offset in ((1, 0), (2, 1), (2, 2), (100, 1)):
+        page = engine.ask(f"{text} limit {limit} offset {offset}", timezone=zone)
+        assert page == whole[offset : offset + limit]
+
+
+def test_people_are_joined_to_a_page_only() -> None:
+    query = parse_select(
+        "select person.properties.name from events order by timestamp desc limit 5"
+    )
+    sql = print_select(query, world()).sql
+    assert sql.index("LIMIT") < sql.index("LEFT JOIN")
+
+
+def test_a_person_is_looked_up_without_a_join() -> None:
+    query = parse_select(f"select event from events where person_id = '{person(1)}'")
+    assert "JOIN" not in print_select(query, world()).sql
+
+
 REFUSED: list[tuple[str, str]] = json.loads((Path(__file__).parent / "refusals.json").read_text())
 
 
