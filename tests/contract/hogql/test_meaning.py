@@ -108,6 +108,8 @@ COUNTS = [
     ("person_id in cohort 'payers'", 3),
     ("distinct_id in (select distinct_id from person_distinct_ids)", 5),
     ("person.properties.name in (select properties.name from persons)", 5),
+    ("uuid = 1", 0),
+    ("uuid != true", 6),
     # Functions and operators with NULL.
     ("(properties.plan ?? 'none') = 'none'", 5),
     ("if(properties.paid, 1, 0) = 1", 1),
@@ -121,6 +123,32 @@ COUNTS = [
 @pytest.mark.parametrize(("condition", "count"), COUNTS)
 def test_conditions(engine: Engine, condition: str, count: int) -> None:
     assert engine.value("count()", f"from events where {condition}") == count
+
+
+# Arrays from the text of a property that only one event has.
+ARRAYS = [
+    ("JSONExtractArrayRaw(properties.nested.list)", ["1", '"two"']),
+    ("JSONExtractArrayRaw(properties.nested, 'list')", ["1", '"two"']),
+    ("JSONExtract(properties.nested.list, 'Array(String)')", ["1", "two"]),
+    ("JSONExtractKeys(properties.nested)", ["a", "list"]),
+    ("JSONExtractKeysAndValuesRaw(properties.nested.a)", [("b", '"deep"')]),
+    ("splitByChar('r', properties.plan)", ["p", "o"]),
+    ("splitByString('r', properties.plan)", ["p", "o"]),
+    ("splitByRegexp('r', properties.plan)", ["p", "o"]),
+    ("extractAll(properties.plan, '[po]')", ["p", "o"]),
+    ("extractGroups(properties.plan, '(p)(r)')", ["p", "r"]),
+    ("extractURLParameters(properties.plan)", []),
+    ("URLHierarchy(properties.plan)", ["pro"]),
+    ("alphaTokens(properties.plan)", ["pro"]),
+    ("ngrams(properties.plan, 2)", ["pr", "ro"]),
+    ("multiSearchAllPositions(properties.plan, ['r'])", [2]),
+]
+
+
+@pytest.mark.parametrize(("expression", "value"), ARRAYS)
+def test_arrays_from_properties(engine: Engine, expression: str, value: list[Any]) -> None:
+    assert engine.value(expression, "from events where event = 'signed up'") == value
+    assert len(engine.ask(f"select {expression} from events")) == 6
 
 
 ONES = [
