@@ -15,7 +15,7 @@ from hedgerow.hogql.ast import (
 from hedgerow.hogql.comparisons import as_text, check_pattern
 from hedgerow.hogql.context import as_number
 from hedgerow.hogql.conversions import ConversionPrinter
-from hedgerow.hogql.errors import HogQLError, did_you_mean
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
 from hedgerow.hogql.functions import AGGREGATES, WINDOWED, Function, function, is_aggregate
 from hedgerow.hogql.kinds import Kind, Piece
 
@@ -150,7 +150,7 @@ class CallPrinter(ConversionPrinter):
             name = self.scope.windows.get(node.over)
             if name is None:
                 hint = did_you_mean(node.over, self.scope.windows)
-                raise HogQLError(f"Unknown window '{node.over}'", start=node.start, hint=hint)
+                raise HogQLError(f"Unknown window {shown(node.over)}", start=node.start, hint=hint)
             over = name
         else:
             over = f"({self.window(node.over) if node.over else ''})"

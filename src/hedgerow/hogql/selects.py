@@ -12,7 +12,7 @@ from hedgerow.hogql.ast import (
     SelectSet,
     Window,
 )
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.froms import FromReader
 from hedgerow.hogql.lexer import Kind
 
@@ -114,7 +114,7 @@ class SelectReader(FromReader):
         while True:
             cte = self._cte()
             if cte.name in found:
-                raise HogQLError(f"WITH names '{cte.name}' twice", start=cte.start)
+                raise HogQLError(f"WITH names {shown(cte.name)} twice", start=cte.start)
             found[cte.name] = cte
             if not self.take(","):
                 return found
