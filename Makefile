@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests are spread over this many processes. Each has a service and a PostgreSQL of its own.
 WORKERS ?= 2
+# How many values are made up for each test on generated ones; `make unit` takes fewer.
+EXAMPLES ?= 100
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 # Compiled files are kept: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +30,7 @@ run: setup ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-dat
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Set up, run every check and every test: the same line CI runs
-	$(PYTEST) --dist loadfile --no-loadscope-reorder
+	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check src tests benchmarks

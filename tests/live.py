@@ -180,8 +180,14 @@ class LiveServer(LiveProcess):
 class LiveWorker(LiveProcess):
     READY = r"works for \S+\n"
 
-    def __init__(self, data: Path, **settings: str) -> None:
-        super().__init__(data, "worker", **settings)
+    def __init__(self, data: Path, *arguments: str, **settings: str) -> None:
+        super().__init__(data, "worker", *arguments, **settings)
+
+    @property
+    def metrics(self) -> str:
+        found = re.search(r"Metrics: +(\S+)\n", self.output)
+        assert found is not None, self.output
+        return httpx.get(found[1], timeout=60).text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

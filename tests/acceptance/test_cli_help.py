@@ -15,7 +15,13 @@ from tests.live import run_hedgerow
 WORDS = {
     "": ("--version", "hedgerow serve", "hedgerow settings", "hedgerow doctor"),
     "serve": ("--host", "--port", "--data", "--no-worker", "Ctrl-C", "HEDGEROW_PORT"),
-    "worker": ("--data", "PostgreSQL and ClickHouse", "hedgerow serve --no-worker"),
+    "worker": (
+        "--data",
+        "--metrics-port",
+        "--metrics-host",
+        "PostgreSQL and ClickHouse",
+        "hedgerow serve --no-worker",
+    ),
     "init": ("--data", "--json", "Safe to repeat"),
     "keys": ("create", "list", "revoke", "roll"),
     "keys create": ("--label", "--scope", "--project", "--json", "Example: hedgerow keys create"),

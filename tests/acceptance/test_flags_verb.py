@@ -32,6 +32,7 @@ from hedgerow.storage.directory import DirectoryRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.tables import group_types
+from tests.contract.stores.conftest import nothing_told
 from tests.live import HEDGEROW, PROJECT_KEY, Installation, environment, seconds_until
 
 Done = subprocess.CompletedProcess[str]
@@ -114,8 +115,8 @@ async def fill(installation: Installation, project: ProjectId, *, types: tuple[s
     """Somebody known, somebody in a static cohort, and a group of each type."""
     async with opened(installation) as database:
         persons, cohorts = PersonRecords(database), Cohorts(CohortRecords(database))
-        await persons.put_person(project, ["kim"], lambda _: {"age": 41}, utc_now())
-        await persons.put_person(project, ["bob"], lambda _: {"age": 20}, utc_now())
+        await persons.put_person(project, ["kim"], lambda _: {"age": 41}, nothing_told, utc_now())
+        await persons.put_person(project, ["bob"], lambda _: {"age": 20}, nothing_told, utc_now())
         fields = CohortFields(name="試験", is_static=True)
         cohort = await cohorts.create(project, fields, TERMINAL, utc_now())
         await cohorts.add_members(cohort, ["bob"])

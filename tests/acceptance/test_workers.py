@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from tests.live import (
     PROJECT_KEY,
     LiveServer,
     LiveWorker,
+    run_hedgerow,
     run_here,
     seconds_until,
     side_by_side,
@@ -62,7 +64,10 @@ def installation(
     }
     with ExitStack() as stack:
         # Workers may come first: they wait for somebody who makes the tables.
-        workers = [LiveWorker(folder / name, **settings) for name in ("three", "four")]
+        workers = [
+            LiveWorker(folder / name, "--metrics-port", "0", **settings)
+            for name in ("three", "four")
+        ]
         for worker in workers:
             stack.callback(worker.stop)
         one, two = (LiveServer(folder / name, "--no-worker", **settings) for name in ("one", "two"))
@@ -86,6 +91,12 @@ def _set(who: str, round: int) -> dict[str, Any]:
         "distinct_id": who,
         "properties": {"$set": {"round": round}, "$set_once": {"first": round}},
     }
+
+
+def _sum(installation: Installation, name: str) -> float:
+    """What all workers together have done, as each of them shows it."""
+    pages = [worker.metrics for worker in installation.workers]
+    return sum(float(page.split(f"\n{name} ")[1].split("\n")[0]) for page in pages)
 
 
 def _last_rounds(client: httpx.Client, prefix: str) -> dict[str, tuple[int, int]]:
@@ -113,6 +124,8 @@ def test_every_event_is_stored_once_and_each_persons_in_their_order(
     sent = [uuid for group in groups for uuid in group]
     seconds_until(lambda: len(installation.stored()) >= len(sent), at_most_s=SOON_S)
     assert sorted(installation.stored()) == sorted(sent)
+    for name in ("hedgerow_events_settled_total", "hedgerow_events_stored_total"):
+        seconds_until(lambda: _sum(installation, name) >= len(sent), at_most_s=SOON_S)  # noqa: B023
     with installation.servers[0].client() as client:
         rounds = _last_rounds(client, "mover-")
     assert set(rounds.values()) == {(0, ROUNDS - 1)}
@@ -174,3 +187,18 @@ def test_a_second_folder_of_events_is_warned_of(tmp_path: Path, postgres: OwnPos
         pass
     assert "set HEDGEROW_CLICKHOUSE_URL for all of them" in alone.errors
     assert "HEDGEROW_CLICKHOUSE_URL" not in embedded.errors
+
+
+def test_metrics_that_cannot_be_shown_are_said_in_one_line(
+    tmp_path: Path, installation: Installation
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_hedgerow(
+            "worker", "--metrics-port", port, data=tmp_path, **installation.settings
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr
+        == f"hedgerow: Metrics cannot be shown on 127.0.0.1:{port}: Address already in use.\n"
+    )

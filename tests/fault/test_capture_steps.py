@@ -106,7 +106,6 @@ class World:
                 inbox=inbox,
                 events=MortalEvents(self.events, death),
                 progress=progress,
-                buckets=(0,),
                 is_alone=True,
                 idle_s=0.01,
                 place=_nowhere,
@@ -336,3 +335,30 @@ async def test_what_was_deleted_may_come_again(world: World) -> None:
     await life.work()
     await _assert_once(world, batch)
     assert (await world.properties())["n"] == 2
+
+
+async def test_a_rush_of_senders_goes_before_the_work(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless somebody waits to read."""
+    monkeypatch.setattr("hedgerow.capture.process.GIVE_WAY", 10_000)
+    life = await world.process(Death(""))
+    await life.accept([event("first", "ann")])
+    settle = MortalInbox.settle
+
+    async def settle_in_a_rush(*args: Any) -> bool:
+        await life.accept([event("second", "ann"), event("third", "ann")])
+        return await settle(*args)
+
+    monkeypatch.setattr(MortalInbox, "settle", settle_in_a_rush)
+    settling = asyncio.create_task(life.processor.settle())
+    while not life.progress.settled:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert not settling.done()
+    await life.progress.wait_until_settled((PROJECT, "ann"), at_most_s=0.01)
+    async with asyncio.timeout(10):
+        await settling
+    monkeypatch.setattr(MortalInbox, "settle", settle)
+    await life.work()
+    assert len(await world.stored()) == 3

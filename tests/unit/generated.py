@@ -1,9 +1,17 @@
-"""How tests on generated values run here: a bounded number, whatever each takes, nothing kept."""
+"""How tests on generated values run here: a bounded number, whatever each takes, nothing kept. Few
+while somebody works, more when everything is tested: HEDGEROW_TEST_EXAMPLES says how many.
+"""
+
+import os
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
-bounded = settings(database=None, deadline=None, max_examples=100)
+EXAMPLES = int(os.environ.get("HEDGEROW_TEST_EXAMPLES", "10"))
+
+bounded = settings(database=None, deadline=None, max_examples=EXAMPLES)
+# For what has many ways to go wrong.
+thorough = settings(bounded, max_examples=2 * EXAMPLES)
 
 # Also what no JSON document holds but a value may: lone surrogates, NaN and infinity.
 JSON = st.recursive(

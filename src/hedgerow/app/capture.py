@@ -29,6 +29,7 @@ WATCH_EVERY_S = 0.05
 LOOK_EVERY_S = 1.0
 FORGET_WARNINGS_EVERY_S = 60.0
 COMPACT_EVERY_S = 60.0
+KEEP_LEASES_EVERY_S = 5.0
 # Who accepts events waits for nobody; who stores them comes back soon after an outage.
 MAX_PAUSE_S = 2.0
 
@@ -52,11 +53,16 @@ class Intake:
             every_s=WATCH_EVERY_S,
             run=self.processor.watch,
         )
-        watches = [] if self.is_alone else [watching]
         if not worker:
-            return watches
+            return [] if self.is_alone else [watching]
+        keeping = Chore(
+            name="keep the way to the event store",
+            every_s=KEEP_LEASES_EVERY_S,
+            run=self.processor.keep_leases,
+            backs_off=False,
+        )
         return [
-            *watches,
+            *([] if self.is_alone else [watching, keeping]),
             Chore(
                 name="settle events",
                 every_s=WORK_EVERY_S,
@@ -120,7 +126,6 @@ def join_intake(
             inbox=inbox,
             events=events,
             progress=progress,
-            buckets=range(1 if is_embedded else BUCKETS),
             is_alone=is_embedded,
             idle_s=0.5 if is_embedded else 0.05,
             place=place,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from hedgerow.app.backup import WishedBackups
 from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
     WRONG_SEALING_KEY,
@@ -37,7 +38,6 @@ from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
-from hedgerow.http.metrics import Metrics
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
@@ -114,7 +114,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     reading = join_reading(
         database,
         events_store,
-        deletion.arrived,
+        intake.arrivals.stored,
         partial(mirror.arrived, at_most_s=settings.read_wait_s),
     )
     decider = Decider(board, subjects)
@@ -137,6 +137,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         listing=reading.listing,
         selecting=reading.selecting,
         values=reading.values,
+        queries=reading.queries,
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
@@ -147,7 +148,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = Metrics(lambda: (*_database_gauges(database), *intake.gauges()))
+    metrics = join_metrics(database, intake)
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),
@@ -273,12 +274,3 @@ async def _prepared(settings: Settings, readiness: Readiness, keys: FirstKeys) -
 
 async def _ping(database: Database) -> None:
     await database.version()
-
-
-def _database_gauges(database: Database) -> Iterable[tuple[str, str, float]]:
-    stats = database.stats()
-    yield "hedgerow_database_connections_open", "Open connections.", stats.connections_open
-    yield "hedgerow_database_connections_in_use", "Connections at work.", stats.connections_in_use
-    yield "hedgerow_database_writes_waiting", "Changes waiting.", stats.writes_waiting
-    yield "hedgerow_database_commits_total", "Commits made.", stats.commits
-    yield "hedgerow_database_changes_total", "Changes stored by those commits.", stats.changes

@@ -3,38 +3,57 @@ several processes.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
-from hedgerow.app.capture import join_deletion, join_intake
+from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.state import join_state, place_of
 from hedgerow.app.waiting import once_available
 from hedgerow.errors import Unavailable
+from hedgerow.http.metrics import Metrics
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.schema import schema_state
-from hedgerow.worker import work
+from hedgerow.worker import Chore, work
 
 
-async def run_worker(settings: Settings, ready: Callable[[], None]) -> None:
-    """Keep up with the chores until cancelled."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsAddress:
+    host: str
+    port: int
+
+
+async def run_worker(
+    settings: Settings, shown_at: MetricsAddress | None, ready: Callable[[str], None]
+) -> None:
+    """Keep up with the chores until cancelled. `ready` hears where metrics are, if anywhere."""
     place = place_of(settings)
     geoip = GeoIp(settings.geoip_file)
     database = open_database(place)
     events = OpenedWhenNeeded(event_place(settings))
     intake = join_intake(settings, database, events, geoip)
+    deletion = join_deletion(database, events, intake.arrivals)
+    mirror = join_mirror(database, events)
+    waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
-        await once_available(lambda: _check_current(place), "migrations", lambda _: None)
-        ready()
-        deletion = join_deletion(database, events, intake.arrivals)
-        mirror = join_mirror(database, events)
-        await work(working_chores(join_state(database), intake, deletion, mirror))
+        with _shown(join_metrics(database, intake), shown_at) as address:
+            await once_available(lambda: _check_current(place), "migrations", lambda _: None)
+            ready(address)
+            state = join_state(database)
+            await work([waits, *working_chores(state, intake, deletion, mirror)])
     finally:
         await intake.processor.end()
         await events.close()
         await database.close()
+
+
+def _shown(metrics: Metrics, at: MetricsAddress | None) -> AbstractContextManager[str]:
+    return nullcontext("") if at is None else metrics.served(at.host, at.port)
 
 
 def _check_current(place: Place) -> None:

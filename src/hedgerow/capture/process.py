@@ -37,6 +37,8 @@ FLAG_CALLED = "$feature_flag_called"
 LINGER_TO_SETTLE_S = 0.05
 LINGER_TO_STORE_S = 0.5
 LOOK_S = 0.5
+# How much longer than it worked a worker leaves the field to a rush of senders.
+GIVE_WAY = 4
 # Whoever stops does not wait for a database that hangs: leases end by themselves.
 LET_GO_S = 0.5
 # What is known of the place of an address.
@@ -53,7 +55,6 @@ class Processor:
         inbox: InboxStore,
         events: EventStore,
         progress: Progress,
-        buckets: Iterable[int],
         is_alone: bool,
         idle_s: float,
         place: Place,
@@ -62,7 +63,6 @@ class Processor:
         self._inbox = inbox
         self._events = events
         self._progress = progress
-        self._buckets = tuple(buckets)
         self._is_alone = is_alone
         self._idle_s = idle_s
         self._place = place
@@ -72,6 +72,7 @@ class Processor:
         self.settled = self.stored = 0
         # Whether something may still be on its way to the event store that we know no end of.
         self._is_storing = False
+        self._is_appending = False
 
     async def begin(self) -> None:
         """Learn what the process before left behind."""
@@ -95,7 +96,9 @@ class Processor:
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
-        found = {bucket: await self._inbox.oldest(bucket) for bucket in self._buckets}
+        accepted, settled, began = self._progress.accepted, self.settled, time.monotonic()
+        buckets = await self._inbox.unsettled_buckets()
+        found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
         if not any(found.values()):
             return
         known = await self._repeats.known([row for rows in found.values() for row in rows])
@@ -109,23 +112,38 @@ class Processor:
             self.settled += number
             if self._is_alone:
                 self._progress.settle(number)
+        if self._progress.accepted - accepted > self.settled - settled:
+            # More come than go. Whoever sends waits for an answer, so they go first.
+            spent = time.monotonic() - began
+            await self._progress.wait_for_readers(idle_s=GIVE_WAY * spent)
 
     async def store(self) -> None:
         """Wait for what is ready for the event store, and bring some of it there."""
         await self._progress.wait_for_unstored(
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
-        for bucket in self._buckets:
-            if rows := await self._inbox.ready(bucket, self._clock()):
-                self._is_storing = True
-                await self._events.append([event for row in rows for event in row.events])
-                self._is_storing = False
+        for bucket in await self._inbox.unstored_buckets():
+            if rows := await self._inbox.ready(bucket):
+                await self._append([event for row in rows for event in row.events])
                 await self._inbox.stored(rows)
                 self._repeats.stored(_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number
                 if self._is_alone:
                     self._progress.store(number)
+
+    async def _append(self, events: Sequence[Event]) -> None:
+        self._is_storing = self._is_appending = True
+        try:
+            await self._events.append(events)
+        finally:
+            self._is_appending = False
+        self._is_storing = False
+
+    async def keep_leases(self) -> None:
+        """Whoever takes long to store something has not died over it."""
+        if self._is_appending:
+            await self._inbox.keep_leases()
 
     async def watch(self) -> None:
         """See how far events have come that others work on: often while somebody waits for them.

@@ -58,6 +58,14 @@ class InboxStore(Protocol):
         """Durable when this returns."""
         ...
 
+    async def unsettled_buckets(self) -> Sequence[int]:
+        """Those in which something waits to be settled."""
+        ...
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        """Those in which something is ready for the event store."""
+        ...
+
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
         """Some of the rows that wait in a bucket, in their order."""
         ...
@@ -70,13 +78,17 @@ class InboxStore(Protocol):
         then nothing happened."""
         ...
 
-    async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
+    async def ready(self, bucket: int) -> Sequence[Ready]:
         """Some of what is ready for the event store, in its order; nothing while another process
         works on the bucket."""
         ...
 
     async def stored(self, rows: Sequence[Ready]) -> None:
         """The event store has them."""
+        ...
+
+    async def keep_leases(self) -> None:
+        """Keep other processes from what this one is about to store, for another while."""
         ...
 
     async def let_go(self) -> None:

@@ -20,8 +20,11 @@ Text = tuple[str, str]
 AS_ASKED = Limits(default=None, maximum=None)
 
 
-def compiled(query: Select, around: Surroundings, limits: Limits = AS_ASKED) -> Printed:
-    return print_select(query, world_of(around), limits)
+def compiled(
+    query: Select, around: Surroundings, limits: Limits = AS_ASKED, text: str | None = None
+) -> Printed:
+    """With the `text` that it was read from, an error tells the place."""
+    return print_select(query, world_of(around), limits, text)
 
 
 def blamed(error: HogQLError, texts: Sequence[Text], around: Surroundings) -> Invalid:

@@ -51,6 +51,11 @@ class Reading:
         self._arrived = arrived
         self._mirrored = mirrored
 
+    async def arrived(self) -> None:
+        """Until all that came before can be found, of either kind."""
+        await self._arrived()
+        await self._mirrored()
+
     async def surroundings(
         self, project: Project, now: datetime, said: Sequence[Any] = ()
     ) -> Surroundings:

@@ -41,6 +41,7 @@ class Table:
     rows: Sequence[Sequence[Any]]
     has_more: bool
     next: Cursor | int | None
+    query: SelectQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ class Selecting:
             rows=[_put(plan.shapes, row) for row in rows],
             has_more=has_more,
             next=_next(plan, asked, rows) if has_more else None,
+            query=plan.query,
         )
 
 

@@ -54,7 +54,7 @@ class Context:
     def shown_time(self, sql: str, *, nullable: bool = False) -> Piece:
         """A moment in the project's time zone."""
         shown = sql if self.world.timezone == "UTC" else f"toTimeZone({sql}, {self.zone})"
-        return Piece(shown, Kind.DATETIME, nullable=nullable)
+        return Piece(shown, Kind.DATETIME, nullable=nullable, instant=sql)
 
     def parsed_time(self, sql: str) -> Piece:
         """The moment that a text tells, in the project's time zone; NULL when it tells none."""

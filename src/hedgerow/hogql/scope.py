@@ -8,7 +8,7 @@ from hedgerow.hogql.ast import Cte
 from hedgerow.hogql.context import Context
 from hedgerow.hogql.errors import HogQLError, did_you_mean
 from hedgerow.hogql.kinds import Piece
-from hedgerow.hogql.sources import Link, Source, below
+from hedgerow.hogql.sources import Link, Source, StoredTable, below
 from hedgerow.hogql.tables import TABLES
 
 MAX_NAMES = 50
@@ -99,6 +99,19 @@ class Scope:
                 hint="Write the table's name or alias before it.",
             )
         return found[0]
+
+    def person_of(self, chain: Sequence[Link]) -> StoredTable | None:
+        """The table of events whose today's person this names, if it is read as it is stored."""
+        if self.local(chain) is not None or str(chain[0]) in self.ctes:
+            return None
+        named = self.sources.get(str(chain[0])) if len(chain) > 1 else None
+        found, rest = (
+            (named, chain[1:]) if named else (next(iter(self.sources.values()), None), chain)
+        )
+        alone = named is not None or len(self.sources) == 1
+        if isinstance(found, StoredTable) and alone and found.is_person(rest):
+            return found
+        return None
 
     def _unknown(self, chain: Sequence[Link], tables: list[str], start: int | None) -> HogQLError:
         name = ".".join(str(link) for link in chain)

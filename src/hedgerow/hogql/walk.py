@@ -28,6 +28,16 @@ def children(node: Node) -> Iterator[Node]:
         yield from _members(getattr(node, name))
 
 
+def nodes(tree: Node) -> Iterator[Node]:
+    """This node and all below it, but nothing of the queries inside."""
+    waiting: list[Node] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, SelectQuery | SelectSet):
+            waiting.extend(children(node))
+
+
 def check_height(tree: Node) -> None:
     """Refuses a tree that stands too high: a long sum leans to the left, level by level."""
     level: list[Node] = [tree]

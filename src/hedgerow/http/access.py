@@ -51,6 +51,7 @@ from hedgerow.projects.projects import Projects
 from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
+from hedgerow.queries.queries import Queries
 
 F = TypeVar("F", bound=Fields)
 
@@ -78,6 +79,7 @@ class Rooms:
     listing: Listing
     selecting: Selecting
     values: Values
+    queries: Queries
     warnings: WarningStore
     decider: Decider
     reaches: Reaches

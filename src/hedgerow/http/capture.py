@@ -16,7 +16,7 @@ from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
-from hedgerow.kit.ids import Randomness
+from hedgerow.kit.randomness import Randomness
 from hedgerow.projects.directory import Directory
 
 # A request may be wrong a million times; its sender learns as much from the first of these.

@@ -3,10 +3,11 @@ load.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -17,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope
 
+from hedgerow.errors import Unready
 from hedgerow.http.reply import Reply, reply
 from hedgerow.http.trace import Trace
 
@@ -59,6 +61,21 @@ class Metrics(Collector):
     async def page(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         body = generate_latest(self._registry)
         return reply(200, body, (b"content-type", CONTENT_TYPE_LATEST.encode()))
+
+    @contextmanager
+    def served(self, host: str, port: int) -> Iterator[str]:
+        """Shown at an address of their own, from a thread, by who answers nothing else."""
+        try:
+            server, _ = start_http_server(port, host, self._registry)
+        except OSError as error:
+            raise Unready(
+                f"Metrics cannot be shown on {host}:{port}: {error.strerror or error}."
+            ) from None
+        try:
+            yield f"http://{host}:{server.server_port}/metrics"
+        finally:
+            server.shutdown()
+            server.server_close()
 
     def collect(self) -> Iterable[Metric]:
         requests = CounterMetricFamily(

@@ -21,7 +21,7 @@ from hedgerow.http.persons import (
     person_item,
 )
 from hedgerow.http.reply import JsonResponse, no_content
-from hedgerow.persons.curate import deletion, split
+from hedgerow.persons.curate import deletion, edit, split
 from hedgerow.persons.model import Person
 from hedgerow.persons.properties import changed
 
@@ -120,6 +120,7 @@ async def _change(call: ProjectCall, found: Person, key: str, value: Any) -> Per
         found.uuid,
         (),
         lambda before: changed(before, {key: value}),
+        lambda before, after: edit(before, after, call.actor),
         call.now,
     )
     if person is None:

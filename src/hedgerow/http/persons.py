@@ -18,6 +18,7 @@ from hedgerow.http.reply import JsonResponse
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import whole_number, why_unstorable
+from hedgerow.persons.curate import edit
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId, Group, Person
 from hedgerow.persons.properties import changed, laid_over
 from hedgerow.persons.store import PersonQuery
@@ -178,6 +179,7 @@ async def create_person(call: Annotated[ProjectCall, in_project("person:write")]
         call.project.id,
         body.distinct_ids,
         lambda before: laid_over(before, given),
+        lambda before, after: edit(before, after, call.actor),
         call.now,
     )
     return JsonResponse(person_item(person), status_code=201)
@@ -204,6 +206,7 @@ async def change_person(
         found.uuid,
         body.distinct_ids or (),
         lambda before: changed(before, given),
+        lambda before, after: edit(before, after, call.actor),
         call.now,
     )
     if person is None:

@@ -19,6 +19,7 @@ from hedgerow.http import (
     person_actions,
     persons,
     projects,
+    query,
     record_actions,
     records,
     site_app,
@@ -48,6 +49,7 @@ FAMILIES = (
     person_actions.router,
     ingestion_warnings.router,
     event_deletion.router,
+    query.router,
     events.router,
 )
 

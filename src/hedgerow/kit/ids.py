@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from secrets import token_bytes
 
 UUID7_RANDOM_BYTES = 10
 
@@ -25,22 +24,6 @@ def uuid7s(moment: datetime, randomness: bytes) -> Iterator[str]:
     for number in count(1 << 63 | bits & (1 << 61) - 1):
         tail = f"{number:016x}"
         yield f"{head}{tail[:4]}-{tail[4:]}"
-
-
-class Randomness:
-    """Random bytes, asked of the system in bulk: while it answers, another thread may take over,
-    and a busy one then waits for its turn."""
-
-    def __init__(self) -> None:
-        self._bytes = b""
-        self._taken = 0
-
-    def for_uuid7(self) -> bytes:
-        if self._taken == len(self._bytes):
-            self._bytes, self._taken = token_bytes(UUID7_RANDOM_BYTES * 1000), 0
-        start = self._taken
-        self._taken += UUID7_RANDOM_BYTES
-        return self._bytes[start : self._taken]
 
 
 def canonical_uuid(text: str) -> str | None:

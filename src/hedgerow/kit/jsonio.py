@@ -26,6 +26,11 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def canonical(value: Any) -> bytes:
+    """The same bytes for values that are the same as JSON."""
+    return _sorted.encode(value)
+
+
 def decode(text: str | bytes) -> Any:
     """The value of JSON that is known to be good, such as what we stored ourselves."""
     return msgspec.json.decode(text)

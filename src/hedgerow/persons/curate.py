@@ -1,14 +1,19 @@
-"""What somebody who looks after a project does with one person: split them, forget them.
+"""What somebody who looks after a project does with one person: make or change them, split them,
+forget them.
 
-The audit trail tells who and how much, never what was known of them: it outlives them.
+The audit trail tells who did it, how much, and which properties; never what was known of somebody:
+it outlives them.
 """
 
 from hedgerow.errors import Invalid
+from hedgerow.kit import jsonio
 from hedgerow.persons.model import Person
 from hedgerow.persons.store import Split
 from hedgerow.projects.activity import Actor, Entry
 
 SCOPE = "Person"
+# So many names of properties are told.
+TOLD = 100
 
 
 def split(person: Person, main_distinct_id: str | None, actor: Actor) -> Split:
@@ -32,7 +37,23 @@ def deletion(person: Person, actor: Actor, events: int | None) -> Entry:
     return _entry(person, "deleted", actor, events_deleted=events)
 
 
-def _entry(person: Person, activity: str, actor: Actor, **detail: int | None) -> Entry:
+def edit(before: Person | None, after: Person, actor: Actor) -> Entry | None:
+    """None when nothing is different."""
+    if before is None:
+        return _entry(after, "created", actor, properties=sorted(after.properties)[:TOLD])
+    names = sorted(
+        name
+        for name in before.properties.keys() | after.properties.keys()
+        if name not in before.properties
+        or name not in after.properties
+        or not jsonio.same(before.properties[name], after.properties[name])
+    )
+    if not names and len(before.distinct_ids) == len(after.distinct_ids):
+        return None
+    return _entry(after, "updated", actor, properties=names[:TOLD])
+
+
+def _entry(person: Person, activity: str, actor: Actor, **detail: int | list[str] | None) -> Entry:
     return Entry(
         scope=SCOPE,
         item_id=person.uuid,

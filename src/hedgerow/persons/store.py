@@ -44,6 +44,10 @@ class Split:
     entry: Entry
 
 
+# What the audit trail is told of somebody before and after, if anything.
+Tell = Callable[[Person | None, Person], Entry | None]
+
+
 class PersonStore(Protocol):
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
 
@@ -58,6 +62,7 @@ class PersonStore(Protocol):
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         change: Callable[[Person | None], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person:
         """Make or change the person of these ids; `change` gives the properties after it. Ids that
@@ -70,6 +75,7 @@ class PersonStore(Protocol):
         uuid: str,
         more_ids: Sequence[str],
         change: Callable[[Person], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person | None:
         """The same for a person who is there; None if they are not. Conflict when one of the ids

@@ -22,6 +22,8 @@ from hedgerow.errors import AppError, Invalid, Unavailable
 
 MAX_CLIENTS = 4
 CLOSE_WAIT_S = 5
+# How long a server may take to insert one block.
+INSERT_S = 25
 
 _FULL = "The disk of the event store is full: nothing can be stored until there is room."
 _OVERLOADED = "The event store has too much to do at the moment."
@@ -106,7 +108,6 @@ def connect_server(url: str, timeout_s: float) -> ClickHouse:
             dsn=url,
             tz_mode="aware",
             connect_timeout=timeout_s,
-            # Shorter than a lease of the inbox: who is given up on must be done by then.
             send_receive_timeout=45,
             # A session takes one request at a time, and a long list does not fit into an address.
             autogenerate_session_id=False,

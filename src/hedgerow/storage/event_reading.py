@@ -2,9 +2,12 @@
 one is told without a word of the engine's own.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import structlog
 from clickhouse_connect.driver.client import Client
@@ -73,10 +76,13 @@ class EventQueries:
 
     def __init__(self, reached: Callable[[], Awaitable[RunsWork]]) -> None:
         self._reached = reached
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def read(self, sql: str, parameters: Mapping[str, Any], limits: Limits) -> Answer:
         store = await self._reached()
-        settings = _settings(limits)
+        # The engine's own query ids are not ours to choose in chDB.
+        tag = uuid4().hex
+        settings = {**_settings(limits), "log_comment": tag}
 
         def work(client: Client) -> Answer:
             try:
@@ -89,7 +95,23 @@ class EventQueries:
             except Error as error:
                 raise _refused(error) from error
 
-        return await store.run(work)
+        try:
+            return await store.run(work)
+        except asyncio.CancelledError:
+            self._end(store, tag)
+            raise
+
+    def _end(self, store: RunsWork, tag: str) -> None:
+        """Nobody waits for a query any more: it need not go on."""
+        ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
+
+        async def end() -> None:
+            with suppress(AppError, Error):
+                await store.run(lambda client: client.query(ending, parameters={"tag": tag}))
+
+        task = asyncio.create_task(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
 
 def _types(

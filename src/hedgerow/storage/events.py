@@ -20,7 +20,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import mirror_schema
-from hedgerow.storage.clickhouse import ClickHouse, rows_of
+from hedgerow.storage.clickhouse import INSERT_S, ClickHouse, rows_of
 from hedgerow.storage.events_schema import COLUMNS, SHARD_TABLE, TABLE, single_ddl
 from hedgerow.storage.uuid_memory import UUID_BYTES, UuidMemory
 
@@ -34,7 +34,6 @@ MAX_PARTS = 50
 LEARNING_BYTES = UUID_BYTES << 18
 
 Item = TypeVar("Item")
-T = TypeVar("T")
 
 
 class EventRecords:
@@ -89,14 +88,14 @@ class EventRecords:
         limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
         return await in_daemon_thread(lambda: self._rows(sql, parameters, **limits))
 
-    async def run(self, work: Callable[[Client], T]) -> T:
-        """Something of another file, on a client for itself, with all tables there."""
+    async def run(self, work: Callable[[Client], Item]) -> Item:
+        """What some other work gives, done with a client of its own."""
 
-        def run() -> T:
+        def with_client() -> Item:
             with self._client() as (client, _):
                 return work(client)
 
-        return await in_daemon_thread(run)
+        return await in_daemon_thread(with_client)
 
     async def compact(self) -> int:
         """Merge the months that the engine's own merging leaves in many parts, and give unused
@@ -139,7 +138,11 @@ class EventRecords:
                 self._memory.expect(list(new))
             for block in _blocks(list(new.values()), self._encoder):
                 client.raw_insert(
-                    TABLE, COLUMNS, block, fmt="JSONCompactEachRow", settings=_insert_settings()
+                    TABLE,
+                    COLUMNS,
+                    block,
+                    fmt="JSONCompactEachRow",
+                    settings=self._insert_settings(),
                 )
             if self._memory is not None:
                 self._memory.learn(list(new))
@@ -155,6 +158,22 @@ class EventRecords:
         if self._engine.is_embedded and self._memory is None:
             with self._changing, self._client() as (client, _):
                 self._remembered(client)
+
+    def _insert_settings(self) -> dict[str, Any]:
+        usual = {
+            "date_time_input_format": "best_effort",
+            "max_partitions_per_insert_block": 0,
+            # A block is too small to gain by it.
+            "input_format_parallel_parsing": 0,
+            # Durable when it returns, on every shard that it concerns.
+            "distributed_foreground_insert": 1,
+            # If the driver sends a block twice because a connection broke, it is stored once; the
+            # same events in another call are another block, which matters after a deletion.
+            "insert_deduplication_token": str(uuid4()),
+        }
+        # A server goes on with what it was sent when the sender has died; not for longer than
+        # others wait to take over.
+        return usual if self._engine.is_embedded else {**usual, "max_execution_time": INSERT_S}
 
     def _new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
         """The first event of each key that the engine does not have yet."""
@@ -295,20 +314,6 @@ def _stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime
 def _quoted(path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def _insert_settings() -> dict[str, Any]:
-    return {
-        "date_time_input_format": "best_effort",
-        "max_partitions_per_insert_block": 0,
-        # A block is too small to gain by it.
-        "input_format_parallel_parsing": 0,
-        # Durable when it returns, on every shard that it concerns.
-        "distributed_foreground_insert": 1,
-        # If the driver sends a block twice because a connection broke, it is stored once; the same
-        # events in another call are another block, which matters after a deletion.
-        "insert_deduplication_token": str(uuid4()),
-    }
 
 
 def _blocks(events: Sequence[Event], encoder: msgspec.json.Encoder) -> Iterator[bytes]:

@@ -39,15 +39,14 @@ def count(
             "now": now,
             "most": MAX_RESPONSES,
         }
-        for (flag_key, response), number in calls.items()
+        # In one order, or two workers would wait for each other.
+        for (flag_key, response), number in sorted(calls.items())
     ]
     connection.execute(_count, rows)
-    called = {flag_key for flag_key, _ in calls}
-    connection.execute(
-        update(flags)
-        .where((flags.c.project_id == project_id) & flags.c.key.in_(called))
-        .values(last_called_at=now)
-    )
+    called = (flags.c.project_id == project_id) & flags.c.key.in_({key for key, _ in calls})
+    locked = select(flags.c.id).where(called).order_by(flags.c.id)
+    connection.execute(locked.with_for_update(key_share=True)).all()
+    connection.execute(update(flags).where(called).values(last_called_at=now))
 
 
 def by_response(connection: Connection, project_id: ProjectId, flag_key: str) -> dict[str, int]:

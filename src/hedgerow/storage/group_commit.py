@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -19,12 +19,12 @@ from typing import Any, cast
 from sqlalchemy import Connection
 
 from hedgerow.errors import Unavailable
+from hedgerow.storage import bulk
 from hedgerow.storage.database import Append, Rows
 
 # More than this many changes waiting means that the disk cannot keep up: say so, do not pile up.
 MAX_WAITING = 20_000
 MAX_GROUP = 2_000
-STATEMENT_ROWS = (64, 16, 4, 1)
 CLOSE_WAIT_S = 0.5
 
 
@@ -182,7 +182,7 @@ def _insert_rows(driver: sqlite3.Connection, append: Append, rows: Rows) -> Exce
     driver.execute("SAVEPOINT append")
     failure: Exception | None = None
     try:
-        for part in _parts(rows):
+        for part in bulk.parts(rows):
             driver.execute(_insert_sql(append, len(part)), list(chain.from_iterable(part)))
     except sqlite3.OperationalError:
         raise  # not the rows' fault: the disk's, or a lock's
@@ -193,24 +193,10 @@ def _insert_rows(driver: sqlite3.Connection, append: Append, rows: Rows) -> Exce
     return failure
 
 
-def _parts(rows: Rows) -> Iterator[Rows]:
-    """Rows for one statement each. Every statement lets other threads run and must wait for its
-    turn afterwards, so few long ones are faster than many short ones; with only some lengths, each
-    is prepared once."""
-    start = 0
-    for size in STATEMENT_ROWS:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
-            start += size
-
-
 @cache
 def _insert_sql(append: Append, number: int) -> str:
-    row = f"({', '.join('?' * len(append.columns))})"
-    return (
-        f"INSERT INTO {append.table.name} ({', '.join(append.columns)})"  # noqa: S608
-        f" VALUES {', '.join([row] * number)}"
-    )
+    into = f"INSERT INTO {append.table.name} ({', '.join(append.columns)})"
+    return f"{into} {bulk.values(len(append.columns), number)}"
 
 
 def _answer(group: list[Job]) -> None:

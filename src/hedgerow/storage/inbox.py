@@ -3,21 +3,21 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from datetime import UTC, datetime
 from zlib import crc32
 
 import msgspec
 from sqlalchemy import (
     Connection,
     Integer,
+    Table,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     literal_column,
     select,
-    text,
 )
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
@@ -29,11 +29,11 @@ from hedgerow.persons.known import mentioned
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import flag_calls, ingestion_warnings, person_changes
 from hedgerow.storage.database import Append, Database, HotRead, Rows
-from hedgerow.storage.tables import Moment, inbox, inbox_leases, ready_events
+from hedgerow.storage.inbox_leases import Leases
+from hedgerow.storage.tables import inbox, ready_events
 
 TRIES = 5
 READY_ROWS_AT_ONCE = 50
-LEASE = timedelta(seconds=60)
 # Tells our advisory locks from those of others in the same database.
 ADVISORY = 4812
 
@@ -61,11 +61,6 @@ _next_ready = HotRead(
     .limit(literal_column("1", Integer))
     .offset(_NONE)
 )
-_take_lease = text(
-    "INSERT INTO inbox_leases (bucket, holder, expires_at) VALUES (:bucket, :holder, :end)"
-    " ON CONFLICT (bucket) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at"
-    " WHERE inbox_leases.holder = excluded.holder OR inbox_leases.expires_at < :now"
-).bindparams(bindparam("end", type_=Moment()), bindparam("now", type_=Moment()))
 
 
 class _Key(msgspec.Struct, array_like=True):
@@ -89,8 +84,7 @@ class InboxRecords:
     def __init__(self, database: Database, buckets: int) -> None:
         self._database = database
         self._buckets = buckets
-        self._holder = str(uuid4())
-        self._has_leases = False
+        self._leases = Leases(database)
 
     async def add(
         self,
@@ -125,6 +119,22 @@ class InboxRecords:
             for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
             for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
         ]
+
+    async def unsettled_buckets(self) -> Sequence[int]:
+        return await self._busy(inbox)
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        return await self._busy(ready_events)
+
+    async def _busy(self, table: Table) -> Sequence[int]:
+        """One question for all buckets, or idle workers would keep the database busy."""
+        if self._buckets == 1:
+            return (0,)
+        each = func.generate_series(0, self._buckets - 1).column_valued("each")
+        some = select(each).where(exists().where(table.c.bucket == each)).order_by(each)
+        return await self._database.read(
+            lambda connection: connection.execute(some).scalars().all()
+        )
 
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
         rows: list[Accepted] = []
@@ -172,7 +182,13 @@ class InboxRecords:
                 return await self._database.write(change)
         raise Unavailable("Persons are changed by others again and again.")
 
-    async def ready(self, bucket: int, now: datetime) -> Sequence[Ready]:
+    async def ready(self, bucket: int) -> Sequence[Ready]:
+        # What is there is read once the bucket is ours: before, others may be about to store it.
+        if self._buckets > 1 and not (
+            await self._database.fetch(_oldest_ready, {"of": bucket, "most": 1})
+            and await self._leases.take(bucket)
+        ):
+            return ()
         rows = []
         room = STORED_AT_ONCE
         asked = {"of": bucket, "most": READY_ROWS_AT_ONCE}
@@ -181,21 +197,7 @@ class InboxRecords:
             room -= row[2]
             if room <= 0:
                 break
-        if rows and self._buckets > 1 and not await self._lease(bucket, now):
-            return ()
         return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
-
-    async def _lease(self, bucket: int, now: datetime) -> bool:
-        """Whether the bucket's way to the event store is ours for a while."""
-        self._has_leases = True
-        values = {"bucket": bucket, "holder": self._holder, "now": now, "end": now + LEASE}
-
-        def change(connection: Connection) -> bool:
-            connection.execute(_take_lease, values)
-            held = select(inbox_leases.c.holder).where(inbox_leases.c.bucket == bucket)
-            return connection.execute(held).scalar() == self._holder
-
-        return await self._database.write(change)
 
     async def stored(self, rows: Sequence[Ready]) -> None:
         ids = [row.id for row in rows]
@@ -205,11 +207,11 @@ class InboxRecords:
             )
         )
 
+    async def keep_leases(self) -> None:
+        await self._leases.renew()
+
     async def let_go(self) -> None:
-        if not self._has_leases:
-            return
-        ours = delete(inbox_leases).where(inbox_leases.c.holder == self._holder)
-        await self._database.write(lambda connection: connection.execute(ours))
+        await self._leases.let_go()
 
     async def on_the_way(self) -> Sequence[EventKey]:
         keys: list[EventKey] = []

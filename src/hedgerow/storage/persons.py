@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 
 from hedgerow.errors import Conflict
 from hedgerow.persons.model import Group, Person, PersonId
-from hedgerow.persons.store import PersonQuery, Split, Walked
+from hedgerow.persons.store import PersonQuery, Split, Tell, Walked
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, generations
@@ -65,6 +65,7 @@ class PersonRecords:
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         change: Callable[[Person | None], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person:
         def run(connection: Connection) -> Person:
@@ -81,7 +82,7 @@ class PersonRecords:
                 person_id = before.id
                 _update(connection, person_id, properties, now)
             _add_ids(connection, project_id, person_id, distinct_ids, owners)
-            return _surely(connection, person_id)
+            return _told(connection, before, _surely(connection, person_id), tell, now)
 
         return await self._database.write(run)
 
@@ -91,6 +92,7 @@ class PersonRecords:
         uuid: str,
         more_ids: Sequence[str],
         change: Callable[[Person], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person | None:
         def run(connection: Connection) -> Person | None:
@@ -103,7 +105,7 @@ class PersonRecords:
                 raise Conflict(SEVERAL)
             _update(connection, before.id, change(before), now)
             _add_ids(connection, project_id, before.id, more_ids, owners)
-            return _surely(connection, before.id)
+            return _told(connection, before, _surely(connection, before.id), tell, now)
 
         return await self._database.write(run)
 
@@ -360,6 +362,14 @@ def _surely(connection: Connection, id: PersonId) -> Person:
     found = _by_id(connection, id)
     assert found is not None
     return found
+
+
+def _told(
+    connection: Connection, before: Person | None, after: Person, tell: Tell, now: datetime
+) -> Person:
+    if (entry := tell(before, after)) is not None:
+        activity.record(connection, entry, now)
+    return after
 
 
 def _by_uuid(connection: Connection, project_id: ProjectId, uuid: str) -> Person | None:

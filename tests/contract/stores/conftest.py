@@ -13,6 +13,7 @@ from sqlalchemy import Engine, Select, event, func, insert, select, text
 
 from hedgerow.flags.flags import Flags
 from hedgerow.persons.curate import deletion
+from hedgerow.persons.model import Person
 from hedgerow.pipelines import store as room
 from hedgerow.pipelines.arrange import dense
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft, RecordId
@@ -217,6 +218,10 @@ def flag_rooms(*processes: Stores) -> list[Flags]:
     """What each process does with flags."""
     board: Any = NoBoard()
     return [Flags(each.flags, board, OpenSealer()) for each in processes]
+
+
+def nothing_told(_before: Person | None, _after: Person) -> None:
+    """For those who do not look at the audit trail."""
 
 
 def run_sql(place: Place, statement: str, **values: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from tests.contract.stores.conftest import (
     Stores,
     before_statement,
     flag_rooms,
+    nothing_told,
     run_sql,
     statements,
 )
@@ -75,7 +76,7 @@ async def put_cohort(stores: Stores, cohort: Cohort) -> Cohort:
 async def a_person(
     stores: Stores, *ids: str, project_id: ProjectId = DEFAULT_PROJECT, **properties: Any
 ) -> Person:
-    return await stores.persons.put_person(project_id, ids, lambda _: properties, NOW)
+    return await stores.persons.put_person(project_id, ids, lambda _: properties, nothing_told, NOW)
 
 
 async def add(stores: Stores, cohort: Cohort, *ids: str) -> int:

@@ -1,5 +1,6 @@
 """How often flags were called: counted for flags that there are, and for few answers of each."""
 
+import asyncio
 from datetime import datetime
 
 from hedgerow.storage import flag_calls
@@ -41,3 +42,15 @@ async def test_whoever_makes_up_answers_fills_no_table(stores: Stores) -> None:
     assert len(kept) == MAX_RESPONSES
     again = await count(stores, {("a-flag", "answer 001"): 1, ("a-flag", "another"): 1})
     assert again == kept | {"answer 001": 2}
+
+
+async def test_several_workers_count_beside_each_other(stores: Stores) -> None:
+    """Each in the order in which calls came to it."""
+    for key in ("a-flag", "b-flag"):
+        await put_flag(stores, key=key)
+    calls = [(key, f"answer {n}") for key in ("a-flag", "b-flag") for n in range(20)]
+    orders = [calls, calls[::-1]] * 4
+    await asyncio.gather(*(count(stores, dict.fromkeys(order, 1)) for order in orders))
+    expected = {f"answer {n}": 8 for n in range(20)}
+    assert await stores.flags.call_counts(DEFAULT_PROJECT, "a-flag") == expected
+    assert await stores.flags.call_counts(DEFAULT_PROJECT, "b-flag") == expected

@@ -23,6 +23,7 @@ from tests.contract.stores.conftest import (
     SOMEBODY,
     Stores,
     flag_rooms,
+    nothing_told,
     statements,
 )
 from tests.contract.stores.test_cohorts import a_cohort, put_cohort
@@ -211,7 +212,7 @@ async def test_the_generation_moves_with_every_change_of_what_decides_flags(
 
     flag = await put_flag(stores)
     cohort = await put_cohort(stores, a_cohort(is_static=True))
-    ann = await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], lambda _: {}, NOW)
+    ann = await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], lambda _: {}, nothing_told, NOW)
     assert await moves(put_flag(stores, key="another")) == 1
     assert await moves(put_flag(stores, flag, active=False)) == 1
     assert await moves(put_flag(stores, flag, deleted=True)) == 1

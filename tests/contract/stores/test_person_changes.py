@@ -16,7 +16,15 @@ from hedgerow.persons.process import process
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.person_changes import PersonsMoved, load, save
-from tests.contract.stores.conftest import DEFAULT_PROJECT, LATER, NOW, Stores, run_sql, statements
+from tests.contract.stores.conftest import (
+    DEFAULT_PROJECT,
+    LATER,
+    NOW,
+    Stores,
+    nothing_told,
+    run_sql,
+    statements,
+)
 from tests.contract.stores.test_cohorts import a_cohort, put_cohort
 from tests.happenings import AT, alias, group_identify, happening, identify, nowhere, setting
 
@@ -332,7 +340,7 @@ async def test_those_who_change_a_person_by_hand_lose_nothing_either(
             assert before is not None
             return {**before.properties, f"by hand {number}": 1}
 
-        await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], change, LATER)
+        await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], change, nothing_told, LATER)
 
     async def by_event(number: int) -> None:
         await patiently(other_stores, setting("ann", **{f"by event {number}": 1}))

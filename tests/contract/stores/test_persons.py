@@ -20,6 +20,7 @@ from tests.contract.stores.conftest import (
     SOMEBODY,
     Stores,
     before_statement,
+    nothing_told,
     run_sql,
     statements,
 )
@@ -81,7 +82,9 @@ async def test_a_change_gets_the_person_as_they_are_and_gives_what_they_become(
         seen.append(before)
         return {"b": 2}
 
-    after = await stores.persons.put_person(DEFAULT_PROJECT, ["new", "ann"], change, LATER)
+    after = await stores.persons.put_person(
+        DEFAULT_PROJECT, ["new", "ann"], change, nothing_told, LATER
+    )
     assert seen[-1] == made
     assert (after.id, after.uuid, after.properties) == (made.id, made.uuid, {"b": 2})
     assert (after.created_at, after.updated_at) == (NOW, LATER)
@@ -96,21 +99,22 @@ async def test_a_person_who_is_there_is_changed_and_gets_more_ids(stores: Stores
         return {**before.properties, "b": 2}
 
     change_person = stores.persons.change_person
-    after = await change_person(DEFAULT_PROJECT, made.uuid, ["new", "ann"], change, LATER)
+    ids = ["new", "ann"]
+    after = await change_person(DEFAULT_PROJECT, made.uuid, ids, change, nothing_told, LATER)
     assert after is not None
     assert (after.id, after.properties) == (made.id, {"a": 1, "b": 2})
     assert (after.created_at, after.updated_at) == (NOW, LATER)
     assert sorted(after.distinct_ids) == ["ann", "new"]
     await a_person(stores, "bob")
     with pytest.raises(Conflict):
-        await change_person(DEFAULT_PROJECT, made.uuid, ["bob"], change, LATER)
+        await change_person(DEFAULT_PROJECT, made.uuid, ["bob"], change, nothing_told, LATER)
 
 
 async def test_changing_a_person_who_is_gone_does_not_bring_them_back(stores: Stores) -> None:
     made = await a_person(stores, "ann", a=1)
     assert await stores.forget(made.uuid)
     changed = await stores.persons.change_person(
-        DEFAULT_PROJECT, made.uuid, ["ann", "new"], lambda _: {"b": 2}, LATER
+        DEFAULT_PROJECT, made.uuid, ["ann", "new"], lambda _: {"b": 2}, nothing_told, LATER
     )
     assert changed is None
     assert await listed(stores) == ([], 0)
@@ -144,7 +148,7 @@ async def test_a_change_that_is_refused_leaves_nothing_behind(stores: Stores) ->
         raise Invalid("No.")
 
     with pytest.raises(Invalid):
-        await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], refuse, NOW)
+        await stores.persons.put_person(DEFAULT_PROJECT, ["ann"], refuse, nothing_told, NOW)
     assert await listed(stores) == ([], 0)
 
 
@@ -346,7 +350,11 @@ async def test_persons_put_at_once_under_one_id_are_one(
     made = await asyncio.gather(
         *(
             process.persons.put_person(
-                DEFAULT_PROJECT, ["ann", f"{n}-{process is stores}"], change(f"p{n}"), NOW
+                DEFAULT_PROJECT,
+                ["ann", f"{n}-{process is stores}"],
+                change(f"p{n}"),
+                nothing_told,
+                NOW,
             )
             for n in range(8)
             for process in (stores, other_stores)
@@ -476,7 +484,9 @@ async def test_an_id_whose_own_person_is_somebody_else_by_now_gets_another(store
         DEFAULT_PROJECT, made.uuid, lambda person: split(person, "ann", SOMEBODY), LATER
     )
     (b,), _ = await stores.persons.persons(PersonQuery(project_id=DEFAULT_PROJECT, distinct_id="b"))
-    await stores.persons.change_person(DEFAULT_PROJECT, b.uuid, ["b2"], lambda _: {}, LATER)
+    await stores.persons.change_person(
+        DEFAULT_PROJECT, b.uuid, ["b2"], lambda _: {}, nothing_told, LATER
+    )
     await stores.persons.split_person(
         DEFAULT_PROJECT, b.uuid, lambda person: split(person, "b2", SOMEBODY), LATER
     )

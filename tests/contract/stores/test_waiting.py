@@ -11,7 +11,7 @@ from hedgerow.capture.store import Settled, Waiting
 from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.inbox import LEASE, InboxRecords
+from hedgerow.storage.inbox import InboxRecords
 from tests.contract.stores.conftest import Stores
 from tests.happenings import happening
 
@@ -42,10 +42,10 @@ async def test_what_waits_is_counted_and_its_age_is_kept_when_it_is_settled(
     assert await inbox.settle(0, [first], _settled, AT)
     assert await inbox.waiting() == Waiting(unsettled=2, unstored=3)
     assert await inbox.waits_since() == AT
-    await inbox.stored(await inbox.ready(0, AT))
+    await inbox.stored(await inbox.ready(0))
     assert await inbox.waits_since() == AT + timedelta(minutes=1)
     assert await inbox.settle(0, [second], _settled, AT)
-    await inbox.stored(await inbox.ready(0, AT))
+    await inbox.stored(await inbox.ready(0))
     assert await inbox.waits_since() is None
 
 
@@ -58,9 +58,9 @@ async def test_a_process_that_lets_go_leaves_its_buckets_to_others_at_once(
     await _add(one, 1, AT)
     (bucket,) = [bucket for bucket in (0, 1) if await one.oldest(bucket)]
     assert await one.settle(bucket, await one.oldest(bucket), _settled, AT)
-    assert await one.ready(bucket, AT)
-    assert not await other.ready(bucket, AT + LEASE)
+    assert await one.ready(bucket)
+    assert not await other.ready(bucket)
     await other.let_go()
-    assert not await other.ready(bucket, AT + LEASE)
+    assert not await other.ready(bucket)
     await one.let_go()
-    assert await other.ready(bucket, AT)
+    assert await other.ready(bucket)

@@ -12,7 +12,7 @@ from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import FlagWrite, StoredSubject
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import PersonQuery, Split, Walked
+from hedgerow.persons.store import PersonQuery, Split, Tell, Walked
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import START, give_way
@@ -207,6 +207,7 @@ class ListPersons(Away):
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         change: Callable[[Person | None], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person:
         raise NotImplementedError
@@ -217,6 +218,7 @@ class ListPersons(Away):
         uuid: str,
         more_ids: Sequence[str],
         change: Callable[[Person], Mapping[str, Any]],
+        tell: Tell,
         now: datetime,
     ) -> Person | None:
         raise NotImplementedError

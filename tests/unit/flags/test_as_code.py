@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import Conflict
@@ -39,6 +39,7 @@ from tests.unit.flags.world import (
     prop,
     variants,
 )
+from tests.unit.generated import thorough
 
 
 def test_a_document_means_the_same_in_another_project() -> None:
@@ -188,7 +189,7 @@ GROUPS = st.lists(
 )
 
 
-@settings(database=None, deadline=None, max_examples=200)
+@thorough
 @given(
     groups=st.lists(GROUPS, max_size=3),
     fields=st.fixed_dictionaries(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.flags.decide import Asked
@@ -29,6 +29,7 @@ from tests.unit.flags.world import (
     someone,
     variants,
 )
+from tests.unit.generated import thorough
 
 EARLY = someone("flag-1.", 0, 0.1)
 LATE = someone("flag-1.", 0.5, 1)
@@ -292,7 +293,7 @@ LEAVES = st.builds(
 )
 
 
-@settings(database=None, deadline=None, max_examples=200)
+@thorough
 @given(
     definition=st.recursive(
         LEAVES, lambda inner: st.builds(all_of, inner, inner) | st.builds(any_of, inner, inner)
@@ -449,7 +450,7 @@ DEFINITIONS = st.fixed_dictionaries(
 )
 
 
-@settings(database=None, deadline=None, max_examples=400)
+@thorough
 @given(
     filters=DEFINITIONS,
     id=st.integers(0, 200),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.model import MAX_FLAGS
@@ -29,6 +29,7 @@ from tests.unit.flags.world import (
     prop,
     variants,
 )
+from tests.unit.generated import thorough
 
 
 def test_changes_are_told_by_their_path_in_the_words_of_the_document() -> None:
@@ -156,7 +157,7 @@ def test_a_project_has_room_for_so_many() -> None:
     assert len(planned(store, of_flags({"key": "one-more"}), prune=True).deleted) == MAX_FLAGS
 
 
-@settings(database=None, deadline=None, max_examples=300)
+@thorough
 @given(first=JSON, second=JSON)
 def test_whatever_the_filters_are_the_answer_is_a_plan_or_a_place(first: Any, second: Any) -> None:
     wanted = of_flags(

@@ -1,4 +1,5 @@
-from hedgerow.kit.ids import UUID7_RANDOM_BYTES, Randomness
+from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.kit.randomness import Randomness
 
 
 def test_nobody_gets_the_same_bytes_twice() -> None:

@@ -5,15 +5,13 @@ from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.capture.model import Arrived
 from tests.happenings import AT, happening
 from tests.unit.generated import bounded
 from tests.unit.persons.world import World
-
-few = settings(bounded, max_examples=50)
 
 IDS = ["a", "b", "c", "d", "e", "null"]
 # The second is noise, and the third is copied to the person.
@@ -80,7 +78,7 @@ def test_batches_do_not_matter(batch: list[Arrived], data: st.DataObject) -> Non
     assert whole.everything() == one_by_one.everything()
 
 
-@few
+@bounded
 @given(quiet_batches)
 def test_repeating_a_batch_without_merges_changes_nothing(batch: list[Arrived]) -> None:
     world = World()
@@ -90,7 +88,7 @@ def test_repeating_a_batch_without_merges_changes_nothing(batch: list[Arrived]) 
     assert world.everything() == before
 
 
-@few
+@bounded
 @given(batches)
 def test_repeating_any_batch_leaves_everybody_who_they_are(batch: list[Arrived]) -> None:
     world = World()
@@ -100,7 +98,7 @@ def test_repeating_any_batch_leaves_everybody_who_they_are(batch: list[Arrived])
     assert world.ownership() == before
 
 
-@few
+@bounded
 @given(batches, ids, ids)
 def test_the_survivor_of_a_merge_loses_nothing(
     batch: list[Arrived], target: str, other: str
@@ -113,7 +111,7 @@ def test_the_survivor_of_a_merge_loses_nothing(
     assert {name: after.get(name) for name in before} == before
 
 
-@few
+@bounded
 @given(batches)
 def test_everybody_who_has_a_profile_has_one(batch: list[Arrived]) -> None:
     """That an id never gets a second person, the world checks itself."""
@@ -142,7 +140,7 @@ MEANT = ["$set", "$set_once", "$unset", "$groups", "$group_type", "$group_key", 
 MEANT += ["$anon_distinct_id", "alias", "$process_person_profile", "$ip", "$geoip_disable", *NAMES]
 
 
-@few
+@bounded
 @given(
     st.lists(
         st.builds(

@@ -1,0 +1,1 @@
+"""Queries that somebody asks for, in HogQL or as an EventsQuery: kept, awaited or cancelled."""

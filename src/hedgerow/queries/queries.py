@@ -1,0 +1,158 @@
+"""The query endpoint's work: read what is asked, answer from the cache, run, or let it run."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from hedgerow.errors import Invalid, NotFound
+from hedgerow.events.reading import Arrived
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import Clock
+from hedgerow.kit.text import cut_short
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.queries.cache import Cache, Freshness, Kept
+from hedgerow.queries.events_query import EventsQueries, read_events_query
+from hedgerow.queries.fields import Sent
+from hedgerow.queries.hogql_query import HogQLQueries, read_hogql_query
+from hedgerow.queries.model import Answered, QueryStatus, Ran
+from hedgerow.queries.runs import Run, Runs
+
+KINDS = "HogQLQuery or EventsQuery"
+
+
+class Refresh(StrEnum):
+    """Whether a kept answer will do, and whether to wait for a new one."""
+
+    BLOCKING = "blocking"
+    ASYNC = "async"
+    LAZY_ASYNC = "lazy_async"
+    FORCE_BLOCKING = "force_blocking"
+    FORCE_ASYNC = "force_async"
+    FORCE_CACHE = "force_cache"
+    ASYNC_EXCEPT_ON_CACHE_MISS = "async_except_on_cache_miss"
+
+
+_FORCED = (Refresh.FORCE_BLOCKING, Refresh.FORCE_ASYNC)
+_ANY_AGE = (Refresh.FORCE_CACHE, Refresh.LAZY_ASYNC)
+_WAITED_FOR = (Refresh.BLOCKING, Refresh.FORCE_BLOCKING)
+
+
+class Queries:
+    """`state` is a number that changes whenever something is changed, as far as this process
+    sees; `arrived` waits until all that was accepted before can be found."""
+
+    def __init__(
+        self,
+        hogql: HogQLQueries,
+        events: EventsQueries,
+        freshness: Freshness,
+        state: Callable[[], int],
+        arrived: Arrived,
+        clock: Clock,
+    ) -> None:
+        self._hogql = hogql
+        self._events = events
+        self._freshness = freshness
+        self._state = state
+        self._arrived = arrived
+        self._clock = clock
+        self._cache = Cache()
+        self._runs = Runs(clock)
+
+    async def ask(
+        self, project: Project, query: Mapping[str, Any], refresh: Refresh, id: str
+    ) -> Answered | QueryStatus:
+        """The answer, or the status of a query that is under way."""
+        now = self._clock()
+        run = self._reader(project, query, now)
+        key = _key(project, query)
+        kept = None if refresh in _FORCED else self._cache.get((project.id, key))
+        if kept is not None and (
+            refresh in _ANY_AGE or self._freshness.holds(kept, self._state(), now)
+        ):
+            return msgspec.structs.replace(kept.answer, is_cached=True)
+        if refresh is Refresh.FORCE_CACHE:
+            return Answered(
+                results=None,
+                query=query,
+                timezone=project.timezone,
+                is_cached=False,
+                cache_key=key,
+            )
+        is_waited_for = refresh in _WAITED_FOR or (
+            refresh is Refresh.ASYNC_EXCEPT_ON_CACHE_MISS and kept is None
+        )
+        begun = self._runs.start(
+            project.id,
+            id or str(uuid4()),
+            self._answered(project, query, key, run, now),
+            is_kept=not is_waited_for,
+        )
+        return await begun.answer() if is_waited_for else begun.status()
+
+    def status(self, project_id: ProjectId, id: str) -> QueryStatus:
+        return self._found(project_id, id).status()
+
+    def cancel(self, project_id: ProjectId, id: str) -> None:
+        self._runs.cancel(self._found(project_id, id))
+
+    def _found(self, project_id: ProjectId, id: str) -> Run:
+        run = self._runs.find(project_id, id)
+        if run is None:
+            raise NotFound(f"There is no query {cut_short(id)}.")
+        return run
+
+    def _reader(
+        self, project: Project, query: Mapping[str, Any], now: datetime
+    ) -> Callable[[], Awaitable[Ran]]:
+        """How the query is run; Invalid if it is none."""
+        sent = Sent(query)
+        kind = sent.text("kind")
+        if kind == "HogQLQuery":
+            asked = read_hogql_query(sent)
+            return lambda: self._hogql.run(project, asked, now)
+        if kind == "EventsQuery":
+            wish = read_events_query(sent, project, now)
+            return lambda: self._events.run(project, wish, now)
+        if not kind:
+            raise Invalid(f"The kind is {KINDS}.", attr="query__kind", code="required")
+        detail = f'"{cut_short(kind)}" is not a kind of query here: {KINDS} is.'
+        raise Invalid(detail, attr="query__kind", code="invalid_choice")
+
+    async def _answered(
+        self,
+        project: Project,
+        query: Mapping[str, Any],
+        key: str,
+        run: Callable[[], Awaitable[Ran]],
+        now: datetime,
+    ) -> Answered:
+        await self._arrived()
+        # What is not here by now makes itself known by another change when it is.
+        state = self._state()
+        ran = await run()
+        modifiers = query.get("modifiers")
+        answer = Answered(
+            **{name: getattr(ran, name) for name in Ran.__struct_fields__},
+            query=query,
+            modifiers=modifiers if isinstance(modifiers, dict) else {},
+            timezone=project.timezone,
+            is_cached=False,
+            cache_key=key,
+            cache_target_age=now + self._freshness.max_age,
+            last_refresh=now,
+            next_allowed_client_refresh=now,
+        )
+        self._cache.put((project.id, key), Kept(answer=answer, state=state, at=now))
+        return answer
+
+
+def _key(project: Project, query: Mapping[str, Any]) -> str:
+    """What makes the answer: the query and the project's clock."""
+    said = jsonio.canonical([project.id, project.timezone, jsonio.storable(dict(query))])
+    return f"cache_{project.id}_{hashlib.sha256(said).hexdigest()[:32]}"

@@ -1,0 +1,130 @@
+"""Queries under way, by id: to be awaited, asked about, or cancelled. They are this process's."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from hedgerow.errors import AppError, Conflict, Invalid, Throttled, Unexpected
+from hedgerow.kit.clock import Clock
+from hedgerow.projects.model import ProjectId
+from hedgerow.queries.model import Answered, QueryStatus
+
+KEPT_FOR = timedelta(minutes=10)
+MAX_RUNNING = 50
+MAX_KEPT_BYTES = 32 << 20
+TRY_AGAIN_S = 5
+
+Key = tuple[ProjectId, str]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Run:
+    id: str
+    project_id: ProjectId
+    task: asyncio.Task[Answered]
+    started_at: datetime
+    is_kept: bool
+    ended_at: datetime | None = field(default=None)
+
+    async def answer(self) -> Answered:
+        """Who stops waiting does not stop the query."""
+        await asyncio.wait({self.task})
+        if self.task.cancelled():
+            raise Invalid("The query was cancelled.", code="query_cancelled")
+        return self.task.result()
+
+    @property
+    def size(self) -> int:
+        if not self.task.done() or self.task.cancelled() or self.task.exception():
+            return 0
+        results = self.task.result().results
+        return len(bytes(results)) if results else 0
+
+    def status(self) -> QueryStatus:
+        is_done = self.task.done()
+        problem = _problem(self.task) if is_done else None
+        return QueryStatus(
+            id=self.id,
+            team_id=self.project_id,
+            complete=is_done,
+            error=problem is not None,
+            error_message=problem,
+            results=self.task.result() if is_done and problem is None else None,
+            start_time=self.started_at,
+            end_time=self.ended_at,
+            expiration_time=self.ended_at and self.ended_at + KEPT_FOR,
+        )
+
+
+class Runs:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._runs: OrderedDict[Key, Run] = OrderedDict()
+
+    def start(
+        self,
+        project_id: ProjectId,
+        id: str,
+        work: Coroutine[Any, Any, Answered],
+        *,
+        is_kept: bool,
+    ) -> Run:
+        """`is_kept`: whether its answer is kept for somebody who comes for it later."""
+        key = (project_id, id)
+        try:
+            self._check_room(key)
+        except AppError:
+            work.close()
+            raise
+        task = asyncio.create_task(work)
+        run = Run(
+            id=id, project_id=project_id, task=task, started_at=self._clock(), is_kept=is_kept
+        )
+        self._runs[key] = run
+        task.add_done_callback(lambda _: self._end(key, run))
+        return run
+
+    def find(self, project_id: ProjectId, id: str) -> Run | None:
+        self._forget()
+        return self._runs.get((project_id, id))
+
+    def cancel(self, run: Run) -> None:
+        run.task.cancel()
+
+    def _check_room(self, key: Key) -> None:
+        self._forget()
+        there = self._runs.get(key)
+        if there is not None and not there.task.done():
+            raise Conflict("A query with this client_query_id is under way.")
+        if sum(not run.task.done() for run in self._runs.values()) >= MAX_RUNNING:
+            raise Throttled(TRY_AGAIN_S)
+
+    def _end(self, key: Key, run: Run) -> None:
+        run.ended_at = self._clock()
+        if not run.task.cancelled():
+            run.task.exception()  # looked at, so that asyncio does not complain
+        if not run.is_kept and self._runs.get(key) is run:
+            del self._runs[key]
+
+    def _forget(self) -> None:
+        """Those whose time is over, and the oldest where there are too many."""
+        now = self._clock()
+        done = [(key, run) for key, run in self._runs.items() if run.ended_at is not None]
+        size = sum(run.size for _, run in done)
+        for key, run in done:
+            assert run.ended_at is not None
+            if now - run.ended_at > KEPT_FOR or size > MAX_KEPT_BYTES or len(done) > 1000:
+                size -= run.size
+                del self._runs[key]
+
+
+def _problem(task: asyncio.Task[Answered]) -> str | None:
+    if task.cancelled():
+        return "The query was cancelled."
+    error = task.exception()
+    if error is None:
+        return None
+    return error.detail if isinstance(error, AppError) else Unexpected.default_detail
