@@ -79,6 +79,10 @@ class ExpressionPrinter(ABC):
         """A query inside this one, without brackets."""
 
     @abstractmethod
+    def outside_query(self, query: Select) -> str:
+        """A query that is not part of the text: names of its WITH mean nothing there."""
+
+    @abstractmethod
     def call(self, call: Call) -> Piece: ...
 
     @abstractmethod
@@ -221,7 +225,7 @@ class ExpressionPrinter(ABC):
             by = "id" if isinstance(right.value, int) else "name"
             what = f"Could not find cohort with {by} {str(right.value)[:100]}"
             raise HogQLError(what, start=right.start)
-        members = self.subquery(query)
+        members = self.outside_query(query)
         table = self._events_of(node.left)
         if table is not None:
             return _either(table.person_among(f"({members})"), node.op)

@@ -24,6 +24,9 @@ class FromPrinter(CallPrinter):
     def subquery(self, query: Select) -> str:
         return self.query(query, self.scope.ctes)[0]
 
+    def outside_query(self, query: Select) -> str:
+        return self.query(query, {})[0]
+
     def joined_sources(self, first: Join | None) -> list[tuple[Join, Source]]:
         found: list[tuple[Join, Source]] = []
         join = first

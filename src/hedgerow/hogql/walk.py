@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from hedgerow.hogql.ast import (
     Call,
     Expr,
+    Field,
+    Lambda,
     Node,
     Placeholder,
     SelectQuery,
@@ -64,6 +66,18 @@ def aggregates(expr: Node) -> bool:
             continue
         waiting.extend(children(node))
     return False
+
+
+def plain_fields(expr: Node) -> Iterator[Field]:
+    """The fields that are not inside an aggregation, a lambda or a query."""
+    waiting: list[Node] = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Field):
+            yield node
+        is_closed = isinstance(node, SelectQuery | SelectSet | Lambda)
+        if not is_closed and not (isinstance(node, Call) and is_aggregate(node.name)):
+            waiting.extend(children(node))
 
 
 def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:

@@ -215,6 +215,9 @@ QUERIES: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("with a as (select 1 as x), b as (select x + 1 as y from a) select a.x, b.y from a, b",
      [(1, 2)]),
     ("with 5 as n, n + 1 as m select m, n, (select m + 1) from events limit 1", [(6, 5, 7)]),
+    # A cohort is what it is, whatever the query calls its own.
+    ("with cohort_people as (select id as person_id, 5 as cohort_id from persons)"
+     " select count() from events where person_id in cohort 5", [(3,)]),
     ("select 1 as x union all select 1", [(1,), (1,)]),
     ("select event from events intersect select 'paid'", [("paid",)]),
     ("with a as (select 1 as x) select x from a union all select x from a", [(1,), (1,)]),
