@@ -245,7 +245,8 @@ for root in ("projects", "environments"):
     base = f"/api/{root}/{{project_id}}/"
     router.get(base + "events/")(list_events)
     router.get(base + "events/values/")(list_values)
-    router.get(base + "events/{event_id}/")(retrieve_event)
     for ending in (".csv", ".json"):
         router.get(base + f"events{ending}/", include_in_schema=False)(list_events)
         router.get(base + f"events/values{ending}/", include_in_schema=False)(list_values)
+    # After the values, which must not be taken for an id.
+    router.get(base + "events/{event_id}/")(retrieve_event)

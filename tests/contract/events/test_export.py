@@ -37,7 +37,7 @@ def test_all_events_are_exported_in_bounded_memory(
         for start in range(0, MANY, AT_ONCE):
             body = {"api_key": PROJECT_KEY, "batch": events(start)}
             assert client.post("/batch/", json=body).json() == {"status": 1}
-        wait_until_stored(tmp_path, 120)
+        wait_until_stored(tmp_path, 300)
         first = client.get("/api/projects/1/events.csv?limit=10").text
         assert len(first.splitlines()) == 11
         before = highest = resident_mb(server.process.pid)
