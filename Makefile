@@ -51,6 +51,7 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.events
+	$(BIN)/python -m benchmarks.listing
 	$(BIN)/python -m benchmarks.capture
 
 clean: ## Remove .venv and caches; never touches your data

@@ -111,6 +111,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "UnsetBody": {"$unset": "plan"},
     "SplitBody": {},
     "DeletionBody": {"event": "documented"},
+    "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }

@@ -113,7 +113,6 @@ class World:
                 inbox=inbox,
                 events=MortalEvents(self.events, death),
                 progress=progress,
-                buckets=(0,),
                 is_alone=True,
                 idle_s=0.01,
                 place=_nowhere,

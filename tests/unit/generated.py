@@ -7,7 +7,7 @@ import os
 from hypothesis import settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("HEDGEROW_TEST_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("HEDGEROW_TEST_EXAMPLES", "10"))
 
 bounded = settings(database=None, deadline=None, max_examples=EXAMPLES)
 # For what has many ways to go wrong.

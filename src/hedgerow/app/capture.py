@@ -131,7 +131,6 @@ def join_intake(
             inbox=inbox,
             events=events,
             progress=progress,
-            buckets=range(1 if is_embedded else BUCKETS),
             is_alone=is_embedded,
             idle_s=0.5 if is_embedded else 0.05,
             place=place,

@@ -13,7 +13,7 @@ from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
-from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of
+from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of_rows
 from hedgerow.capture.store import (
     SETTLED_AT_ONCE,
     STORED_AT_ONCE,
@@ -56,7 +56,6 @@ class Processor:
         inbox: InboxStore,
         events: EventStore,
         progress: Progress,
-        buckets: Iterable[int],
         is_alone: bool,
         idle_s: float,
         place: Place,
@@ -66,7 +65,6 @@ class Processor:
         self._inbox = inbox
         self._events = events
         self._progress = progress
-        self._buckets = tuple(buckets)
         self._is_alone = is_alone
         self._idle_s = idle_s
         self._place = place
@@ -77,6 +75,7 @@ class Processor:
         self.settled = self.stored = 0
         # Whether something may still be on its way to the event store that we know no end of.
         self._is_storing = False
+        self._is_appending = False
 
     async def begin(self) -> None:
         """Learn what the process before left behind."""
@@ -101,7 +100,8 @@ class Processor:
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
         accepted, settled, began = self._progress.accepted, self.settled, time.monotonic()
-        found = {bucket: await self._inbox.oldest(bucket) for bucket in self._buckets}
+        buckets = await self._inbox.unsettled_buckets()
+        found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
         if not any(found.values()):
             return
         known = await self._repeats.known([row for rows in found.values() for row in rows])
@@ -109,8 +109,7 @@ class Processor:
         for bucket, rows in found.items():
             if not rows or not await self._inbox.settle(bucket, rows, decide, self._clock()):
                 continue
-            for row in rows:
-                self._repeats.settled(keys_of(row.project_id, row.events))
+            self._repeats.settled(keys_of_rows(rows))
             number = sum(len(row.events) for row in rows)
             self.settled += number
             if self._is_alone:
@@ -125,11 +124,9 @@ class Processor:
         await self._progress.wait_for_unstored(
             STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
         )
-        for bucket in self._buckets:
+        for bucket in await self._inbox.unstored_buckets():
             if rows := await self._inbox.ready(bucket):
-                self._is_storing = True
-                await self._events.append([event for row in rows for event in row.events])
-                self._is_storing = False
+                await self._append([event for row in rows for event in row.events])
                 new = await self._routing.routed({row.id: row.events for row in rows})
                 await self._inbox.stored(rows, new, self._clock())
                 self._routing.made(new)
@@ -139,9 +136,17 @@ class Processor:
                 if self._is_alone:
                     self._progress.store(number)
 
+    async def _append(self, events: Sequence[Event]) -> None:
+        self._is_storing = self._is_appending = True
+        try:
+            await self._events.append(events)
+        finally:
+            self._is_appending = False
+        self._is_storing = False
+
     async def keep_leases(self) -> None:
         """Whoever takes long to store something has not died over it."""
-        if self._is_storing:
+        if self._is_appending:
             await self._inbox.keep_leases()
 
     async def watch(self) -> None:

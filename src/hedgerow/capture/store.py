@@ -16,6 +16,9 @@ from hedgerow.projects.model import ProjectId
 # So many events are settled in one transaction: others wait for as long as that takes.
 SETTLED_AT_ONCE = 500
 STORED_AT_ONCE = 5000
+# And so many bytes, since all of them are in memory meanwhile.
+SETTLED_BYTES = 8 << 20
+STORED_BYTES = 32 << 20
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +60,14 @@ class InboxStore(Protocol):
         now: datetime,
     ) -> None:
         """Durable when this returns."""
+        ...
+
+    async def unsettled_buckets(self) -> Sequence[int]:
+        """Those in which something waits to be settled."""
+        ...
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        """Those in which something is ready for the event store."""
         ...
 
     async def oldest(self, bucket: int) -> Sequence[Accepted]:

@@ -10,17 +10,19 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from hedgerow.events.cohorts import Cohorts
-from hedgerow.events.compile import compiled
+from hedgerow.events.compile import AS_ASKED, Text, blamed, compiled
 from hedgerow.events.conditions import Moment
 from hedgerow.events.gate import Gate
 from hedgerow.events.store import Answer, EventReader, Limits
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Select
+from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.printer import Limits as RowLimits
 from hedgerow.hogql.printer import Printed
 from hedgerow.kit import jsonio
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.store import CohortStore
-from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.model import Project
 
 TIMEOUT_S = 30.0
 MAX_BYTES = 32 << 20
@@ -70,15 +72,32 @@ class Reading:
         return Surroundings(project=project, cohorts=found, at=at)
 
     async def read(
-        self, around: Surroundings, ask: Callable[[], Select], limits: Limits = PLAIN
+        self,
+        around: Surroundings,
+        ask: Callable[[], Select],
+        limits: Limits = PLAIN,
+        texts: Sequence[Text] = (),
     ) -> Answer:
-        """The rows of what `ask` gives. It may take a while to read and to write as SQL, so that is
-        done beside the event loop."""
-        statement = await in_daemon_thread(lambda: compiled(ask(), around))
-        return await self.run(around.project.id, statement, limits)
+        """The rows of what `ask` gives. `texts` are the HogQL in it, for errors to point at."""
+        return await self.run(around, await self.compile(around, ask, texts=texts), limits)
 
-    async def run(
-        self, project_id: ProjectId, statement: Printed, limits: Limits = PLAIN
-    ) -> Answer:
-        async with self._gate.entered(project_id):
-            return await self._reader.read(statement.sql, statement.parameters, limits)
+    async def compile(
+        self,
+        around: Surroundings,
+        ask: Callable[[], Select],
+        rows: RowLimits = AS_ASKED,
+        texts: Sequence[Text] = (),
+    ) -> Printed:
+        """As SQL. To read and to write it may take a while, so it is done beside the event loop."""
+
+        def work() -> Printed:
+            try:
+                return compiled(ask(), around, rows)
+            except HogQLError as error:
+                raise blamed(error, texts, around) from None
+
+        return await in_daemon_thread(work)
+
+    async def run(self, around: Surroundings, printed: Printed, limits: Limits = PLAIN) -> Answer:
+        async with self._gate.entered(around.project.id):
+            return await self._reader.read(printed.sql, printed.parameters, limits)

@@ -91,7 +91,7 @@ class Selecting:
     ) -> Table:
         plan = await in_daemon_thread(partial(_planned, asked, around, distinct_ids, limit))
         try:
-            answer = await self._reading.read(around, lambda: plan.query)
+            answer = await self._reading.read(around, lambda: plan.query, texts=asked.texts)
         except Invalid as error:
             if error.code != TOO_MUCH or limit == 1:
                 raise

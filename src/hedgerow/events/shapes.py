@@ -7,7 +7,6 @@ again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from hedgerow.events.elements import parsed_elements
 from hedgerow.events.expressions import field
@@ -26,7 +25,6 @@ EVENT_FIELDS = (
     "elements_chain",
     "created_at",
 )
-NOBODY = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ def _event(values: Sequence[Any]) -> dict[str, Any]:
 
 def _person(values: Sequence[Any]) -> dict[str, Any]:
     id, created_at, properties, distinct_id = values
-    if id is None or id == NOBODY:
+    if created_at is None:
         return {"distinct_id": distinct_id}
     return {
         "uuid": id,

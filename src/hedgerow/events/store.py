@@ -50,9 +50,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The rows of a query, and its columns' names and types."""
+    """The rows of a query, and its columns' types."""
 
-    columns: Sequence[str]
     types: Sequence[str]
     rows: Sequence[Sequence[Any]]
 

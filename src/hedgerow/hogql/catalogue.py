@@ -213,7 +213,7 @@ JSONExtractStringCaseInsensitive 1+ : string | JSONExtractRawCaseInsensitive 1+ 
 JSON_VALUE 2 : string | JSON_EXISTS 2 : bool | JSON_QUERY 2 : string | toJSONString 1 : string
 isValidJSON 1 : bool | JSONArrayLength 1 : number
 JSON_ARRAY_LENGTH 1 -> JSONArrayLength : number | JSONMergePatch 1+ : string
-JSONAllPaths 1 : array | simpleJSONExtractString 2 : string | simpleJSONExtractRaw 2 : string
+simpleJSONExtractString 2 : string | simpleJSONExtractRaw 2 : string
 simpleJSONExtractInt 2 : number | simpleJSONExtractFloat 2 : number
 simpleJSONExtractBool 2 : bool | simpleJSONHas 2 : bool
 visitParamExtractString 2 -> simpleJSONExtractString : string
@@ -304,7 +304,7 @@ categoricalInformationValue 2+ : array | cramersV 2 : number | cramersVBiasCorre
 theilsU 2 : number | contingency 2 : number | entropy 1+ : number | rankCorr 2 : number
 mannWhitneyUTest 2 | studentTTest 2 | welchTTest 2 | kolmogorovSmirnovTest 2 | meanZTest 2
 windowFunnel 2+ : number | retention 1+ : array | sequenceMatch 2+ : bool
-sequenceCount 2+ : number | sequenceNextNode 3+ | intervalLengthSum 2 : number
+sequenceCount 2+ : number | intervalLengthSum 2 : number
 boundingRatio 2 : number | maxIntersections 2 : number | maxIntersectionsPosition 2 : number
 exponentialMovingAverage 2 : number | exponentialTimeDecayedAvg 2 : number
 exponentialTimeDecayedSum 2 : number | largestTriangleThreeBuckets 2 : array | histogram 1 : array

@@ -49,7 +49,7 @@ def compared(
     if op in _TEXTUAL:
         left, right = as_text(left), as_text(right)
     else:
-        left, right = alike(context, left, right)
+        left, right = _instants(*alike(context, left, right))
     plain = f"{FUNCTIONS[op]}({left.sql}, {right.sql})"
     if is_join or not (left.nullable or right.nullable):
         return truth(plain)
@@ -102,11 +102,20 @@ def alike(context: Context, left: Piece, right: Piece) -> tuple[Piece, Piece]:
             if _yields(left, right)
             else (left, as_text(right))
         )
+    if {left.kind, right.kind} in ({Kind.UUID, Kind.NUMBER}, {Kind.UUID, Kind.BOOL}):
+        return as_text(left), as_text(right)
     if _is_text(right) and not _is_text(left):
         return (
             (left, _taken(context, right, left)) if _yields(right, left) else (as_text(left), right)
         )
     return left, right
+
+
+def _instants(left: Piece, right: Piece) -> tuple[Piece, Piece]:
+    """Two moments compare alike in every time zone."""
+    if left.kind is not Kind.DATETIME or right.kind is not Kind.DATETIME:
+        return left, right
+    return left.at(left.instant or left.sql), right.at(right.instant or right.sql)
 
 
 def _is_text(piece: Piece) -> bool:
@@ -196,6 +205,12 @@ def _array(context: Context, left: Piece, values: list[object]) -> tuple[Piece, 
         return Piece(as_number(left.sql), Kind.NUMBER), _numbers(context, finite)
     texts = [_text(value) for value in values]
     return left, context.parameters.add("Array(String)", texts) if texts else ""
+
+
+def uuids(context: Context, values: Sequence[object]) -> str:
+    """Those of the values that are ids, as one array, perhaps an empty one."""
+    ids = [str(known) for value in values if (known := _uuid(value)) is not None]
+    return context.parameters.add("Array(UUID)", ids)
 
 
 def _numbers(context: Context, numbers: list[int | float]) -> str:

@@ -1,7 +1,6 @@
 """What all parts of one printing share: the world, the values, the names that we give, and the
 spelling of a few things in the engine's SQL."""
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -54,7 +53,7 @@ class Context:
     def shown_time(self, sql: str, *, nullable: bool = False) -> Piece:
         """A moment in the project's time zone."""
         shown = sql if self.world.timezone == "UTC" else f"toTimeZone({sql}, {self.zone})"
-        return Piece(shown, Kind.DATETIME, nullable=nullable)
+        return Piece(shown, Kind.DATETIME, nullable=nullable, instant=sql)
 
     def parsed_time(self, sql: str) -> Piece:
         """The moment that a text tells, in the project's time zone; NULL when it tells none."""
@@ -102,7 +101,3 @@ def as_truth(sql: str) -> str:
 
 def as_number(sql: str) -> str:
     return f"toFloat64OrNull({sql})"
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, float) and math.isfinite(value) and value == int(value)

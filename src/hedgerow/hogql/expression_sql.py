@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from uuid import UUID
 
 from hedgerow.hogql.ast import (
     Alias,
@@ -39,13 +40,14 @@ from hedgerow.hogql.comparisons import (
     in_array,
     in_query,
     truth,
+    uuids,
     with_null,
 )
 from hedgerow.hogql.context import Context, as_number, as_truth
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.scope import Scope
-from hedgerow.hogql.sources import below
+from hedgerow.hogql.sources import StoredTable, below
 
 # What walks over a tree calls itself several times for each level.
 MAX_DEPTH = 150
@@ -75,6 +77,10 @@ class ExpressionPrinter(ABC):
     @abstractmethod
     def subquery(self, query: Select) -> str:
         """A query inside this one, without brackets."""
+
+    @abstractmethod
+    def outside_query(self, query: Select) -> str:
+        """A query that is not part of the text: names of its WITH mean nothing there."""
 
     @abstractmethod
     def call(self, call: Call) -> Piece: ...
@@ -134,7 +140,7 @@ class ExpressionPrinter(ABC):
             case Placeholder():
                 name = ".".join(node.chain)
                 raise HogQLError(
-                    f"No value was given for the placeholder '{name}'", start=node.start
+                    f"No value was given for the placeholder {shown(name)}", start=node.start
                 )
 
     def listed(self, exprs: Sequence[Expr]) -> str:
@@ -183,6 +189,8 @@ class ExpressionPrinter(ABC):
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, Constant) and side.value is None:
                 return with_null(op, self.expr(other))
+        if (among_persons := self._is_person(op, node)) is not None:
+            return among_persons
         if op in _REGEXES and isinstance(node.right, Constant):
             if not isinstance(node.right.value, str):
                 raise HogQLError("A pattern must be a text", start=node.right.start)
@@ -192,10 +200,16 @@ class ExpressionPrinter(ABC):
 
     def _in(self, op: Compare, node: CompareOperation) -> Piece:
         right = node.right
-        left = self.expr(node.left)
-        if isinstance(right, SelectQuery | SelectSet):
-            return in_query(op, left, self.subquery(right))
         values = _constants(right)
+        table = self._events_of(node.left)
+        if isinstance(right, SelectQuery | SelectSet):
+            query = self.subquery(right)
+            if table is not None:
+                return _either(table.person_among(f"({query})"), op)
+            return in_query(op, self.expr(node.left), query)
+        if values is not None and table is not None and None not in values:
+            return _either(table.person_among(uuids(self.context, values)), op)
+        left = self.expr(node.left)
         if values is not None:
             return among(self.context, op, left, values)
         if isinstance(right, Tuple):
@@ -211,7 +225,26 @@ class ExpressionPrinter(ABC):
             by = "id" if isinstance(right.value, int) else "name"
             what = f"Could not find cohort with {by} {str(right.value)[:100]}"
             raise HogQLError(what, start=right.start)
-        return in_query(node.op, self.expr(node.left), self.subquery(query))
+        members = self.outside_query(query)
+        table = self._events_of(node.left)
+        if table is not None:
+            return _either(table.person_among(f"({members})"), node.op)
+        return in_query(node.op, self.expr(node.left), members)
+
+    def _events_of(self, node: Expr) -> StoredTable | None:
+        """The events whose today's person the expression names. Not in a join's condition, which
+        needs a plain comparison."""
+        is_field = isinstance(node, Field) and not self.is_join
+        return self.scope.person_of(node.chain) if is_field else None  # type: ignore[union-attr]
+
+    def _is_person(self, op: Compare, node: CompareOperation) -> Piece | None:
+        """`person_id = '...'`, on either side."""
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if op in (Compare.EQ, Compare.NOT_EQ) and isinstance(other, Constant):
+                table = self._events_of(side)
+                if table is not None and isinstance(other.value, str | UUID):
+                    return _either(table.person_among(uuids(self.context, [other.value])), op)
+        return None
 
     def _between(self, node: BetweenExpr) -> Piece:
         subject = self.expr(node.expr)
@@ -284,6 +317,11 @@ def _edge(is_preceding: bool, value: int | None) -> str:
         return "CURRENT ROW"
     amount = "UNBOUNDED" if value is None else str(int(value))
     return f"{amount} {'PRECEDING' if is_preceding else 'FOLLOWING'}"
+
+
+def _either(sql: str, op: Compare) -> Piece:
+    is_negative = op in (Compare.NOT_EQ, Compare.NOT_IN, Compare.NOT_IN_COHORT)
+    return truth(f"not{sql}" if is_negative else sql)
 
 
 def _constants(node: Expr) -> list[object] | None:

@@ -130,8 +130,9 @@ class ExpressionReader(Cursor, ABC):
         return self.operand()
 
     def _is_prefix(self) -> bool:
+        """Whether an operand comes after this word. `not (a)` is a call."""
         after = self.ahead()
-        return after.kind is not Kind.END and after.word not in (",", ")", ".", "]", "=", "==")
+        return after.kind is not Kind.END and after.word not in (",", ")", ".", "]", "=", "==", "(")
 
     def _signed(self, start: int) -> Expr:
         sign = self.advance().word
@@ -198,7 +199,9 @@ class ExpressionReader(Cursor, ABC):
         return TypeCast(expr=left, type_name=self.type_name(), start=start, end=self.last_end)
 
     def type_name(self) -> str:
-        name = self.name("a type").lower()
+        if self.token.kind is not Kind.WORD:
+            raise self.unexpected("Expected a type")
+        name = self.advance().word
         for ending in _TYPE_ENDINGS:
             if self.take(*ending):
                 return f"{name} {' '.join(ending)}"
@@ -220,7 +223,7 @@ class ExpressionReader(Cursor, ABC):
     def _comparison(self, left: Expr, start: int) -> Expr:
         negated = self.take("not")
         op = _COMPARISONS[self.advance().word]
-        if op is Compare.IN and self.token.word == "cohort" and self._is_prefix():
+        if op is Compare.IN and self.token.word == "cohort" and self.ahead().kind is not Kind.END:
             self.advance()
             op = Compare.NOT_IN_COHORT if negated else Compare.IN_COHORT
         elif negated:

@@ -21,7 +21,8 @@ class Kind(StrEnum):
 class Piece:
     """A piece of SQL, and what is known of its value. `is_loose` is the text of a property whose
     type nobody told: it takes the kind of what it is compared with. `owner` says whose properties
-    these are."""
+    these are. `instant` is a moment before it was put into a time zone: enough to compare and sort
+    by, and what the engine has an order for."""
 
     sql: str
     kind: Kind = Kind.UNKNOWN
@@ -29,7 +30,8 @@ class Piece:
     is_loose: bool = False
     is_constant: bool = False
     owner: str = ""
+    instant: str = ""
 
     def at(self, sql: str) -> "Piece":
         """The same value, found elsewhere."""
-        return replace(self, sql=sql, is_constant=False)
+        return replace(self, sql=sql, is_constant=False, instant="")

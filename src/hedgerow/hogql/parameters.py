@@ -23,6 +23,7 @@ class Parameters:
 
     def add(self, type_name: str, value: object) -> str:
         """The value's place in the SQL."""
+        _check_text(value)
         key = (type_name, repr(value))
         if key not in self._names:
             name = f"p{len(self.values)}"
@@ -70,6 +71,17 @@ class Parameters:
                 return _known(f"[{members}]", Kind.ARRAY)
             case _:
                 raise HogQLError("A value of this kind cannot stand in a query")
+
+
+def _check_text(value: object) -> None:
+    """Half of a surrogate pair is no character, and cannot be sent."""
+    texts = value if isinstance(value, list) else [value]
+    for text in texts:
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise HogQLError("A text has a character that does not exist") from None
 
 
 def _known(sql: str, kind: Kind) -> Piece:

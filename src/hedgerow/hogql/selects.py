@@ -1,25 +1,21 @@
 """Queries: SELECT with all its clauses, and UNION and the like between them."""
 
+from dataclasses import replace
+
 from hedgerow.hogql.ast import (
     Alias,
     Cte,
     Expr,
-    Field,
-    Join,
     LimitBy,
     Select,
     SelectQuery,
     SelectSet,
     Window,
 )
-from hedgerow.hogql.cursor import RESERVED
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
+from hedgerow.hogql.froms import FromReader
 from hedgerow.hogql.lexer import Kind
-from hedgerow.hogql.operands import OperandReader
 
-_SIDES = ("left", "right", "full")
-_STRICT = ("any", "asof", "semi", "anti")
-_JOIN_WORDS = frozenset({*_SIDES, *_STRICT, "inner", "outer", "cross", "join"})
 _REFUSED = {
     "settings": "SETTINGS cannot be chosen in a query",
     "format": "FORMAT cannot be chosen in a query",
@@ -29,7 +25,7 @@ _REFUSED = {
 }
 
 
-class SelectReader(OperandReader):
+class SelectReader(FromReader):
     """Reads queries, and with its parents everything else."""
 
     def select_set(self) -> Select:
@@ -53,11 +49,8 @@ class SelectReader(OperandReader):
             limit = self.expression()
         if self.take("offset"):
             offset = self.expression()
-        if isinstance(query, SelectQuery):
-            return SelectSet(first=query, rest=(), limit=limit, offset=offset,
-                             start=start, end=self.last_end)  # fmt: skip
-        return SelectSet(first=query.first, rest=query.rest, limit=limit, offset=offset,
-                         start=start, end=self.last_end)  # fmt: skip
+        whole = query if isinstance(query, SelectSet) else SelectSet(first=query, rest=())
+        return replace(whole, limit=limit, offset=offset, start=start, end=self.last_end)
 
     def _set_operator(self) -> str | None:
         word = self.token.word
@@ -82,8 +75,8 @@ class SelectReader(OperandReader):
         self.need("select")
         distinct = self.take("distinct")
         columns = self._columns()
-        source = self._source() if self.take("from") else None
-        array_kind, arrays = self._array_join(source)
+        source = self.source() if self.take("from") else None
+        array_kind, arrays = self.array_join(source)
         prewhere = self.expression() if self.take("prewhere") else None
         where = self.expression() if self.take("where") else None
         group_by = self._group_by() if self.take("group", "by") else []
@@ -121,7 +114,7 @@ class SelectReader(OperandReader):
         while True:
             cte = self._cte()
             if cte.name in found:
-                raise HogQLError(f"WITH names '{cte.name}' twice", start=cte.start)
+                raise HogQLError(f"WITH names {shown(cte.name)} twice", start=cte.start)
             found[cte.name] = cte
             if not self.take(","):
                 return found
@@ -147,7 +140,7 @@ class SelectReader(OperandReader):
         while not (found and self._ends_columns()):
             start = self.token.start
             expr = self.expression()
-            if self._is_implicit_alias():
+            if self.is_implicit_alias():
                 alias = self.name()
                 expr = Alias(expr=expr, alias=alias, start=start, end=self.last_end)
             found.append(expr)
@@ -160,104 +153,6 @@ class SelectReader(OperandReader):
         return self.token.kind is Kind.END or self.token.word in (
             "from", "where", "group", "order", "limit", ")",
         )  # fmt: skip
-
-    def _is_implicit_alias(self) -> bool:
-        token = self.token
-        return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.word not in RESERVED)
-
-    def _source(self) -> Join:
-        tables = [self._table("", None)]
-        while (kind := self._join_kind()) is not None:
-            table = self._table(kind, None)
-            tables.append(self._constrained(table))
-        joined: Join | None = None
-        for table in reversed(tables):
-            joined = _followed_by(table, joined)
-        assert joined is not None
-        return joined
-
-    def _join_kind(self) -> str | None:
-        if self.take(","):
-            return "CROSS JOIN"
-        if self.token.word not in _JOIN_WORDS or self._is_array_join():
-            return None
-        words: list[str] = []
-        while self.token.word != "join":
-            if self.token.word not in _JOIN_WORDS or self.token.word in words:
-                raise self.unexpected("Expected JOIN")
-            words.append(self.advance().word)
-        if "outer" in words and not any(side in words for side in _SIDES):
-            raise self.unexpected("OUTER needs LEFT, RIGHT or FULL")
-        self.advance()
-        return _join_name(words)
-
-    def _is_array_join(self) -> bool:
-        return self.at("left", "array") or self.at("inner", "array")
-
-    def _constrained(self, table: Join) -> Join:
-        uses = False
-        constraint: Expr | None = None
-        if self.take("on"):
-            constraint = self.expression()
-        elif self.take("using"):
-            uses, constraint = True, self.expression()
-        elif table.kind != "CROSS JOIN":
-            raise self.unexpected("Expected ON or USING")
-        return Join(
-            table=table.table, alias=table.alias, kind=table.kind, constraint=constraint,
-            uses=uses, is_final=table.is_final, start=table.start, end=self.last_end,
-        )  # fmt: skip
-
-    def _table(self, kind: str, constraint: Expr | None) -> Join:
-        start = self.token.start
-        table = self._table_expression()
-        alias = None
-        if self.take("as"):
-            alias = self.name("an alias")
-        elif self._is_implicit_alias() and self.token.word not in _JOIN_WORDS:
-            alias = self.name()
-        final = self.take("final")
-        return Join(
-            table=table, alias=alias, kind=kind, constraint=constraint, is_final=final,
-            start=start, end=self.last_end,
-        )  # fmt: skip
-
-    def _table_expression(self) -> Expr:
-        if self.at("("):
-            start = self.token.start
-            if self.ahead().word not in ("select", "with", "("):
-                raise self.unexpected("Expected a query between the brackets")
-            self.advance()
-            query = self.select_set()
-            self.need(")")
-            del start
-            return query
-        if self.at("{"):
-            return self.placeholder()
-        start = self.token.start
-        chain = [self.name("a table")]
-        while self.take("."):
-            chain.append(self.name("a name after the dot"))
-        if self.at("("):
-            raise HogQLError("Table functions are not available", start=start)
-        return Field(chain=tuple(chain), start=start, end=self.last_end)
-
-    def _array_join(self, source: Join | None) -> tuple[str, list[Expr]]:
-        side = self.token.word if self._is_array_join() else ""
-        if not side and not self.at("array", "join"):
-            return "", []
-        if source is None:
-            raise self.unexpected("ARRAY JOIN needs a FROM")
-        if side:
-            self.advance()
-        self.need("array", "join")
-        arrays = [self.expression()]
-        while self.take(","):
-            arrays.append(self.expression())
-        for array in arrays:
-            if not isinstance(array, Alias):
-                raise HogQLError("An array of ARRAY JOIN needs an alias", start=array.start)
-        return f"{side.upper()} ARRAY JOIN".strip(), arrays
 
     def _group_by(self) -> list[Expr]:
         if (
@@ -313,27 +208,3 @@ class SelectReader(OperandReader):
             offset = second if second is not None else offset
             ties = self.take("with", "ties")
         return limit, offset, limit_by, ties
-
-
-def _followed_by(table: Join, following: Join | None) -> Join:
-    return Join(
-        table=table.table, alias=table.alias, kind=table.kind, constraint=table.constraint,
-        uses=table.uses, is_final=table.is_final, next_join=following,
-        start=table.start, end=table.end,
-    )  # fmt: skip
-
-
-def _join_name(words: list[str]) -> str:
-    """The kind in one spelling: side, then OUTER, then strictness."""
-    side = next((word for word in words if word in _SIDES), "")
-    strict = next((word for word in words if word in _STRICT), "")
-    if "cross" in words:
-        return "CROSS JOIN"
-    if side:
-        outer = "outer" if "outer" in words else ""
-        return " ".join(word.upper() for word in (side, outer, strict, "join") if word)
-    if strict in ("any", "asof"):
-        return f"{strict.upper()} INNER JOIN"
-    if strict:
-        return f"{strict.upper()} JOIN"
-    return "INNER JOIN" if "inner" in words else "JOIN"

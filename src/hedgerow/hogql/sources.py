@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from hedgerow.hogql.context import Context
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.tables import (
     DISTINCT_IDS,
@@ -21,6 +21,7 @@ from hedgerow.hogql.tables import (
 )
 
 Link = str | int
+_PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
 
 
 class Source(ABC):
@@ -56,6 +57,7 @@ class StoredTable(Source):
         self._table = table
         self._alias = context.new_name("t")
         self._joins: dict[str, _Joined] = {}
+        self._read: dict[str, None] = {}
 
     def names(self) -> Sequence[str]:
         more: list[str] = []
@@ -75,9 +77,48 @@ class StoredTable(Source):
         return found
 
     def sql(self) -> str:
+        return self._stored_sql() + self._joins_sql()
+
+    def page_sql(self, rest: str) -> str:
+        """The same, with only the rows that `rest` leaves: its WHERE, ORDER BY and LIMIT come
+        before anything is joined."""
+        listed = ", ".join(f"{self._alias}.`{name}` AS `{name}`" for name in self._read)
+        page = f"(SELECT {listed} FROM {self._stored_sql()}{rest}) AS {self._alias}"
+        return page + self._joins_sql()
+
+    @property
+    def joined_names(self) -> list[str]:
+        return [joined.alias for joined in self._joins.values()]
+
+    def _stored_sql(self) -> str:
         final = " FINAL" if self._table.is_final else ""
-        joins = "".join(joined.sql() for joined in self._joins.values())
-        return f"{self._table.name} AS {self._alias}{final}{joins}"
+        return f"{self._table.name} AS {self._alias}{final}"
+
+    def _joins_sql(self) -> str:
+        return "".join(joined.sql() for joined in self._joins.values())
+
+    def _reads(self, name: str) -> str:
+        self._read[name] = None
+        return f"{self._alias}.`{name}`"
+
+    def is_person(self, chain: Sequence[Link]) -> bool:
+        """Whether this names today's person of an event."""
+        return self._table is EVENTS and tuple(chain) in _PERSON_IDS
+
+    def person_among(self, members: str) -> str:
+        """Whether today's person is one of these. The few ids that have moved are looked up, not
+        joined, so that the engine can use its index of persons."""
+        self._context.count_table()
+        inner = self._context.new_name("t")
+        person, distinct_id = self._reads("person_id"), self._reads("distinct_id")
+        moved = (
+            f"SELECT {inner}.`distinct_id` FROM {DISTINCT_IDS.name} AS {inner} FINAL"
+            f" WHERE {inner}.project_id = {self._context.project} AND {inner}.is_moved"
+        )
+        return (
+            f"(({person} IN {members} AND {distinct_id} NOT IN ({moved}))"
+            f" OR {distinct_id} IN ({moved} AND {inner}.`person_id` IN {members}))"
+        )
 
     def filter(self) -> str:
         return f"{self._alias}.project_id = {self._context.project}"
@@ -105,7 +146,7 @@ class StoredTable(Source):
         return None
 
     def _column(self, column: Column) -> Piece:
-        sql = f"{self._alias}.`{column.name}`"
+        sql = self._reads(column.name)
         if column.kind is Kind.DATETIME:
             return self._context.shown_time(sql)
         return Piece(sql, column.kind, nullable=False, owner=column.owner)
@@ -119,12 +160,12 @@ class StoredTable(Source):
 
     def _person_id(self) -> str:
         """Today's person: ids that have moved to another person since are looked up."""
-        stored = f"{self._alias}.`{self._table.person_column}`"
+        stored = self._reads(str(self._table.person_column))
         if self._table is not EVENTS:
             return stored
         moved = self._join("moved")
         moved.key, moved.table, moved.condition = "distinct_id", DISTINCT_IDS, "is_moved"
-        moved.on = f"{self._alias}.`distinct_id`"
+        moved.on = self._reads("distinct_id")
         person = moved.column("person_id")
         return f"if(notEmpty({moved.alias}.k), {person}, {stored})"
 
@@ -143,11 +184,11 @@ class StoredTable(Source):
         if self._table is not PERSONS or len(rest) > 1 or rest[0] not in DISTINCT_IDS.columns:
             return None
         joined = self._join("pdi")
-        joined.key, joined.table, joined.on = "person_id", DISTINCT_IDS, f"{self._alias}.`id`"
+        joined.key, joined.table, joined.on = "person_id", DISTINCT_IDS, self._reads("id")
         return joined.field(rest)
 
     def _of_group(self, number: int, rest: Sequence[Link]) -> Piece | None:
-        key = f"{self._alias}.`$group_{number}`"
+        key = self._reads(f"$group_{number}")
         if rest[0] in ("key", "group_key") and len(rest) == 1:
             return Piece(key, Kind.STRING, nullable=False)
         joined = self._join(f"group_{number}")
@@ -276,7 +317,7 @@ def below(context: Context, piece: Piece, rest: Sequence[Link]) -> Piece:
     if piece.kind in (Kind.PROPERTIES, Kind.STRING):
         return context.property(piece.sql, rest, piece.owner)
     if piece.kind is not Kind.UNKNOWN:
-        raise HogQLError(f"There is nothing named '{rest[0]}' in a {piece.kind}")
+        raise HogQLError(f"There is nothing named {shown(str(rest[0]))} in a {piece.kind}")
     sql = piece.sql
     for link in rest:
         part = context.parameters.text(link) if isinstance(link, str) else str(link)

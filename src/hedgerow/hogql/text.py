@@ -35,6 +35,19 @@ from hedgerow.hogql.ast import (
     WindowFunction,
 )
 from hedgerow.hogql.cursor import RESERVED
+from hedgerow.hogql.expressions import (
+    ADD,
+    ALIAS,
+    AND,
+    BETWEEN,
+    COMPARE,
+    MULTIPLY,
+    NEGATE,
+    NOT,
+    OR,
+    PART,
+    TERNARY,
+)
 
 _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _WORDS = RESERVED | {"null", "true", "false", "inf", "infinity", "nan", "interval", "case", "cast",
@@ -47,7 +60,7 @@ _ESCAPES = str.maketrans(
 
 
 def to_hogql(node: Node) -> str:
-    """The text, on one line. Brackets stand around every operation inside another."""
+    """The text, on one line, with the brackets that it needs."""
     return _text(node)
 
 
@@ -60,41 +73,44 @@ def _text(node: Node) -> str:  # noqa: C901 - a case a node
         case Placeholder():
             return "{" + ".".join(_name(link) for link in node.chain) + "}"
         case And():
-            return " AND ".join(_operand(each) for each in node.exprs)
+            return " AND ".join(_operand(each, NOT) for each in node.exprs)
         case Or():
-            return " OR ".join(_operand(each) for each in node.exprs)
+            return " OR ".join(_operand(each, AND) for each in node.exprs)
         case Not():
-            return f"NOT {_operand(node.expr)}"
+            return f"NOT {_operand(node.expr, NOT)}"
         case CompareOperation():
-            return f"{_operand(node.left)} {_operator(node)} {_operand(node.right)}"
+            left, right = _operand(node.left, COMPARE), _operand(node.right, COMPARE + 1)
+            return f"{left} {_operator(node)} {right}"
         case ArithmeticOperation():
-            return f"{_operand(node.left)} {node.op} {_operand(node.right)}"
+            binding = _binding(node)
+            return f"{_operand(node.left, binding)} {node.op} {_operand(node.right, binding + 1)}"
         case BetweenExpr():
+            low, high = _operand(node.low, NOT), _operand(node.high, BETWEEN + 1)
             word = "NOT BETWEEN" if node.negated else "BETWEEN"
-            return f"{_operand(node.expr)} {word} {_operand(node.low)} AND {_operand(node.high)}"
+            return f"{_operand(node.expr, BETWEEN)} {word} {low} AND {high}"
         case Call():
             return _call(node)
         case WindowFunction():
             params = "" if node.params is None else f"({_list(node.params)})"
             return f"{_name(node.name)}{params}({_list(node.args)}) OVER {_over(node.over)}"
         case TypeCast():
-            return f"cast({_operand(node.expr)} AS {node.type_name})"
+            return f"cast({_operand(node.expr, COMPARE)} AS {node.type_name})"
         case Array():
             return f"[{_list(node.exprs)}]"
         case Tuple():
             return f"({_list(node.exprs)}{',' if len(node.exprs) == 1 else ''})"
         case ArrayAccess():
             dot = "?." if node.nullish else ""
-            return f"{_base(node.array)}{dot}[{_text(node.index)}]"
+            return f"{_base(node.array)}{dot}[{_operand(node.index, ALIAS)}]"
         case TupleAccess():
             return f"{_base(node.tuple)}{'?.' if node.nullish else '.'}{node.index}"
         case Lambda():
-            return f"({', '.join(_name(each) for each in node.args)}) -> {_operand(node.expr)}"
+            return f"({', '.join(_name(e) for e in node.args)}) -> {_operand(node.expr, ALIAS)}"
         case Alias():
-            return f"{_operand(node.expr)} AS {_name(node.alias)}"
+            return f"{_operand(node.expr, TERNARY)} AS {_name(node.alias)}"
         case OrderExpr():
             nulls = f" NULLS {node.nulls.upper()}" if node.nulls else ""
-            return f"{_operand(node.expr)} {'DESC' if node.descending else 'ASC'}{nulls}"
+            return f"{_operand(node.expr, ALIAS)} {'DESC' if node.descending else 'ASC'}{nulls}"
         case SelectQuery():
             return _select(node)
         case SelectSet():
@@ -107,22 +123,38 @@ def _operator(node: CompareOperation) -> str:
     return {"==": "="}.get(node.op, node.op.upper())
 
 
-def _operand(node: Node) -> str:
+def _binding(node: Node) -> int:
+    """How strongly a text holds together, as `expressions` has it."""
+    match node:
+        case SelectQuery() | SelectSet():
+            return 0
+        case ArithmeticOperation():
+            return ADD if node.op in "+-" else MULTIPLY
+        case Constant() if isinstance(node.value, int | float):
+            return NEGATE
+        case _:
+            return _BINDINGS.get(type(node), PART)
+
+
+_BINDINGS: dict[type[Node], int] = {
+    Alias: ALIAS,
+    Lambda: ALIAS,
+    Or: OR,
+    And: AND,
+    Not: NOT,
+    BetweenExpr: BETWEEN,
+    CompareOperation: COMPARE,
+}
+
+
+def _operand(node: Node, least: int = ALIAS) -> str:
     text = _text(node)
-    if isinstance(node, Constant):
-        return text
-    if isinstance(
-        node, Field | Placeholder | Call | Array | Tuple | TypeCast | ArrayAccess | TupleAccess
-    ):
-        return text
-    return f"({text})"
+    return text if _binding(node) >= least else f"({text})"
 
 
 def _base(node: Node) -> str:
-    """What a part is taken of. Brackets keep a field's own dots apart from the part's."""
-    if isinstance(node, Call | Array | Tuple | ArrayAccess | TupleAccess | Placeholder | TypeCast):
-        return _text(node)
-    return _text(node) if isinstance(node, Field) else f"({_text(node)})"
+    """What a part is taken of."""
+    return _operand(node, PART)
 
 
 def _call(node: Call) -> str:
@@ -132,7 +164,7 @@ def _call(node: Call) -> str:
 
 
 def _list(nodes: Sequence[Node]) -> str:
-    return ", ".join(_text(node) for node in nodes)
+    return ", ".join(_operand(node) for node in nodes)
 
 
 def _constant(value: object) -> str:

@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 from hedgerow.hogql.ast import (
     Call,
     Expr,
+    Field,
+    Lambda,
     Node,
     Placeholder,
     SelectQuery,
     SelectSet,
     WindowFunction,
 )
-from hedgerow.hogql.errors import HogQLError, did_you_mean
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
 from hedgerow.hogql.functions import is_aggregate
 
 # How high a tree may stand. What walks over trees does so by calling itself.
@@ -26,6 +28,16 @@ def children(node: Node) -> Iterator[Node]:
     """The nodes right below this one."""
     for name in _child_names(type(node)):
         yield from _members(getattr(node, name))
+
+
+def nodes(tree: Node) -> Iterator[Node]:
+    """This node and all below it, but nothing of the queries inside."""
+    waiting: list[Node] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, SelectQuery | SelectSet):
+            waiting.extend(children(node))
 
 
 def check_height(tree: Node) -> None:
@@ -56,6 +68,18 @@ def aggregates(expr: Node) -> bool:
     return False
 
 
+def plain_fields(expr: Node) -> Iterator[Field]:
+    """The fields that are not inside an aggregation, a lambda or a query."""
+    waiting: list[Node] = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Field):
+            yield node
+        is_closed = isinstance(node, SelectQuery | SelectSet | Lambda)
+        if not is_closed and not (isinstance(node, Call) and is_aggregate(node.name)):
+            waiting.extend(children(node))
+
+
 def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:
     """The tree with its placeholders replaced, each by the expression of its name. The name of
     `{a.b}` is "a.b"."""
@@ -66,7 +90,7 @@ def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:
         name = ".".join(node.chain)
         if name not in values:
             raise HogQLError(
-                f"No value was given for the placeholder '{name}'",
+                f"No value was given for the placeholder {shown(name)}",
                 start=node.start,
                 hint=did_you_mean(name, values),
             )

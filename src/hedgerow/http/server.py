@@ -6,7 +6,7 @@ import socket
 from asyncio import TimerHandle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
 import uvicorn
@@ -30,18 +30,6 @@ UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 _usual: list[Any] = [None, b""]
 
 
-# Requests that came in this turn of the loop. They are begun one after the other when all are read:
-# reading and answering by turns takes longer, because each drives the other out of the cache.
-_due: "list[tuple[BoundedProtocol, RequestResponseCycle]]" = []
-
-
-def _begin_due() -> None:
-    due = _due.copy()
-    _due.clear()
-    for protocol, cycle in due:
-        protocol.begin(cycle)
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """httptools puts no limit on headers, neither in size nor in time, nor on trailers, nor on a
     peer that does not read; this does. What cannot be read as HTTP at all is refused in our one
@@ -52,6 +40,10 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     header_timeout_s = 30.0
+    # Requests that came in this turn of the loop, on all connections. They are begun one after the
+    # other when all are read: reading and answering by turns takes longer, because each drives the
+    # other out of the cache.
+    due: "ClassVar[list[tuple[BoundedProtocol, RequestResponseCycle]]]"
 
     @staticmethod
     def is_quick(scope: Any) -> bool:
@@ -158,11 +150,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
-        if not _due:
-            self.loop.call_soon(_begin_due)
-        _due.append((self, cycle))
+        if not self.due:
+            self.loop.call_soon(self._begin_due)
+        self.due.append((self, cycle))
 
-    def begin(self, cycle: RequestResponseCycle) -> None:
+    @classmethod
+    def _begin_due(cls) -> None:
+        due = cls.due.copy()
+        cls.due.clear()
+        for protocol, cycle in due:
+            protocol._begin(cycle)
+
+    def _begin(self, cycle: RequestResponseCycle) -> None:
         answering = cycle.run_asgi(self.app)
         if cycle.more_body or not self.is_quick(cycle.scope):
             self._keep(self.loop.create_task(answering))
@@ -321,8 +320,15 @@ def address_of(listening: socket.socket) -> str:
 
 
 def server(door: FrontDoor, *, header_timeout_s: float, grace_s: float) -> Server:
-    traits = {"header_timeout_s": header_timeout_s, "is_quick": staticmethod(door.is_quick)}
-    protocol = type("Protocol", (BoundedProtocol,), traits)
+    protocol = type(
+        "Protocol",
+        (BoundedProtocol,),
+        {
+            "header_timeout_s": header_timeout_s,
+            "is_quick": staticmethod(door.is_quick),
+            "due": [],
+        },
+    )
     config = uvicorn.Config(
         door,
         interface="asgi3",

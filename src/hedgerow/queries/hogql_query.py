@@ -64,9 +64,9 @@ class HogQLQueries:
         around = await self._reading.surroundings(project, now, [asked.query, asked.filters])
         statement, hogql = await in_daemon_thread(partial(_compiled, asked, around))
         marks.append(time.monotonic())
-        answer = await self._reading.run(project.id, statement, _LIMITS)
+        answer = await self._reading.run(around, statement, _LIMITS)
         marks.append(time.monotonic())
-        plan = await self._plan(project, statement) if asked.explain else None
+        plan = await self._plan(around, statement) if asked.explain else None
         more = statement.limit is not None and len(answer.rows) > statement.limit
         rows = answer.rows[: statement.limit] if more else answer.rows
         results = await in_daemon_thread(lambda: encoded(rows))
@@ -88,9 +88,9 @@ class HogQLQueries:
             clickhouse=statement.sql if asked.explain else None,
         )
 
-    async def _plan(self, project: Project, statement: Printed) -> list[str]:
+    async def _plan(self, around: Surroundings, statement: Printed) -> list[str]:
         explained = replace(statement, sql=f"EXPLAIN {statement.sql}")
-        answer: Answer = await self._reading.run(project.id, explained, _LIMITS)
+        answer: Answer = await self._reading.run(around, explained, _LIMITS)
         return [str(line) for (line,) in answer.rows]
 
 

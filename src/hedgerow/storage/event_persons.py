@@ -1,18 +1,37 @@
 """Who events are by, for a page of them at once."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+import msgspec
+from sqlalchemy import bindparam, func, select
 
 from hedgerow.events.record import TOLD_PROPERTIES, EventPerson
+from hedgerow.kit import jsonio
 from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.database import Database
+from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.tables import person_distinct_ids, persons
 
-AT_ONCE = 500
+AT_ONCE = 100
 
-ids = person_distinct_ids
+ids, others = person_distinct_ids, person_distinct_ids.alias()
+_names = [f"id{number}" for number in range(AT_ONCE)]
+_first_id = (
+    select(func.min(others.c.distinct_id))
+    .where(others.c.person_id == persons.c.id)
+    .scalar_subquery()
+)
+_persons_of = HotRead(
+    select(ids.c.distinct_id, persons.c.is_identified, persons.c.properties, _first_id)
+    .join(persons, persons.c.id == ids.c.person_id)
+    .where(
+        (ids.c.project_id == bindparam("project"))
+        & ids.c.distinct_id.in_([bindparam(name) for name in _names])
+    )
+)
+_properties = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class EventPersonRecords:
@@ -23,41 +42,34 @@ class EventPersonRecords:
         self, project_id: ProjectId, distinct_ids: Collection[str]
     ) -> Mapping[str, EventPerson]:
         wanted = [each for each in distinct_ids if not why_unstorable(each)]
+        found: dict[str, EventPerson] = {}
+        for start in range(0, len(wanted), AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # others are served in between
+            found |= await self._some(project_id, wanted[start : start + AT_ONCE])
+        return found
 
-        def run(connection: Connection) -> dict[str, EventPerson]:
-            found: dict[str, EventPerson] = {}
-            for start in range(0, len(wanted), AT_ONCE):
-                found |= _found(connection, project_id, wanted[start : start + AT_ONCE])
-            return found
-
-        return await self._database.read(run) if wanted else {}
-
-
-def _found(
-    connection: Connection, project_id: ProjectId, distinct_ids: Sequence[str]
-) -> Iterator[tuple[str, EventPerson]]:
-    told = [persons.c.properties[name].label(f"told_{name}") for name in TOLD_PROPERTIES]
-    own = (ids.c.project_id == project_id) & ids.c.distinct_id.in_(distinct_ids)
-    rows = connection.execute(
-        select(ids.c.distinct_id, ids.c.person_id, persons.c.is_identified, *told)
-        .join(persons, persons.c.id == ids.c.person_id)
-        .where(own)
-    ).all()
-    first = _first_ids(connection, {row.person_id for row in rows})
-    for row in rows:
-        values = zip(TOLD_PROPERTIES, row[3:], strict=True)
-        person = EventPerson(
-            is_identified=row.is_identified,
-            distinct_ids=[first[row.person_id]],
-            properties={name: value for name, value in values if value is not None},
-        )
-        yield row.distinct_id, person
+    async def _some(
+        self, project_id: ProjectId, wanted: Sequence[str]
+    ) -> Iterator[tuple[str, EventPerson]]:
+        """The statement always asks for as many, so the last id is asked for again and again."""
+        asked = [*wanted, *[wanted[-1]] * (AT_ONCE - len(wanted))]
+        values = {"project": project_id, **dict(zip(_names, asked, strict=True))}
+        rows = await self._database.fetch(_persons_of, values)
+        return ((row[0], _person(*row[1:])) for row in rows)
 
 
-def _first_ids(connection: Connection, person_ids: Collection[int]) -> dict[int, str]:
-    query = (
-        select(ids.c.person_id, func.min(ids.c.distinct_id))
-        .where(ids.c.person_id.in_(person_ids))
-        .group_by(ids.c.person_id)
+def _person(is_identified: Any, properties: Any, first_id: str) -> EventPerson:
+    return EventPerson(
+        is_identified=bool(is_identified),
+        distinct_ids=[first_id],
+        properties=_told(properties),
     )
-    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _told(properties: Any) -> dict[str, Any]:
+    """Of JSON as text only as much is read as is told."""
+    if isinstance(properties, str):
+        raw = _properties.decode(properties)
+        return {name: jsonio.decode(raw[name]) for name in TOLD_PROPERTIES if name in raw}
+    return {name: properties[name] for name in TOLD_PROPERTIES if name in properties}

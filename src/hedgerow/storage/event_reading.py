@@ -3,6 +3,7 @@ one is told without a word of the engine's own.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -19,8 +20,11 @@ from hedgerow.storage.clickhouse import translated
 T = TypeVar("T")
 
 MIB = 1 << 20
-MAX_MEMORY = 400 * MIB
+# As many as the gate lets through at once must fit into what the embedded engine has.
+MAX_MEMORY = 256 * MIB
 NOT_ENOUGH_MEMORY = 241
+# The query's own limit, as newer and older engines call it.
+_OWN_MEMORY = re.compile(r"Query memory limit|\(for query\)")
 
 _TYPES = "A function or an operator got a value of a type that it does not take."
 _REASONS = {
@@ -78,14 +82,14 @@ class EventQueries:
         store = await self._reached()
         # The engine's own query ids are not ours to choose in chDB.
         tag = uuid4().hex
-        settings = {**_settings(limits), "log_comment": tag}
+        settings = {"log_comment": tag, **_settings(limits)}
 
         def work(client: Client) -> Answer:
             try:
                 result = client.query(sql, parameters=dict(parameters), settings=settings)
+                types = [each.name for each in result.column_types]
                 return Answer(
-                    columns=result.column_names,
-                    types=[each.name for each in result.column_types],
+                    types=types or _types(client, sql, parameters, settings),
                     rows=result.result_rows,
                 )
             except Error as error:
@@ -110,24 +114,33 @@ class EventQueries:
         task.add_done_callback(self._ending.discard)
 
 
+def _types(
+    client: Client, sql: str, parameters: Mapping[str, Any], settings: dict[str, Any]
+) -> list[str]:
+    """Of the columns of an answer without rows, which comes without columns too."""
+    told = client.query(f"DESCRIBE ({sql})", parameters=dict(parameters), settings=settings)
+    return [row["type"] for row in told.named_results()]
+
+
 def _settings(limits: Limits) -> dict[str, Any]:
+    """Read-only comes last: after it, no other setting may be changed."""
     return {
-        "readonly": 1,
         "max_execution_time": limits.timeout_s,
         "timeout_overflow_mode": "break" if limits.is_enough_in_time else "throw",
         "max_result_rows": limits.max_rows,
         "max_result_bytes": limits.max_bytes,
         "max_memory_usage": MAX_MEMORY,
+        "readonly": 1,
     }
 
 
 def _refused(error: Error) -> Exception:
     """Unavailable when the engine is away, Invalid when it is the query."""
-    if error.code == NOT_ENOUGH_MEMORY and "(for query)" in str(error):
+    if error.code == NOT_ENOUGH_MEMORY and _OWN_MEMORY.search(str(error)):
         detail = "The query needs too much memory: ask for a shorter time or for less."
         return Invalid(detail, code="query_limit_exceeded")
     known = translated(error)
     if isinstance(known, AppError):
         return known
-    _log.info("a query cannot be run", reason=str(error)[:500], code=error.code)
+    _log.info("a query cannot be run", code=error.code, name=error.name)
     return Invalid(_REASONS.get(error.code or 0, _UNKNOWN), code="invalid_query")

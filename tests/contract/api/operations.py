@@ -21,7 +21,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
 }
 # Things that PostHog has under /api/projects/ first.
-ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types", "events")
+ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types", "events", "query")
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
 
 
@@ -38,6 +38,7 @@ class Ids:
     cohort_id: object = "999999"
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
+    query_id: object = "no-such-query"
 
     def of_family(self, family: str) -> dict[str, str]:
         known = {
@@ -48,6 +49,7 @@ class Ids:
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
             "event_id": self.event_id,
+            "query_id": self.query_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
@@ -59,8 +61,8 @@ NO_IDS = Ids()
 
 
 def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A flag, a cohort, a person and an event in a project, and a record of each family with
-    settings and, where it has any, a job."""
+    """A flag, a cohort, a person, an event and a query in a project, and a record of each family
+    with settings and, where it has any, a job."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
@@ -84,6 +86,7 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
             admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
         ),
         event_id=_captured(admin, project_id),
+        query_id=_asked(admin, project_id),
     )
 
 
@@ -92,6 +95,13 @@ def _captured(admin: httpx.Client, project_id: object) -> str:
     event = {"event": "seen", "distinct_id": "somebody", "uuid": str(uuid.uuid4())}
     assert admin.post("/capture/", json={"api_key": token, **event}).status_code == 200
     return event["uuid"]
+
+
+def _asked(admin: httpx.Client, project_id: object) -> object:
+    wish = {"query": {"kind": "HogQLQuery", "query": "select 1"}, "refresh": "force_async"}
+    asked = admin.post(f"/api/projects/{project_id}/query/", json=wish)
+    assert asked.status_code == 202, asked.text
+    return asked.json()["query_status"]["id"]
 
 
 def _made(admin: httpx.Client, path: str, body: dict[str, Any]) -> object:

@@ -5,7 +5,6 @@ the wrong one shows at once.
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,29 +13,13 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.hogql.parse import parse_select
 from hedgerow.hogql.printer import Limits, Printed, print_select
 from hedgerow.hogql.world import PropertyType, World
-from hedgerow.storage.chdb import open_chdb
-from hedgerow.storage.events_schema import COLUMNS, TABLE, single_ddl
+from hedgerow.storage import events_schema, mirror_schema
+from hedgerow.storage.clickhouse import connect_server
 
 MINE, OTHERS = 1, 2
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 # Every text of the other project has this in it.
 SECRET = "of-another-project"
-
-_VERSIONED = "version UInt64, is_deleted UInt8"
-_MIRRORS = (
-    "persons (project_id Int64, id UUID, created_at DateTime64(6, 'UTC'), properties String,"
-    f" is_identified Bool, {_VERSIONED}) ENGINE = ReplacingMergeTree(version, is_deleted)"
-    " ORDER BY (project_id, id)",
-    "person_distinct_ids (project_id Int64, distinct_id String, person_id UUID, is_moved Bool,"
-    f" {_VERSIONED}) ENGINE = ReplacingMergeTree(version, is_deleted)"
-    " ORDER BY (project_id, distinct_id)",
-    "groups (project_id Int64, group_type_index UInt8, group_key String,"
-    f" created_at DateTime64(6, 'UTC'), properties String, {_VERSIONED})"
-    " ENGINE = ReplacingMergeTree(version, is_deleted)"
-    " ORDER BY (project_id, group_type_index, group_key)",
-    f"cohort_people (project_id Int64, cohort_id Int64, person_id UUID, {_VERSIONED})"
-    " ENGINE = ReplacingMergeTree(version, is_deleted) ORDER BY (project_id, cohort_id, person_id)",
-)
 
 
 def person(number: int) -> UUID:
@@ -70,13 +53,11 @@ def world(**changes: Any) -> World:
 class Engine:
     """The engine with the world in it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._engine = open_chdb(folder)
+    def __init__(self, url: str) -> None:
+        self._engine = connect_server(url, timeout_s=10)
         with self._engine.client() as client:
-            for statement in single_ddl():
+            for statement in (*events_schema.single_ddl(), *mirror_schema.single_ddl()):
                 client.command(statement)
-            for mirror in _MIRRORS:
-                client.command(f"CREATE TABLE IF NOT EXISTS {mirror}")
             for project in (MINE, OTHERS):
                 _fill(client, project)
 
@@ -115,6 +96,17 @@ _EVENTS: Sequence[tuple[str, str, dict[str, object], int]] = (
 )
 
 
+def _insert(
+    client: Client, table: str, rows: Sequence[Sequence[object]], column_names: Sequence[str]
+) -> None:
+    block = "\n".join(json.dumps(row, default=_text) for row in rows)
+    client.raw_insert(table, column_names, block, fmt="JSONCompactEachRow")
+
+
+def _text(value: object) -> str:
+    return value.strftime("%F %T.%f") if isinstance(value, datetime) else str(value)
+
+
 def _fill(client: Client, project: int) -> None:
     mark = "" if project == MINE else f" {SECRET}"
     rows = []
@@ -128,7 +120,7 @@ def _fill(client: Client, project: int) -> None:
              person(who + (project - 1) * 100), NOW, json.dumps({"name": f"then{mark}"}), "full",
              False]
         )  # fmt: skip
-    client.insert(TABLE, rows, column_names=COLUMNS)
+    _insert(client, events_schema.TABLE, rows, column_names=events_schema.COLUMNS)
     base = (project - 1) * 100
     people = [
         (1, {"name": f"Ada{mark}", "age": 36}, True, 1, 0),
@@ -137,7 +129,8 @@ def _fill(client: Client, project: int) -> None:
         (4, {"name": f"gone{mark}"}, True, 1, 0),
         (4, {"name": f"gone{mark}"}, True, 2, 1),
     ]
-    client.insert(
+    _insert(
+        client,
         "persons",
         [
             [project, person(base + number), NOW, json.dumps(properties), *rest]
@@ -146,7 +139,8 @@ def _fill(client: Client, project: int) -> None:
         column_names=["project_id", "id", "created_at", "properties", "is_identified", "version",
                       "is_deleted"],
     )  # fmt: skip
-    client.insert(
+    _insert(
+        client,
         "person_distinct_ids",
         [
             [project, f"ada{mark}", person(base + 1), False, 1, 0],
@@ -163,13 +157,15 @@ def _fill(client: Client, project: int) -> None:
             "is_deleted",
         ],
     )
-    client.insert(
+    _insert(
+        client,
         "groups",
         [[project, 0, f"acme{mark}", NOW, json.dumps({"name": f"Acme{mark}"}), 1, 0]],
         column_names=["project_id", "group_type_index", "group_key", "created_at", "properties",
                       "version", "is_deleted"],
     )  # fmt: skip
-    client.insert(
+    _insert(
+        client,
         "cohort_people",
         [[project, 5, person(base + 1), 1, 0], [project, 5, person(base + 2), 1, 0],
          [project, 5, person(base + 2), 2, 1]],

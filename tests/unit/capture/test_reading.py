@@ -394,9 +394,9 @@ def test_warnings_are_bounded_and_refusals_are_not() -> None:
 @pytest.mark.parametrize("tiny", [event(), {}, event(timestamp="soon"), event(uuid="x"), None])
 def test_very_many_tiny_events_take_a_bounded_time(tiny: Any) -> None:
     started = time.process_time()
-    result = read(batch(event(), *[tiny] * 50_000))
-    assert len(result.events) + len(result.rejected) == 50_001
-    assert time.process_time() - started < 2
+    result = read(batch(event(), *[tiny] * 10_000))
+    assert len(result.events) + len(result.rejected) == 10_001
+    assert time.process_time() - started < 1  # a tenth of that on a machine at rest
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)

@@ -336,7 +336,10 @@ def test_what_unpacks_to_the_limit_exactly_is_taken() -> None:
     body = b'"' + b"a" * (LIMIT - 2) + b'"'
     assert read(gzipped(body)) == "a" * (LIMIT - 2)
     assert isinstance(refusal(gzipped(body + b" ")), TooLarge)
-    assert read(lz64(body.decode()), "", "lz64") == "a" * (LIMIT - 2)
+    short = lz64('"%s"' % ("a" * 998))
+    assert decode(short, compression="lz64", max_unpacked=1000) == "a" * 998
+    with pytest.raises(TooLarge):
+        decode(short, compression="lz64", max_unpacked=999)
 
 
 @pytest.mark.parametrize(

@@ -191,5 +191,5 @@ def test_aliases_of_aliases_are_read_or_refused_at_once() -> None:
 def test_depth_and_length_are_bounded() -> None:
     assert decode("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))
     assert "deep" in refusal("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
-    assert "deep" in refusal("[" * 5_000 + "]" * 5_000)
+    assert "deep" in refusal("[" * 1_000 + "]" * 1_000)
     assert refusal("#" * (MAX_CHARS + 1)) == "more than 10,000,000 characters"

@@ -1,0 +1,225 @@
+"""Reading events over HTTP, against the same SQL typed by hand into the same engine.
+
+    python -m benchmarks.listing [EVENTS ...]
+
+For each number of events (a million and ten million by default) a world is generated, the service
+runs in this process, and a client in another thread asks it over a socket. The reference is chDB
+itself, in the same process, with SQL that a person would write. Rounds alternate. Overhead is what
+our answer takes more than that: parameters, waiting for what was accepted before, HogQL, persons,
+JSON and HTTP. Then all events are walked by `next` for a while, and exported as CSV.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import chdb
+import structlog
+import uvloop
+from chdb.state.sqlitelike import Connection
+
+from benchmarks.event_world import PERSONAL_KEY, generate, person_uuid
+from hedgerow.app.serve import Events, service
+from hedgerow.http.server import listen, server
+from hedgerow.settings import Settings
+
+ROUNDS = 11
+WALKED = 100_000
+PAGE = 1_000
+COLUMNS = "uuid, event, distinct_id, properties, elements_chain, timestamp"
+NEWEST = "ORDER BY timestamp DESC, uuid DESC LIMIT 101"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    name: str
+    path: str
+    sql: str
+
+
+def scenarios(cohort: int) -> list[Scenario]:
+    now = datetime.now(UTC)
+    start, end = now - timedelta(days=31), now - timedelta(days=30)
+    until, day = now + timedelta(seconds=5), now.replace(hour=0, minute=0, second=0, microsecond=0)
+    own = f"FROM events WHERE project_id = 1 AND timestamp < {_at(until)}"
+    pros = """distinct_id IN (SELECT distinct_id FROM person_distinct_ids FINAL WHERE project_id = 1
+        AND person_id IN (SELECT id FROM persons FINAL WHERE project_id = 1
+        AND lowerUTF8(JSONExtract(properties, 'plan', 'Nullable(String)')) = 'pro'))"""
+    return [
+        Scenario(name="first page", path="", sql=f"SELECT {COLUMNS} {own} {NEWEST}"),
+        Scenario(
+            name="property filter",
+            path=f"?properties={_json([{'key': 'rare', 'value': 'yes'}])}",
+            sql=f"SELECT {COLUMNS} {own} AND "
+            f"JSONExtract(properties, 'rare', 'Nullable(String)') = 'yes' {NEWEST}",
+        ),
+        Scenario(
+            name="person filter",
+            path=f"?person_id={person_uuid(123)}",
+            sql=f"SELECT {COLUMNS} {own} AND distinct_id = 'user-123' {NEWEST}",
+        ),
+        Scenario(
+            name="cohort filter",
+            path=f"?properties={_json([{'key': 'id', 'type': 'cohort', 'value': cohort}])}",
+            sql=f"SELECT {COLUMNS} {own} AND {pros} {NEWEST}",
+        ),
+        Scenario(
+            name="one-day window",
+            path=f"?after={quote(start.isoformat())}&before={quote(end.isoformat())}",
+            sql=f"SELECT {COLUMNS} FROM events WHERE project_id = 1 AND timestamp > {_at(start)} "
+            f"AND timestamp < {_at(end)} {NEWEST}",
+        ),
+        Scenario(
+            name="values",
+            path="values/?key=$browser",
+            sql="SELECT DISTINCT JSONExtract(properties, '$browser', 'Nullable(String)') AS v "
+            f"FROM events WHERE project_id = 1 AND timestamp >= {_at(day - timedelta(days=7))} "
+            f"AND timestamp < {_at(day + timedelta(days=1))} AND isNotNull(v) LIMIT 10",
+        ),
+    ]
+
+
+def _at(moment: datetime) -> str:
+    return f"toDateTime64('{moment:%Y-%m-%d %H:%M:%S.%f}', 6, 'UTC')"
+
+
+def _json(value: Any) -> str:
+    return quote(json.dumps(value))
+
+
+class Client:
+    """On one connection, as a client that knows what it does."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+
+    def send(self, path: str, method: str = "GET", body: Any = None) -> http.client.HTTPResponse:
+        headers = {"Authorization": f"Bearer {PERSONAL_KEY}", "Content-Type": "application/json"}
+        sent = None if body is None else json.dumps(body)
+        self._connection.request(method, path, body=sent, headers=headers)
+        answer = self._connection.getresponse()
+        assert answer.status in (200, 201), answer.read()
+        return answer
+
+    def get(self, path: str) -> bytes:
+        return self.send(path).read()
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1000
+
+
+def compare(client: Client, raw: Connection) -> None:
+    definition = {"type": "AND", "values": [{"key": "plan", "type": "person", "value": "pro"}]}
+    cohort = {"name": "Pros", "filters": {"properties": definition}}
+    made = json.loads(client.send("/api/projects/1/cohorts/", "POST", cohort).read())
+    print(f"  {'ms, median':<18} {'raw SQL':>9} {'HTTP':>9} {'overhead':>9}")
+    theirs, ours = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for number in range(ROUNDS + 1):
+        # With a new moment in each: the engine remembers what it found for the very same question.
+        for scenario in scenarios(made["id"]):
+            sql_ms = timed(partial(raw.query, scenario.sql, "JSONCompact"))
+            http_ms = timed(partial(client.get, f"/api/projects/1/events/{scenario.path}"))
+            if number:
+                theirs[scenario.name].append(sql_ms)
+                ours[scenario.name].append(http_ms)
+    for name, times in theirs.items():
+        sql_ms, http_ms = statistics.median(times), statistics.median(ours[name])
+        print(f"  {name:<18} {sql_ms:>9.1f} {http_ms:>9.1f} {http_ms - sql_ms:>9.1f}")
+
+
+def walk(client: Client) -> None:
+    path = f"/api/projects/1/events/?limit={PAGE}"
+    times, seen = [], 0
+    while path and seen < WALKED:
+        started = time.perf_counter()
+        page = json.loads(client.get(path))
+        times.append((time.perf_counter() - started) * 1000)
+        seen += len(page["results"])
+        path = (page["next"] or "").partition("://")[2].partition("/")[2]
+        path = f"/{path}" if path else ""
+    tenth = max(1, len(times) // 10)
+    first, last = (statistics.median(part) for part in (times[:tenth], times[-tenth:]))
+    print(f"  walked {seen:,} by next: a page in {first:.0f} ms, the last ones in {last:.0f} ms")
+
+
+def export(client: Client) -> None:
+    before = resident_mb("VmRSS")
+    started, size, highest = time.perf_counter(), 0, before
+    answer = client.send("/api/projects/1/events.csv?before=-0h")
+    first_s = time.perf_counter() - started
+    while chunk := answer.read(1 << 20):
+        size += len(chunk)
+        highest = max(highest, resident_mb("VmRSS"))
+    seconds = time.perf_counter() - started
+    print(
+        f"  CSV of all: {size / 1e6:,.0f} MB in {seconds:.0f} s, first byte after {first_s:.0f} s, "
+        f"memory {before:.0f} MB before, {highest:.0f} MB at most"
+    )
+
+
+def resident_mb(name: str) -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) / 1024
+
+
+@asynccontextmanager
+async def running(data: Path) -> AsyncIterator[int]:
+    ready = asyncio.Event()
+
+    def failed(error: Exception) -> None:
+        raise error
+
+    settings = Settings(data=data, port=0, log_level="error", read_wait_s=30)
+    listening = listen("127.0.0.1", 0)
+    told = Events(ready=lambda _: ready.set(), failed=failed)
+    async with service(settings, told, worker=True) as door:
+        web = server(door, header_timeout_s=60, grace_s=1)
+        task = asyncio.create_task(web.serve(sockets=[listening]))
+        await ready.wait()
+        yield listening.getsockname()[1]
+        web.should_exit = True
+        await task
+
+
+async def measure(data: Path, rows: int) -> None:
+    await generate(data, rows)
+    async with running(data) as port:
+        # The engine opens with the first question, and copies of persons are made.
+        client = Client(port)
+        filter = _json([{"key": "plan", "type": "person", "value": "x"}])
+        await asyncio.to_thread(client.get, f"/api/projects/1/events/?properties={filter}")
+        raw = chdb.connect(str((data / "events" / "chdb").resolve()))
+        raw.query("USE hedgerow")
+        print(f"{rows:,} events")
+        await asyncio.to_thread(compare, client, raw)
+        raw.close()
+        await asyncio.to_thread(walk, client)
+        await asyncio.to_thread(export, client)
+
+
+def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    for rows in [int(each) for each in sys.argv[1:]] or [1_000_000, 10_000_000]:
+        with tempfile.TemporaryDirectory(dir=".") as folder, contextlib.suppress(KeyboardInterrupt):
+            uvloop.run(measure(Path(folder).resolve(), rows))
+
+
+if __name__ == "__main__":
+    main()
