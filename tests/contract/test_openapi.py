@@ -95,6 +95,7 @@ def without_extras(document: dict[str, Any]) -> dict[str, Any]:
 
 
 GOOD_BODIES: dict[str, dict[str, Any]] = {
+    "TrialBody": {"event": "bought", "properties": {"price": 3}},
     "NewProject": {"name": "Documented", "timezone": "Europe/Paris"},
     "ProjectChange": {"name": "Documented"},
     "TokenRotation": {"grace_s": 60},
@@ -145,7 +146,9 @@ def ids(admin: httpx.Client) -> Ids:
 
 
 def can_succeed(operation: Operation) -> bool:
-    """No frontend app has a job that could be looked at."""
+    """No frontend app has a job that could be looked at, and none of the records delivers."""
+    if operation.path.endswith(("/retry/", "/test/", "/preview/")):
+        return False
     return "{job_id}" not in operation.path or "frontend_apps" not in operation.family
 
 

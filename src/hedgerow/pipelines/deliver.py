@@ -65,7 +65,8 @@ class Deliverer:
         """Open and close lanes as destinations come and go, until cancelled."""
         try:
             while True:
-                await self._destinations.refresh()
+                with contextlib.suppress(Unavailable):  # lanes go on with what they know
+                    await self._destinations.refresh()
                 for id in self._destinations.enabled:
                     if id not in self._lanes:
                         self._lanes[id] = asyncio.create_task(self._lane(id), name=f"lane {id}")
