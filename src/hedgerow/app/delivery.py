@@ -20,7 +20,7 @@ from hedgerow.worker import Chore
 
 DELIVER_EVERY_S = 0.5
 MAX_PAUSE_S = 5.0
-FORGET_EVERY_S = 600.0
+FORGET_EVERY_S = 3600.0
 DAY_MS = 24 * 3600 * 1000
 
 _log = structlog.get_logger("hedgerow.deliver")
