@@ -14,6 +14,7 @@ from hedgerow.events.dates import asked_moment
 from hedgerow.kit import jsonio
 from hedgerow.kit.text import whole_number, why_unstorable
 from hedgerow.projects.text import check_storable
+from hedgerow.properties.operators import operator_named
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -64,9 +65,9 @@ class Asked:
 
     @property
     def is_by_time(self) -> bool:
-        return (
-            not self.order or self.is_ascending or _DESCENDING.fullmatch(self.order[0]) is not None
-        )
+        if len(self.order) > 1:
+            return False
+        return not self.order or self.is_ascending or bool(_DESCENDING.fullmatch(self.order[0]))
 
 
 def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool) -> Asked:
@@ -94,7 +95,7 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
         offset=offset,
         include_person=reader.truth("include_person"),
     )
-    if wish.select is None and not (len(wish.order) <= 1 and wish.is_by_time):
+    if wish.select is None and not wish.is_by_time:
         detail = "Without select, events come by time: -timestamp or timestamp."
         raise Invalid(detail, attr="orderBy")
     return wish
@@ -139,7 +140,7 @@ class _Reader:
         found: list[Any] = []
         for text in filter(None, self._parameters(name)):
             value = _json(text, name, "Properties are unparsable!")
-            found += value if isinstance(value, list) else [value]
+            found += value if isinstance(value, list) else _filters(value)
         check_storable(found, name)
         return found
 
@@ -157,6 +158,21 @@ class _Reader:
             if unstorable := why_unstorable(text):
                 raise Invalid(unstorable[1], attr=name, code=unstorable[0])
         return found
+
+
+def _filters(sent: Any) -> list[Any]:
+    """One filter or group; or the oldest form, an object of names and values, where a name may end
+    in an operator: `{"plan": "pro", "age__gt": 20}`."""
+    if not isinstance(sent, dict) or not sent.keys().isdisjoint(("key", "values", "type")):
+        return [sent]
+    return [_old_filter(name, value) for name, value in sent.items()]
+
+
+def _old_filter(name: str, value: Any) -> dict[str, Any]:
+    key, _, operator = name.rpartition("__")
+    if key and operator_named(operator) is not None:
+        return {"key": key, "value": value, "operator": operator}
+    return {"key": name, "value": value}
 
 
 def _texts(text: str, name: str) -> list[str]:

@@ -44,7 +44,7 @@ from hedgerow.hogql.comparisons import (
     with_null,
 )
 from hedgerow.hogql.context import Context, as_number, as_truth
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.scope import Scope
 from hedgerow.hogql.sources import StoredTable, below
@@ -77,6 +77,10 @@ class ExpressionPrinter(ABC):
     @abstractmethod
     def subquery(self, query: Select) -> str:
         """A query inside this one, without brackets."""
+
+    @abstractmethod
+    def outside_query(self, query: Select) -> str:
+        """A query that is not part of the text: names of its WITH mean nothing there."""
 
     @abstractmethod
     def call(self, call: Call) -> Piece: ...
@@ -136,7 +140,7 @@ class ExpressionPrinter(ABC):
             case Placeholder():
                 name = ".".join(node.chain)
                 raise HogQLError(
-                    f"No value was given for the placeholder '{name}'", start=node.start
+                    f"No value was given for the placeholder {shown(name)}", start=node.start
                 )
 
     def listed(self, exprs: Sequence[Expr]) -> str:
@@ -221,7 +225,7 @@ class ExpressionPrinter(ABC):
             by = "id" if isinstance(right.value, int) else "name"
             what = f"Could not find cohort with {by} {str(right.value)[:100]}"
             raise HogQLError(what, start=right.start)
-        members = self.subquery(query)
+        members = self.outside_query(query)
         table = self._events_of(node.left)
         if table is not None:
             return _either(table.person_among(f"({members})"), node.op)

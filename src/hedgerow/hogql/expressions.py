@@ -199,7 +199,9 @@ class ExpressionReader(Cursor, ABC):
         return TypeCast(expr=left, type_name=self.type_name(), start=start, end=self.last_end)
 
     def type_name(self) -> str:
-        name = self.name("a type").lower()
+        if self.token.kind is not Kind.WORD:
+            raise self.unexpected("Expected a type")
+        name = self.advance().word
         for ending in _TYPE_ENDINGS:
             if self.take(*ending):
                 return f"{name} {' '.join(ending)}"

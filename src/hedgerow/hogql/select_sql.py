@@ -17,13 +17,13 @@ from hedgerow.hogql.ast import (
     WindowFunction,
 )
 from hedgerow.hogql.context import Context
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.from_sql import Columns, FromPrinter
 from hedgerow.hogql.kinds import Piece
 from hedgerow.hogql.scope import Names, Scope, unknown_table, with_names
 from hedgerow.hogql.sources import StoredTable
 from hedgerow.hogql.text import to_hogql
-from hedgerow.hogql.walk import aggregates, nodes
+from hedgerow.hogql.walk import aggregates, nodes, plain_fields
 
 # What one SELECT inside another counts for in depth.
 _SELECT_DEPTH = 4
@@ -95,6 +95,7 @@ class SelectPrinter(FromPrinter):
         joins = self.joined_sources(query.source)
         arrays = self.arrays_sql(query.array_join, query.array_join_kind)
         select = self._select()
+        self._check_groups()
         filters = [self._filter(each, "WHERE") for each in (query.prewhere, query.where) if each]
         group_by = self._positions(query.group_by)
         having = self.condition(query.having).sql if query.having else ""
@@ -167,6 +168,22 @@ class SelectPrinter(FromPrinter):
             if isinstance(each, Alias):
                 self.scope.aliases[each.alias] = ours
         return self._selected
+
+    def _check_groups(self) -> None:
+        """A column beside an aggregation needs a GROUP BY. The engine says so too, in its own
+        words and about names of ours."""
+        query = self._query
+        if query.group_by or not any(map(aggregates, query.select)):
+            return
+        given = {*self.scope.aliases, *self.scope.ctes}
+        for each in query.select:
+            for field in plain_fields(each):
+                if str(field.chain[0]) not in given:
+                    raise HogQLError(
+                        f"{shown(to_hogql(field))} stands beside an aggregation",
+                        start=field.start,
+                        hint="Put it into a GROUP BY, or aggregate it: any(...).",
+                    )
 
     def _column(self, name: str, piece: Piece) -> Piece:
         ours = piece.at(self.context.new_name("c"))

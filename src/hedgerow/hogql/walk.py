@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 from hedgerow.hogql.ast import (
     Call,
     Expr,
+    Field,
+    Lambda,
     Node,
     Placeholder,
     SelectQuery,
     SelectSet,
     WindowFunction,
 )
-from hedgerow.hogql.errors import HogQLError, did_you_mean
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
 from hedgerow.hogql.functions import is_aggregate
 
 # How high a tree may stand. What walks over trees does so by calling itself.
@@ -66,6 +68,18 @@ def aggregates(expr: Node) -> bool:
     return False
 
 
+def plain_fields(expr: Node) -> Iterator[Field]:
+    """The fields that are not inside an aggregation, a lambda or a query."""
+    waiting: list[Node] = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Field):
+            yield node
+        is_closed = isinstance(node, SelectQuery | SelectSet | Lambda)
+        if not is_closed and not (isinstance(node, Call) and is_aggregate(node.name)):
+            waiting.extend(children(node))
+
+
 def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:
     """The tree with its placeholders replaced, each by the expression of its name. The name of
     `{a.b}` is "a.b"."""
@@ -76,7 +90,7 @@ def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:
         name = ".".join(node.chain)
         if name not in values:
             raise HogQLError(
-                f"No value was given for the placeholder '{name}'",
+                f"No value was given for the placeholder {shown(name)}",
                 start=node.start,
                 hint=did_you_mean(name, values),
             )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,14 @@ def test_the_other_project_is_there(engine: Engine) -> None:
     assert not any(SECRET in event for event in mine)
 
 
-@pytest.mark.parametrize("text", SELECTS)
-def test_whatever_prints_is_sealed(text: str) -> None:
-    try:
-        printed = print_select(parse_select(text), world())
-    except HogQLError:
-        return
-    check(printed, MINE)
+def test_whatever_prints_is_sealed() -> None:
+    printed = []
+    for text in SELECTS:
+        with suppress(HogQLError):
+            printed.append(print_select(parse_select(text), world()))
+    assert len(printed) > 30
+    for each in printed:
+        check(each, MINE)
 
 
 def test_names_in_a_tree_made_by_hand_stay_out_too(engine: Engine) -> None:
