@@ -1,5 +1,6 @@
 """The query endpoint of a live service: what is asked, how it is told, and how long it is kept."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -327,12 +328,13 @@ def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
     server: LiveServer, client: httpx.Client
 ) -> None:
     paths = [f"{PATH}many-{number}/" for number in range(6)]
+    hogql(client, "select 'awake'")
     before = server.errors.count(CANCELLED)
     for number in range(6):
         query = {"kind": "HogQLQuery", "query": ENDLESS}
         id = f"many-{number}"
         assert _ask(client, query, refresh="force_async", client_query_id=id).status_code == 202
-    seconds_until(lambda: client.get(paths[0]).status_code == 202, at_most_s=30)
+    time.sleep(1)  # until the first have begun
     for path in paths:
         assert client.delete(path).status_code == 204
     for path in paths:
