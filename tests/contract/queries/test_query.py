@@ -343,6 +343,19 @@ def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
     assert hogql(client, "select 'free again'")["results"] == [["free again"]]
 
 
+def test_a_service_that_stops_waits_for_no_query(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path).wait_ready()
+    with server.client() as other:
+        _send(other, *(_event(number) for number in range(30)))
+        assert hogql(other, "select count() from events")["results"] == [[30]]
+        query = {"kind": "HogQLQuery", "query": ENDLESS}
+        assert _ask(other, query, refresh="force_async").status_code == 202
+        time.sleep(1)  # until it has begun
+    assert server.stop() == 0
+    assert CANCELLED in server.errors
+    assert "Traceback" not in server.errors
+
+
 def test_a_query_that_takes_too_long_is_ended(client: httpx.Client) -> None:
     answer = _ask(client, {"kind": "HogQLQuery", "query": ENDLESS})
     error = error_of(answer)
