@@ -33,6 +33,7 @@ from hedgerow.hogql.ast import (
     WindowFunction,
 )
 from hedgerow.hogql.comparisons import (
+    POSITIVE,
     among,
     as_text,
     check_pattern,
@@ -47,7 +48,8 @@ from hedgerow.hogql.context import Context, as_number, as_truth
 from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.scope import Scope
-from hedgerow.hogql.sources import StoredTable, below
+from hedgerow.hogql.sources import PERSON_IDS, StoredTable, below
+from hedgerow.hogql.tables import PERSONS
 
 # What walks over a tree calls itself several times for each level.
 MAX_DEPTH = 150
@@ -73,6 +75,9 @@ class ExpressionPrinter(ABC):
         self.depth = depth
         # In the condition of a join comparison is plain.
         self.is_join = False
+        # In a WHERE, people are looked up; elsewhere they are joined, so that what is written
+        # twice, in SELECT and in GROUP BY, prints alike.
+        self.is_filter = False
 
     @abstractmethod
     def subquery(self, query: Select) -> str:
@@ -188,13 +193,15 @@ class ExpressionPrinter(ABC):
             return self._in(op, node)
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, Constant) and side.value is None:
-                return with_null(op, self.expr(other))
+                return self._of_people(op, node) or with_null(op, self.expr(other))
         if (among_persons := self._is_person(op, node)) is not None:
             return among_persons
         if op in _REGEXES and isinstance(node.right, Constant):
             if not isinstance(node.right.value, str):
                 raise HogQLError("A pattern must be a text", start=node.right.start)
             check_pattern(node.right.value, node.right.start)
+        if (of_people := self._of_people(op, node)) is not None:
+            return of_people
         left, right = self.expr(node.left), self.expr(node.right)
         return compared(self.context, op, left, right, is_join=self.is_join)
 
@@ -209,6 +216,8 @@ class ExpressionPrinter(ABC):
             return in_query(op, self.expr(node.left), query)
         if values is not None and table is not None and None not in values:
             return _either(table.person_among(uuids(self.context, values)), op)
+        if (of_people := self._of_people(op, node)) is not None:
+            return of_people
         left = self.expr(node.left)
         if values is not None:
             return among(self.context, op, left, values)
@@ -232,10 +241,11 @@ class ExpressionPrinter(ABC):
         return in_query(node.op, self.expr(node.left), members)
 
     def _events_of(self, node: Expr) -> StoredTable | None:
-        """The events whose today's person the expression names. Not in a join's condition, which
-        needs a plain comparison."""
-        is_field = isinstance(node, Field) and not self.is_join
-        return self.scope.person_of(node.chain) if is_field else None  # type: ignore[union-attr]
+        """The events whose today's person the expression names, in a filter."""
+        if not isinstance(node, Field) or not self.is_filter:
+            return None
+        place = self.scope.events_at(node.chain)
+        return place[0] if place is not None and tuple(place[1]) in PERSON_IDS else None
 
     def _is_person(self, op: Compare, node: CompareOperation) -> Piece | None:
         """`person_id = '...'`, on either side."""
@@ -245,6 +255,32 @@ class ExpressionPrinter(ABC):
                 if table is not None and isinstance(other.value, str | UUID):
                     return _either(table.person_among(uuids(self.context, [other.value])), op)
         return None
+
+    def _of_people(self, op: Compare, node: CompareOperation) -> Piece | None:
+        """`person.properties.x = 'a'` in a filter: the persons of whom it is true are found first,
+        then their events. What is true of nobody known is the contrary of what is not."""
+        field, values = _chain(node.left), _constants(node.right)
+        if field is None or values is None or not self.is_filter:
+            return None
+        place = self.scope.events_at(field.chain)
+        if place is None or place[1][0] != "person" or len(place[1]) < 2 or place[1][1] == "id":
+            return None
+        has_null = None in values
+        if has_null and (len(values) > 1 or op not in (Compare.EQ, Compare.NOT_EQ)):
+            return None
+        people = StoredTable(self.context, PERSONS)
+        left = people.field(place[1][1:])
+        if left is None:
+            return None
+        positive = POSITIVE.get(op, op)
+        if has_null:
+            positive, condition = Compare.NOT_EQ, with_null(Compare.NOT_EQ, left)
+        elif positive is Compare.IN:
+            condition = among(self.context, positive, left, values)
+        else:
+            condition = compared(self.context, positive, left, self.expr(node.right))
+        sql = place[0].person_among(people.ids_sql(condition.sql))
+        return truth(sql if positive is op else f"not{sql}")
 
     def _between(self, node: BetweenExpr) -> Piece:
         subject = self.expr(node.expr)

@@ -21,7 +21,7 @@ from hedgerow.hogql.tables import (
 )
 
 Link = str | int
-_PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
+PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
 
 
 class Source(ABC):
@@ -101,9 +101,15 @@ class StoredTable(Source):
         self._read[name] = None
         return f"{self._alias}.`{name}`"
 
-    def is_person(self, chain: Sequence[Link]) -> bool:
-        """Whether this names today's person of an event."""
-        return self._table is EVENTS and tuple(chain) in _PERSON_IDS
+    @property
+    def is_events(self) -> bool:
+        return self._table is EVENTS
+
+    def ids_sql(self, condition: str) -> str:
+        """The ids of persons of whom this is true, as a query in brackets."""
+        return (
+            f"(SELECT {self._reads('id')} FROM {self.sql()} WHERE {self.filter()} AND {condition})"
+        )
 
     def person_among(self, members: str) -> str:
         """Whether today's person is one of these. The few ids that have moved are looked up, not
