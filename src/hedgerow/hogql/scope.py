@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from hedgerow.hogql.ast import Cte
 from hedgerow.hogql.context import Context
 from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
+from hedgerow.hogql.joined import Link
 from hedgerow.hogql.kinds import Piece
-from hedgerow.hogql.sources import Link, Source, StoredTable, below
+from hedgerow.hogql.sources import Source, StoredTable, below
 from hedgerow.hogql.tables import TABLES
 
 MAX_NAMES = 50
