@@ -43,7 +43,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One service for tests that leave it as they found it, or do not care."""
-    with LiveServer(tmp_path_factory.mktemp("live")) as server:
+    # Whoever reads waits for what was accepted before, however slow the machine is.
+    with LiveServer(tmp_path_factory.mktemp("live"), read_wait_s="30") as server:
         yield server
 
 

@@ -65,9 +65,9 @@ class Asked:
 
     @property
     def is_by_time(self) -> bool:
-        return (
-            not self.order or self.is_ascending or _DESCENDING.fullmatch(self.order[0]) is not None
-        )
+        if len(self.order) > 1:
+            return False
+        return not self.order or self.is_ascending or bool(_DESCENDING.fullmatch(self.order[0]))
 
 
 def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool) -> Asked:
@@ -95,7 +95,7 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
         offset=offset,
         include_person=reader.truth("include_person"),
     )
-    if wish.select is None and not (len(wish.order) <= 1 and wish.is_by_time):
+    if wish.select is None and not wish.is_by_time:
         detail = "Without select, events come by time: -timestamp or timestamp."
         raise Invalid(detail, attr="orderBy")
     return wish

@@ -17,6 +17,7 @@ from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Expr, SelectQuery
 from hedgerow.kit.ids import canonical_uuid
 from hedgerow.kit.text import whole_number
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
 
@@ -108,11 +109,12 @@ class Listing:
             )
 
         try:
-            rows = _rows(await self._reading.read(around, ask, texts=asked.texts))
+            answer = await self._reading.read(around, ask, texts=asked.texts)
         except Invalid as error:
             if error.code != TOO_MUCH or limit == 1:
                 raise
             return await self._some(around, asked, distinct_ids, max(1, limit // FEWER))
+        rows = await in_daemon_thread(lambda: _rows(answer))
         return rows[:limit], len(rows) > limit
 
     async def _shown(

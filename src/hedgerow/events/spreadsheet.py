@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hedgerow.events.answers import encoded
 from hedgerow.events.record import TOLD_PROPERTIES, EventRecord
 from hedgerow.kit import jsonio
 
@@ -75,12 +76,14 @@ def lines(rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
-def cell_text(value: Any) -> Any:
+def cell_text(value: Any) -> str:
+    """A text as it is, anything else as JSON writes it, without the quotes of a moment or an id."""
     if value is None:
         return ""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA) else value
-    return jsonio.encode(value).decode()
+    shown = encoded(value).decode()
+    return cell_text(jsonio.decode(shown)) if shown.startswith('"') else shown
 
 
 def _parts(record: EventRecord) -> dict[str, Any]:

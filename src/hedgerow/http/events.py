@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response, StreamingResponse
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.events.answers import encoded
 from hedgerow.events.ask import DEFAULT_LIMIT, MAX_LIMIT, MAX_OFFSET, Asked, asked
 from hedgerow.events.cursor import Cursor
@@ -21,6 +21,7 @@ from hedgerow.events.spreadsheet import Sheet, lines
 from hedgerow.events.values import asked_values
 from hedgerow.http.access import ProjectCall, accepts, in_project
 from hedgerow.http.describe import Parameter, describes
+from hedgerow.http.errors import allowed_methods
 from hedgerow.http.paging import link_with
 from hedgerow.kit.clock import iso
 from hedgerow.kit.ids import canonical_uuid
@@ -107,6 +108,8 @@ async def retrieve_event(
     event_id: str, call: Annotated[ProjectCall, in_project("query:read", also=CSV)]
 ) -> Response:
     """One event by its uuid."""
+    if event_id == "delete":  # which is a path of its own, for POST
+        raise MethodNotAllowed(call.request.method, allowed_methods(call.request))
     is_csv = _wants_csv(call)
     uuid = canonical_uuid(_without_suffix(event_id))
     if uuid is None:
@@ -242,7 +245,8 @@ for root in ("projects", "environments"):
     base = f"/api/{root}/{{project_id}}/"
     router.get(base + "events/")(list_events)
     router.get(base + "events/values/")(list_values)
-    router.get(base + "events/{event_id}/")(retrieve_event)
     for ending in (".csv", ".json"):
         router.get(base + f"events{ending}/", include_in_schema=False)(list_events)
         router.get(base + f"events/values{ending}/", include_in_schema=False)(list_values)
+    # After the values, which must not be taken for an id.
+    router.get(base + "events/{event_id}/")(retrieve_event)

@@ -82,7 +82,7 @@ class EventQueries:
         store = await self._reached()
         # The engine's own query ids are not ours to choose in chDB.
         tag = uuid4().hex
-        settings = {**_settings(limits), "log_comment": tag}
+        settings = {"log_comment": tag, **_settings(limits)}
 
         def work(client: Client) -> Answer:
             try:
@@ -123,13 +123,14 @@ def _types(
 
 
 def _settings(limits: Limits) -> dict[str, Any]:
+    """Read-only comes last: after it, no other setting may be changed."""
     return {
-        "readonly": 1,
         "max_execution_time": limits.timeout_s,
         "timeout_overflow_mode": "break" if limits.is_enough_in_time else "throw",
         "max_result_rows": limits.max_rows,
         "max_result_bytes": limits.max_bytes,
         "max_memory_usage": MAX_MEMORY,
+        "readonly": 1,
     }
 
 

@@ -17,7 +17,8 @@ from tests.live import PERSONAL_KEY, LiveServer, free_port
 
 # The settings of the servers that a vector may name; each is started when first asked for.
 SERVERS: dict[str, dict[str, str]] = {
-    "default": {},
+    # Whoever reads waits for what was accepted before, however slow the machine is.
+    "default": {"read_wait_s": "30"},
     "strict": {
         "rate_limits": "true",
         "max_body_bytes": "2048",
