@@ -127,6 +127,7 @@ def test_all_hogql_is_known_by_its_parameter() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused_by_its_name(name: str, sent: str) -> None:
+    parameters: dict[str, Any] = {name: sent}
     with pytest.raises(Invalid) as refused:
-        ask(**{name: sent})
+        ask(**parameters)
     assert refused.value.attr == name
