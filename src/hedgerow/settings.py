@@ -180,6 +180,11 @@ class Settings:
         seconds(0, 60),
         "How long those who read wait for events that were accepted before they asked.",
     )
+    server_url: str = setting(
+        "",
+        public_url,
+        "Where verbs that ask a running service find it. Empty: at the host and port set here.",
+    )
     public_url: str = setting(
         "",
         public_url,
@@ -212,6 +217,9 @@ class Settings:
     )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
+    )
+    personal_key: str = setting(
+        "", key("phx_"), "The personal key with which such verbs ask.", secret=True
     )
     log_level: str = setting(
         "info", one_of("debug", "info", "warning", "error"), "Least important level to log."

@@ -81,7 +81,7 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     check = installation.here("migrate", "--check")
     assert (check.returncode, check.stdout) == (
         1,
-        "6 step(s) to apply: 0001, 0002, 0003, 0004, 0005, 0006.\n",
+        "7 step(s) to apply: 0001, 0002, 0003, 0004, 0005, 0006, 0007.\n",
     )
     assert not installation.data.exists()
     return installation.here("migrate")
@@ -89,7 +89,9 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
 
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
     assert (migrated.returncode, migrated.stderr) == (0, "")
-    assert migrated.stdout == "Applied 0001, 0002, 0003, 0004, 0005, 0006: now at step 0006.\n"
+    assert migrated.stdout == (
+        "Applied 0001, 0002, 0003, 0004, 0005, 0006, 0007: now at step 0007.\n"
+    )
 
 
 def test_verbs_after_migrate_and_before_init_say_what_to_run(

@@ -36,6 +36,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("min_free_mb", "0", 0),
     ("read_wait_s", "0", 0.0),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
+    ("server_url", "https://flags.example.com/", "https://flags.example.com"),
+    ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
     (
@@ -86,6 +88,8 @@ BAD: list[tuple[str, str, str]] = [
     ("min_free_mb", "-1", "a whole number from 0 to"),
     ("read_wait_s", "61", "a number of seconds from 0 to 60"),
     ("public_url", "flags.example.com", ADDRESS),
+    ("server_url", "flags.example.com", ADDRESS),
+    ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
     ("public_url", "http://[::1", ADDRESS),
@@ -139,7 +143,7 @@ def test_a_bad_value_is_refused_by_variable_with_what_it_takes(
 @pytest.mark.parametrize(("name", "raw", "wanted"), BAD)
 def test_a_refusal_shows_the_value_unless_it_is_a_secret(name: str, raw: str, wanted: str) -> None:
     message = refusal(name, raw)
-    if name in ("database_url", "clickhouse_url", "bootstrap_personal_key"):
+    if name in ("database_url", "clickhouse_url", "personal_key", "bootstrap_personal_key"):
         assert message.endswith(", not the value given.")
         assert raw not in message
     else:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
-from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of
+from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of_rows
 from hedgerow.capture.store import (
     SETTLED_AT_ONCE,
     STORED_AT_ONCE,
@@ -106,8 +106,7 @@ class Processor:
         for bucket, rows in found.items():
             if not rows or not await self._inbox.settle(bucket, rows, decide, self._clock()):
                 continue
-            for row in rows:
-                self._repeats.settled(keys_of(row.project_id, row.events))
+            self._repeats.settled(keys_of_rows(rows))
             number = sum(len(row.events) for row in rows)
             self.settled += number
             if self._is_alone:

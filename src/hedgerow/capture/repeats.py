@@ -9,6 +9,7 @@ restored from a backup may be older than its events, and then their persons are 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 
 from hedgerow.capture.model import Accepted, Arrived
 from hedgerow.errors import Unavailable
@@ -47,7 +48,7 @@ class Repeats:
     async def known(self, rows: Sequence[Accepted]) -> "KnownEvents":
         """What is known of the events of these rows. What is on its way is looked at first: it
         may arrive while the event store is asked."""
-        keys = [key for row in rows for key in keys_of(row.project_id, row.events)]
+        keys = keys_of_rows(rows)
         on_the_way = self._on_the_way.keys() & set(keys)
         return KnownEvents(on_the_way, await self._accepted(keys), self._on_the_way)
 
@@ -63,9 +64,8 @@ class Repeats:
             return {}
 
     def _forget(self, before: float) -> None:
-        for key, since in list(self._on_the_way.items()):
-            if since > before:
-                break
+        old = takewhile(lambda each: each[1] <= before, self._on_the_way.items())
+        for key, _ in list(old):
             del self._on_the_way[key]
 
 
@@ -94,6 +94,10 @@ class KnownEvents:
         if key in self._on_the_way or key in self._later:
             return True
         return self._accepted.get(key, event.accepted_at) != event.accepted_at
+
+
+def keys_of_rows(rows: Iterable[Accepted]) -> list[EventKey]:
+    return [key for row in rows for key in keys_of(row.project_id, row.events)]
 
 
 def keys_of(project_id: ProjectId, events: Iterable[Arrived]) -> list[EventKey]:

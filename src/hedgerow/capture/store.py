@@ -15,6 +15,9 @@ from hedgerow.projects.model import ProjectId
 # So many events are settled in one transaction: others wait for as long as that takes.
 SETTLED_AT_ONCE = 500
 STORED_AT_ONCE = 5000
+# And so many bytes, since all of them are in memory meanwhile.
+SETTLED_BYTES = 8 << 20
+STORED_BYTES = 32 << 20
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`hedgerow events`: delete events at the terminal."""
+"""`hedgerow events`: delete events at the terminal; watch them arrive, write them to files."""
 
 import json
 from typing import Annotated, Any
@@ -7,9 +7,11 @@ import typer
 import uvloop
 
 from hedgerow.app.deletion import EventRooms, opened_events
+from hedgerow.cli.export import export
 from hedgerow.cli.files import ProjectOption, YesOption, ask, project_of
 from hedgerow.cli.options import DataOption
 from hedgerow.cli.prepared import prepared_settings
+from hedgerow.cli.tail import tail
 from hedgerow.errors import Unready
 from hedgerow.events.delete import Chosen, checked_choice, ids_of_person
 from hedgerow.kit.clock import utc_now
@@ -19,6 +21,8 @@ from hedgerow.settings import Settings
 from hedgerow.storage.folder_lock import FolderInUse
 
 events = typer.Typer()
+events.command()(tail)
+events.command()(export)
 
 
 @events.command()

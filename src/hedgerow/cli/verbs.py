@@ -26,7 +26,8 @@ VERBS: Mapping[str, str] = {
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
-    "events": "Events: delete.",
+    "query": "Ask the running service something about events, persons and groups, in HogQL.",
+    "events": "Events: watch them arrive (tail), write them to files (export), delete.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
 }
 

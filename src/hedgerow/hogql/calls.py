@@ -15,8 +15,8 @@ from hedgerow.hogql.ast import (
 from hedgerow.hogql.comparisons import as_text, check_pattern
 from hedgerow.hogql.context import as_number
 from hedgerow.hogql.conversions import ConversionPrinter
-from hedgerow.hogql.errors import HogQLError, did_you_mean
-from hedgerow.hogql.functions import AGGREGATES, Function, function, is_aggregate
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
+from hedgerow.hogql.functions import AGGREGATES, WINDOWED, Function, function, is_aggregate
 from hedgerow.hogql.kinds import Kind, Piece
 
 # Written as calls, meant as operators.
@@ -45,9 +45,10 @@ _NUMERIC = frozenset(
 # These know no time finer than a second.
 _BY_SECOND = frozenset({"windowFunnel", "sequenceMatch", "sequenceCount",
                         "exponentialTimeDecayedAvg", "exponentialTimeDecayedSum"})  # fmt: skip
+# Their second argument is a regular expression.
 _PATTERN_SECOND = frozenset({"match", "extract", "extractAll", "replaceRegexpOne",
                              "replaceRegexpAll", "countMatches", "extractGroups"})  # fmt: skip
-# An argument that is a lambda comes first; for all others there is none.
+_OF_TEXTS = ("JSON", "Searching and splitting", "Texts", "URLs and addresses")
 _MAX_ARGUMENTS = 1_000
 
 
@@ -89,6 +90,8 @@ class CallPrinter(ConversionPrinter):
             return Piece(as_number(piece.sql), Kind.NUMBER)
         if piece.is_loose and found.group == "Dates and times" and "parse" not in found.name:
             return self.context.parsed_time(piece.sql)
+        if _gives_array(found) and piece.kind is Kind.STRING and piece.nullable:
+            return Piece(f"ifNull({piece.sql}, '')", Kind.STRING, nullable=False)
         if found.engine in ("startsWith", "endsWith", "position", "substring") and not number:
             return as_text(piece)
         return piece
@@ -140,23 +143,18 @@ class CallPrinter(ConversionPrinter):
 
     def window_function(self, node: WindowFunction) -> Piece:
         found = function(node.name, len(_without_star(node)), node.start, in_window=True)
-        if found.name not in _WINDOWED_TOO and not is_aggregate(found.name):
+        if found.name not in WINDOWED and not is_aggregate(found.name):
             raise HogQLError(f"Function '{node.name}' cannot have a window", start=node.start)
         args = self._aggregated(found, _without_star(node))
         if isinstance(node.over, str):
             name = self.scope.windows.get(node.over)
             if name is None:
                 hint = did_you_mean(node.over, self.scope.windows)
-                raise HogQLError(f"Unknown window '{node.over}'", start=node.start, hint=hint)
+                raise HogQLError(f"Unknown window {shown(node.over)}", start=node.start, hint=hint)
             over = name
         else:
             over = f"({self.window(node.over) if node.over else ''})"
         return Piece(f"{found.engine}{self._params(node.params)}({args}) OVER {over}", found.kind)
-
-
-_WINDOWED_TOO = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist",
-                           "ntile", "lagInFrame", "leadInFrame", "lag", "lead",
-                           "nth_value"})  # fmt: skip
 
 
 def _without_star(call: Call | WindowFunction) -> Sequence[Expr]:
@@ -165,6 +163,11 @@ def _without_star(call: Call | WindowFunction) -> Sequence[Expr]:
     if isinstance(only, Field) and tuple(only.chain) == ("*",) and call.name.lower() == "count":
         return ()
     return call.args
+
+
+def _gives_array(found: Function) -> bool:
+    """An array cannot be NULL: what is read from no text at all is read from an empty one."""
+    return found.name == "JSONExtract" or (found.kind is Kind.ARRAY and found.group in _OF_TEXTS)
 
 
 def _is_condition(found: Function, number: int) -> bool:

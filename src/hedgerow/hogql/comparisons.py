@@ -102,6 +102,8 @@ def alike(context: Context, left: Piece, right: Piece) -> tuple[Piece, Piece]:
             if _yields(left, right)
             else (left, as_text(right))
         )
+    if {left.kind, right.kind} in ({Kind.UUID, Kind.NUMBER}, {Kind.UUID, Kind.BOOL}):
+        return as_text(left), as_text(right)
     if _is_text(right) and not _is_text(left):
         return (
             (left, _taken(context, right, left)) if _yields(right, left) else (as_text(left), right)

@@ -1,7 +1,6 @@
 """What all parts of one printing share: the world, the values, the names that we give, and the
 spelling of a few things in the engine's SQL."""
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -102,7 +101,3 @@ def as_truth(sql: str) -> str:
 
 def as_number(sql: str) -> str:
     return f"toFloat64OrNull({sql})"
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, float) and math.isfinite(value) and value == int(value)

@@ -21,8 +21,6 @@ _TYPES = {
     "date": "toDate",
     "uuid": "toUUID",
 }  # fmt: skip
-
-
 _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year", "millisecond")
 
 

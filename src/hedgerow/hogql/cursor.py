@@ -46,7 +46,9 @@ class Cursor:
 
     def at(self, *words: str) -> bool:
         """Whether these words or operators come next, in this order."""
-        return all(self.ahead(n).word == word for n, word in enumerate(words))
+        if self.token.word != words[0]:
+            return False
+        return all(self.ahead(n).word == words[n] for n in range(1, len(words)))
 
     def take(self, *words: str) -> bool:
         """Steps over these words if they come next."""

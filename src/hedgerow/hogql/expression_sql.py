@@ -44,7 +44,7 @@ from hedgerow.hogql.comparisons import (
     with_null,
 )
 from hedgerow.hogql.context import Context, as_number, as_truth
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.scope import Scope
 from hedgerow.hogql.sources import StoredTable, below
@@ -140,7 +140,7 @@ class ExpressionPrinter(ABC):
             case Placeholder():
                 name = ".".join(node.chain)
                 raise HogQLError(
-                    f"No value was given for the placeholder '{name}'", start=node.start
+                    f"No value was given for the placeholder {shown(name)}", start=node.start
                 )
 
     def listed(self, exprs: Sequence[Expr]) -> str:

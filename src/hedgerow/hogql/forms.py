@@ -7,8 +7,6 @@ from hedgerow.hogql.expressions import ADD, ExpressionReader
 from hedgerow.hogql.lexer import Kind
 
 TRIMS = {"both": "trim", "leading": "trimLeft", "trailing": "trimRight"}
-
-
 _INTERVALS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
@@ -18,8 +16,8 @@ class FormReader(ExpressionReader):
     def window(self) -> Window:
         start = self.token.start
         self.need("(")
-        partition = self.expressions("order", "rows", "range", ")") if self.take(
-            "partition", "by") else []  # fmt: skip
+        is_parted = self.take("partition", "by")
+        partition = self.expressions("order", "rows", "range", ")") if is_parted else []
         order = self.order_list() if self.take("order", "by") else []
         method, first, last = None, None, None
         if self.token.word in ("rows", "range"):
@@ -46,9 +44,10 @@ class FormReader(ExpressionReader):
             return FrameEdge(is_preceding=True, value=0)
         value = None
         if not self.take("unbounded"):
-            if self.token.kind is not Kind.NUMBER or not self.token.text.isdigit():
+            digits = self.token.text
+            if self.token.kind is not Kind.NUMBER or not digits.isdigit() or len(digits) > 18:
                 raise self.unexpected("Expected a number of rows, UNBOUNDED or CURRENT ROW")
-            value = int(self.advance().text[:18])
+            value = int(self.advance().text)
         if self.take("preceding"):
             return FrameEdge(is_preceding=True, value=value)
         self.need("following")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hedgerow.hogql.ast import Alias, Expr, Field, Join, Select, SelectQuery, SelectSet, Tuple
 from hedgerow.hogql.calls import CallPrinter
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Piece
 from hedgerow.hogql.scope import Names, unknown_table
 from hedgerow.hogql.sources import QueryTable, Source, StoredTable, WrappedTable
@@ -91,7 +91,9 @@ class FromPrinter(CallPrinter):
             right = sources[-1].field(each.chain)
             left = next((p for s in sources[:-1] if (p := s.field(each.chain)) is not None), None)
             if left is None or right is None:
-                raise HogQLError(f"Not both sides have '{each.chain[0]}'", start=each.start)
+                raise HogQLError(
+                    f"Not both sides have {shown(str(each.chain[0]))}", start=each.start
+                )
             parts.append(f"{left.sql} = {right.sql}")
         return " AND ".join(parts)
 

@@ -1,5 +1,7 @@
 """FROM: tables, queries, joins and arrays."""
 
+from dataclasses import replace
+
 from hedgerow.hogql.ast import Alias, Expr, Field, Join
 from hedgerow.hogql.cursor import RESERVED
 from hedgerow.hogql.errors import HogQLError
@@ -7,11 +9,7 @@ from hedgerow.hogql.lexer import Kind
 from hedgerow.hogql.operands import OperandReader
 
 _SIDES = ("left", "right", "full")
-
-
 _STRICT = ("any", "asof", "semi", "anti")
-
-
 _JOIN_WORDS = frozenset({*_SIDES, *_STRICT, "inner", "outer", "cross", "join"})
 
 
@@ -23,14 +21,13 @@ class FromReader(OperandReader):
         return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.word not in RESERVED)
 
     def source(self) -> Join:
-        tables = [self._table("", None)]
+        """The tables, each with the next one joined to it."""
+        tables = [self._table("")]
         while (kind := self._join_kind()) is not None:
-            table = self._table(kind, None)
-            tables.append(self._constrained(table))
-        joined: Join | None = None
-        for table in reversed(tables):
-            joined = _followed_by(table, joined)
-        assert joined is not None
+            tables.append(self._constrained(self._table(kind)))
+        joined = tables.pop()
+        while tables:
+            joined = replace(tables.pop(), next_join=joined)
         return joined
 
     def _join_kind(self) -> str | None:
@@ -60,12 +57,9 @@ class FromReader(OperandReader):
             uses, constraint = True, self.expression()
         elif table.kind != "CROSS JOIN":
             raise self.unexpected("Expected ON or USING")
-        return Join(
-            table=table.table, alias=table.alias, kind=table.kind, constraint=constraint,
-            uses=uses, is_final=table.is_final, start=table.start, end=self.last_end,
-        )  # fmt: skip
+        return replace(table, constraint=constraint, uses=uses, end=self.last_end)
 
-    def _table(self, kind: str, constraint: Expr | None) -> Join:
+    def _table(self, kind: str) -> Join:
         start = self.token.start
         table = self._table_expression()
         alias = None
@@ -75,19 +69,16 @@ class FromReader(OperandReader):
             alias = self.name()
         final = self.take("final")
         return Join(
-            table=table, alias=alias, kind=kind, constraint=constraint, is_final=final,
-            start=start, end=self.last_end,
-        )  # fmt: skip
+            table=table, alias=alias, kind=kind, is_final=final, start=start, end=self.last_end
+        )
 
     def _table_expression(self) -> Expr:
         if self.at("("):
-            start = self.token.start
             if self.ahead().word not in ("select", "with", "("):
                 raise self.unexpected("Expected a query between the brackets")
             self.advance()
             query = self.select_set()
             self.need(")")
-            del start
             return query
         if self.at("{"):
             return self.placeholder()
@@ -115,14 +106,6 @@ class FromReader(OperandReader):
             if not isinstance(array, Alias):
                 raise HogQLError("An array of ARRAY JOIN needs an alias", start=array.start)
         return f"{side.upper()} ARRAY JOIN".strip(), arrays
-
-
-def _followed_by(table: Join, following: Join | None) -> Join:
-    return Join(
-        table=table.table, alias=table.alias, kind=table.kind, constraint=table.constraint,
-        uses=table.uses, is_final=table.is_final, next_join=following,
-        start=table.start, end=table.end,
-    )  # fmt: skip
 
 
 def _join_name(words: list[str]) -> str:

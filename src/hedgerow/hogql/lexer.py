@@ -10,21 +10,21 @@ from typing import NamedTuple
 from hedgerow.hogql.errors import HogQLError, shown
 
 _PATTERN = re.compile(
-    r"""
-    (?P<skip>    \s+ | --[^\n]* | //[^\n]* | \#[^\n]* | /\*.*?\*/ )
+    r"""\s* (?:
+    (?P<skip>    --[^\n]* | //[^\n]* | \#[^\n]* | /\*.*?\*/ )
   | (?P<number>  0[xX][0-9a-fA-F]+ | 0[bB][01]+
-               | (?: \d+ (?:\.\d*)? | \.\d+ ) (?:[eE][+-]?\d+)? )
+               | (?: [0-9]+ (?:\.[0-9]*)? | \.[0-9]+ ) (?:[eE][+-]?[0-9]+)? )
   | (?P<template> [fF]' )
   | (?P<word>    [A-Za-z_$][A-Za-z0-9_$]* )
   | (?P<string>  ' (?: [^'\\] | \\. | '' )* ' )
   | (?P<quoted>  ` (?: [^`\\] | \\. | `` )* ` | " (?: [^"\\] | \\. | "" )* " )
   | (?P<op>      !~\* | =~\* | <=> | ~\* | :: | \?\? | \?\. | -> | \|\| | == | != | <> | <= | >=
                | =~ | !~ | [-+*/%=<>~?:;,.()\[\]{}] )
-    """,
+    )""",
     re.VERBOSE | re.DOTALL,
 )
 _TEMPLATE_TEXT = re.compile(r"(?: [^'\\{] | \\. | '' )*", re.VERBOSE | re.DOTALL)
-_DIGITS = re.compile(r"\d+")
+_DIGITS = re.compile("[0-9]+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 # What a backslash may stand before. A zero byte is left out of the text, and \x is no escape.
 _ESCAPES = {
@@ -66,22 +66,24 @@ def tokens(text: str) -> list[Token]:
     found: list[Token] = []
     # Each open brace: True when it stands in an f-string.
     braces: list[bool] = []
-    position, length = 0, len(text)
-    while position < length:
+    position, last = 0, len(text.rstrip())
+    while position < last:
         match = _PATTERN.match(text, position)
         if match is None:
             raise _unreadable(text, position)
-        start, position = position, match.end()
+        assert match.lastgroup is not None
+        start, position = match.span(match.lastgroup)
         if match.lastgroup == "op":
             position = _operator(text, start, position, found, braces)
         elif match.lastgroup == "template":
             found.append(Token(Kind.TEMPLATE_START, "", "", start, position))
             position = _template_text(text, position, found, braces)
-        elif match.lastgroup == "number" and _follows_a_dot(found, match.group()):
+        elif match.lastgroup == "number" and _follows_a_dot(found, text[start]):
             position = _part_number(text, start, found)
         elif match.lastgroup != "skip":
-            found.append(_plain(_KINDS[str(match.lastgroup)], match.group(), start, position))
-    found.append(Token(Kind.END, "", "", length, length))
+            piece = text[start:position]
+            found.append(_plain(_KINDS[match.lastgroup], piece, start, position))
+    found.append(Token(Kind.END, "", "", len(text), len(text)))
     return found
 
 
@@ -103,14 +105,14 @@ def _operator(text: str, start: int, end: int, found: list[Token], braces: list[
     return end
 
 
-def _follows_a_dot(found: list[Token], piece: str) -> bool:
+def _follows_a_dot(found: list[Token], character: str) -> bool:
     """`a.1.2`: parts of a tuple. The pattern took a fraction for what comes after `a`."""
     if not found:
         return False
     last = found[-1]
     if last.word in (".", "?."):
         return True
-    return piece.startswith(".") and (
+    return character == "." and (
         last.kind in (Kind.WORD, Kind.QUOTED)
         or last.word in _CLOSERS
         or (last.kind is Kind.NUMBER and len(found) > 1 and found[-2].word in (".", "?."))
@@ -166,6 +168,7 @@ def unescaped(quoted: str, start: int, more: dict[str, str] | None = None) -> st
 
 
 def _unreadable(text: str, position: int) -> HogQLError:
+    position += len(text[position:]) - len(text[position:].lstrip())
     character = text[position]
     if character in "'`\"":
         return HogQLError("A text in quotes does not end", start=position)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hedgerow.hogql.ast import Cte
 from hedgerow.hogql.context import Context
-from hedgerow.hogql.errors import HogQLError, did_you_mean
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
 from hedgerow.hogql.kinds import Piece
 from hedgerow.hogql.sources import Link, Source, StoredTable, below
 from hedgerow.hogql.tables import TABLES
@@ -62,7 +62,7 @@ class Scope:
     def add(self, name: str, source: Source, start: int | None) -> None:
         if name in self.sources:
             raise HogQLError(
-                f"Two tables are called '{name}'", start=start, hint="Give one an alias."
+                f"Two tables are called {shown(name)}", start=start, hint="Give one an alias."
             )
         self.sources[name] = source
 
@@ -94,7 +94,7 @@ class Scope:
             raise self._unknown(chain, list(self.sources), start)
         if len(found) > 1 and first not in self.united:
             raise HogQLError(
-                f"'{first}' is in more than one table",
+                f"{shown(first)} is in more than one table",
                 start=start,
                 hint="Write the table's name or alias before it.",
             )
@@ -120,12 +120,12 @@ class Scope:
         if not self.sources:
             hint = "The query has no FROM."
         elif missing in known:
-            hint = f"'{missing}' has no such part; name one of its columns."
+            hint = f"{shown(missing)} has no such part; name one of its columns."
         else:
             hint = did_you_mean(missing, [*known, *self.aliases, *tables])
-        return HogQLError(f"Unable to find '{name[:100]}'", start=start, hint=hint)
+        return HogQLError(f"Unable to find {shown(name)}", start=start, hint=hint)
 
 
 def unknown_table(name: str, ctes: Names, start: int | None) -> HogQLError:
     hint = did_you_mean(name, [*TABLES, *ctes]) or f"There are {', '.join(TABLES)}."
-    return HogQLError(f"Unknown table '{name[:100]}'", start=start, hint=hint)
+    return HogQLError(f"Unknown table {shown(name)}", start=start, hint=hint)

@@ -17,7 +17,7 @@ from hedgerow.hogql.ast import (
     WindowFunction,
 )
 from hedgerow.hogql.context import Context
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.from_sql import Columns, FromPrinter
 from hedgerow.hogql.kinds import Piece
 from hedgerow.hogql.scope import Names, Scope, unknown_table, with_names
@@ -180,7 +180,7 @@ class SelectPrinter(FromPrinter):
             for field in plain_fields(each):
                 if str(field.chain[0]) not in given:
                     raise HogQLError(
-                        f"'{to_hogql(field)}' stands beside an aggregation",
+                        f"{shown(to_hogql(field))} stands beside an aggregation",
                         start=field.start,
                         hint="Put it into a GROUP BY, or aggregate it: any(...).",
                     )

@@ -1,5 +1,7 @@
 """Queries: SELECT with all its clauses, and UNION and the like between them."""
 
+from dataclasses import replace
+
 from hedgerow.hogql.ast import (
     Alias,
     Cte,
@@ -10,7 +12,7 @@ from hedgerow.hogql.ast import (
     SelectSet,
     Window,
 )
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.froms import FromReader
 from hedgerow.hogql.lexer import Kind
 
@@ -47,11 +49,8 @@ class SelectReader(FromReader):
             limit = self.expression()
         if self.take("offset"):
             offset = self.expression()
-        if isinstance(query, SelectQuery):
-            return SelectSet(first=query, rest=(), limit=limit, offset=offset,
-                             start=start, end=self.last_end)  # fmt: skip
-        return SelectSet(first=query.first, rest=query.rest, limit=limit, offset=offset,
-                         start=start, end=self.last_end)  # fmt: skip
+        whole = query if isinstance(query, SelectSet) else SelectSet(first=query, rest=())
+        return replace(whole, limit=limit, offset=offset, start=start, end=self.last_end)
 
     def _set_operator(self) -> str | None:
         word = self.token.word
@@ -115,7 +114,7 @@ class SelectReader(FromReader):
         while True:
             cte = self._cte()
             if cte.name in found:
-                raise HogQLError(f"WITH names '{cte.name}' twice", start=cte.start)
+                raise HogQLError(f"WITH names {shown(cte.name)} twice", start=cte.start)
             found[cte.name] = cte
             if not self.take(","):
                 return found

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from hedgerow.hogql.context import Context
-from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.tables import (
     DISTINCT_IDS,
@@ -317,7 +317,7 @@ def below(context: Context, piece: Piece, rest: Sequence[Link]) -> Piece:
     if piece.kind in (Kind.PROPERTIES, Kind.STRING):
         return context.property(piece.sql, rest, piece.owner)
     if piece.kind is not Kind.UNKNOWN:
-        raise HogQLError(f"There is nothing named '{rest[0]}' in a {piece.kind}")
+        raise HogQLError(f"There is nothing named {shown(str(rest[0]))} in a {piece.kind}")
     sql = piece.sql
     for link in rest:
         part = context.parameters.text(link) if isinstance(link, str) else str(link)

@@ -15,7 +15,7 @@ from hedgerow.hogql.ast import (
     SelectSet,
     WindowFunction,
 )
-from hedgerow.hogql.errors import HogQLError, did_you_mean
+from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
 from hedgerow.hogql.functions import is_aggregate
 
 # How high a tree may stand. What walks over trees does so by calling itself.
@@ -90,7 +90,7 @@ def replaced(tree: _Tree, values: Mapping[str, Expr]) -> _Tree:
         name = ".".join(node.chain)
         if name not in values:
             raise HogQLError(
-                f"No value was given for the placeholder '{name}'",
+                f"No value was given for the placeholder {shown(name)}",
                 start=node.start,
                 hint=did_you_mean(name, values),
             )

@@ -121,8 +121,8 @@ def _told(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
 
 class PayloadReader:
     """Reads the payload of a request: the query's `data` if it has one, else the body. One that
-    `is_forgiving` takes no notice of a compression that it does not know, and cuts what nests too
-    deep, for whoever reads on to refuse that part alone."""
+    `is_forgiving` takes no notice of a compression that it does not know. It leaves it to who reads
+    on to refuse what nests too deep, of which it keeps a part, and to mend halves of characters."""
 
     def __init__(
         self,
@@ -412,14 +412,15 @@ def _json(data: bytes, is_forgiving: bool) -> Any:
     try:
         return _json_value(data)
     except ValueError:
-        return _lenient_json(data)
+        return _lenient_json(data, is_forgiving)
     except RecursionError:
         raise _too_deep() from None
 
 
-def _lenient_json(data: bytes) -> Any:
+def _lenient_json(data: bytes, is_forgiving: bool) -> Any:
     """JSON as Python and JavaScript really write it. NaN, Infinity and what is too large for a
-    float become null; half of a surrogate pair, from text that was cut, becomes U+FFFD."""
+    float become null; half of a surrogate pair, from text that was cut, becomes U+FFFD, or is left
+    to who reads on."""
     try:
         text = data.decode("utf-8-sig")
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
@@ -431,7 +432,7 @@ def _lenient_json(data: bytes) -> Any:
         raise MalformedData(f"it is not JSON: {error}.") from None
     except ValueError:
         raise MalformedData(f"a number has more than {MAX_DIGITS} digits.") from None
-    if not _HALF_CHARACTER.search(text):
+    if is_forgiving or not _HALF_CHARACTER.search(text):
         return value
     unescaped = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
     return _json_value(unescaped.decode("utf-16-le", "replace"))

@@ -51,14 +51,6 @@ class PersonChange(msgspec.Struct, frozen=True, kw_only=True):
     absorbs: Sequence[int]
 
 
-class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """One person became part of another: what was stored as the loser's is the survivor's. The
-    loser may be one whom no store ever had, only events."""
-
-    loser_uuid: str
-    survivor_uuid: str
-
-
 class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
     """A group as it is after the batch. `properties` is JSON text."""
 
@@ -73,7 +65,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """`group_types` are the new ones, by their names."""
 
     persons: Sequence[PersonChange]
-    merges: Sequence[Merge]
     groups: Sequence[GroupChange]
     group_types: dict[str, int]
     warnings: Sequence[Warned]

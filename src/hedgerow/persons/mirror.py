@@ -10,7 +10,7 @@ from hedgerow.persons.mirrored import Copy
 from hedgerow.persons.store import MirrorQueue, MirrorTables
 
 # Rows are read in small portions, between which others have their turn, and stored together.
-READ_AT_ONCE = 500
+READ_AT_ONCE = 250
 COPIED_AT_ONCE = 5_000
 MAX_SIZE = 16 * 1024 * 1024
 WALKED_AT_ONCE = 2_000
@@ -73,6 +73,8 @@ class Mirror:
             copies += taken.copies
             size += taken.size
             after = taken.ids[-1]
+            # Reading may not have waited for anything: let others have their turn.
+            await asyncio.sleep(0)
         if ids:
             await self._tables.append(copies)
             await self._queue.done(ids)

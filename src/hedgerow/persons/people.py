@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.kit import jsonio
-from hedgerow.persons.changes import Merge, PersonChange
+from hedgerow.persons.changes import PersonChange
 from hedgerow.persons.known import Known, KnownPerson, person_uuid
 from hedgerow.persons.updates import MAX_BYTES, laid_over, trimmed
 from hedgerow.projects.model import ProjectId
@@ -90,7 +90,6 @@ class People:
         self._owners: dict[str, Someone] = {}
         self._met: dict[int, Someone] = {}
         self._all: list[Someone] = []
-        self.merges: list[Merge] = []
 
     def find(self, distinct_id: str) -> Someone | None:
         owner = self._owners.get(distinct_id)
@@ -115,13 +114,10 @@ class People:
         return someone
 
     def attach(self, distinct_id: str, to: Someone) -> None:
-        """Give somebody an id more. Whoever this id would have been becomes them: events without a
-        profile may be stored as theirs."""
-        self.merges.append(Merge(loser_uuid=self.uuid_of(distinct_id), survivor_uuid=to.uuid))
+        """Give somebody an id more."""
         self._own(distinct_id, to)
 
     def merge(self, other: Someone, into: Someone) -> Sequence[str]:
-        self.merges.append(Merge(loser_uuid=other.uuid, survivor_uuid=into.uuid))
         return into.absorb(other)
 
     def uuid_of(self, stranger: str) -> str:

@@ -47,7 +47,6 @@ class _Batch:
     def changes(self) -> Changes:
         return Changes(
             persons=self._people.changes(),
-            merges=self._people.merges,
             groups=self._groups.changes(),
             group_types=self._groups.new_types,
             warnings=self._warnings,

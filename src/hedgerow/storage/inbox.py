@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 from zlib import crc32
 
-import msgspec
 from sqlalchemy import (
     Connection,
     Integer,
@@ -21,7 +22,15 @@ from sqlalchemy import (
 )
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import SETTLED_AT_ONCE, STORED_AT_ONCE, Decide, Ready, Waiting
+from hedgerow.capture.store import (
+    SETTLED_AT_ONCE,
+    SETTLED_BYTES,
+    STORED_AT_ONCE,
+    STORED_BYTES,
+    Decide,
+    Ready,
+    Waiting,
+)
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
@@ -30,10 +39,18 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage import flag_calls, ingestion_warnings, person_changes
 from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.inbox_leases import Leases
+from hedgerow.storage.inbox_packing import (
+    packed_arrived,
+    packed_events,
+    unpacked_arrived,
+    unpacked_events,
+    unpacked_keys,
+)
 from hedgerow.storage.tables import inbox, ready_events
 
 TRIES = 5
-READY_ROWS_AT_ONCE = 50
+# Rows are fetched a few at a time until it is known how many are enough: each may be large.
+FEW_ROWS = 8
 # Tells our advisory locks from those of others in the same database.
 ADVISORY = 4812
 
@@ -41,15 +58,15 @@ _NEW = Append(table=inbox, columns=("bucket", "project_id", "events", "number", 
 # SQLAlchemy would make a parameter of it for SQLite.
 _NONE = literal_column("0", Integer)
 _oldest = HotRead(
-    select(inbox.c.id, inbox.c.project_id, inbox.c.events, inbox.c.number)
-    .where(inbox.c.bucket == bindparam("of"))
+    select(inbox.c.id, inbox.c.number, inbox.c.events, inbox.c.project_id)
+    .where((inbox.c.bucket == bindparam("of")) & (inbox.c.id > bindparam("after")))
     .order_by(inbox.c.id)
     .limit(bindparam("most"))
     .offset(_NONE)
 )
 _oldest_ready = HotRead(
-    select(ready_events.c.id, ready_events.c.events, ready_events.c.number)
-    .where(ready_events.c.bucket == bindparam("of"))
+    select(ready_events.c.id, ready_events.c.number, ready_events.c.events)
+    .where((ready_events.c.bucket == bindparam("of")) & (ready_events.c.id > bindparam("after")))
     .order_by(ready_events.c.id)
     .limit(bindparam("most"))
     .offset(_NONE)
@@ -63,20 +80,6 @@ _next_ready = HotRead(
 )
 
 
-class _Key(msgspec.Struct, array_like=True):
-    """How an event begins."""
-
-    project_id: ProjectId
-    uuid: str
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_from_msgpack = msgspec.msgpack.Decoder(list[Arrived]).decode
-_from_json = msgspec.json.Decoder(list[Arrived]).decode
-_unpack_events = msgspec.msgpack.Decoder(list[Event]).decode
-_unpack_keys = msgspec.msgpack.Decoder(list[_Key]).decode
-
-
 class InboxRecords:
     """`buckets` is how many workers can share the work; one distinct id is always in the same. With
     one bucket there is one worker, and nobody to keep apart."""
@@ -85,6 +88,8 @@ class InboxRecords:
         self._database = database
         self._buckets = buckets
         self._leases = Leases(database)
+        # How many rows were enough of late.
+        self._enough: dict[HotRead, int] = {}
 
     async def add(
         self,
@@ -114,10 +119,10 @@ class InboxRecords:
             for event in events:
                 by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
         return [
-            (bucket, project_id, _pack_arrived(part), len(part), now_ms)
+            (bucket, project_id, packed, number, now_ms)
             for bucket, of_bucket in by_bucket.items()
             for start in range(0, len(of_bucket), SETTLED_AT_ONCE)
-            for part in [of_bucket[start : start + SETTLED_AT_ONCE]]
+            for packed, number in packed_arrived(of_bucket[start : start + SETTLED_AT_ONCE])
         ]
 
     async def unsettled_buckets(self) -> Sequence[int]:
@@ -137,15 +142,35 @@ class InboxRecords:
         )
 
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
-        rows: list[Accepted] = []
-        room = SETTLED_AT_ONCE
-        asked = {"of": bucket, "most": SETTLED_AT_ONCE}
-        for id, project_id, events, number in await self._database.fetch(_oldest, asked):
-            if rows and number > room:
+        rows = await self._first(_oldest, bucket, SETTLED_AT_ONCE, SETTLED_BYTES)
+        return [
+            Accepted(id=id, project_id=project_id, events=unpacked_arrived(events))
+            for id, _, events, project_id in rows
+        ]
+
+    async def _first(
+        self, read: HotRead, bucket: int, events: int, size: int
+    ) -> list[tuple[Any, ...]]:
+        """The first rows of a bucket, with so many events and bytes at most, but one row at
+        least."""
+        found: list[tuple[Any, ...]] = []
+        step = self._enough.get(read, FEW_ROWS)
+        while events > 0 and size > 0:
+            after = found[-1][0] if found else 0
+            asked = {"of": bucket, "after": after, "most": step}
+            rows = await self._database.fetch(read, asked)
+            for row in rows:
+                if found and (row[1] > events or len(row[2]) > size):
+                    events = 0
+                    break
+                found.append(row)
+                events -= row[1]
+                size -= len(row[2])
+            if len(rows) < step:
                 break
-            room -= number
-            rows.append(Accepted(id=id, project_id=project_id, events=_unpack_arrived(events)))
-        return rows
+            step *= 2
+        self._enough[read] = max(FEW_ROWS, len(found) + 1)
+        return found
 
     async def settle(
         self, bucket: int, rows: Sequence[Accepted], decide: Decide, now: datetime
@@ -154,7 +179,7 @@ class InboxRecords:
         for row in rows:
             by_project[row.project_id] += row.events
         number = sum(len(row.events) for row in rows)
-        since = min(row.events[0].accepted_at for row in rows)
+        since_ms = int(min(row.events[0].accepted_at for row in rows).timestamp() * 1000)
 
         def change(connection: Connection) -> bool:
             if self._buckets > 1 and not _is_ours(connection, bucket, rows):
@@ -167,12 +192,12 @@ class InboxRecords:
                 ingestion_warnings.add(connection, project_id, settled.warnings, now)
                 flag_calls.count(connection, project_id, settled.flag_calls, now)
                 made += settled.events
-            values = {
-                "bucket": bucket,
-                "events": _pack(made),
-                "number": number,
-                "accepted_ms": int(since.timestamp() * 1000),
-            }
+            values: list[dict[str, Any]] = [
+                {"bucket": bucket, "events": packed, "number": each, "accepted_ms": since_ms}
+                for packed, each in packed_events(made)
+            ]
+            # Those that were dropped are done with the others.
+            values[-1]["number"] += number - len(made)
             connection.execute(insert(ready_events), values)
             connection.execute(delete(inbox).where(inbox.c.id.in_([row.id for row in rows])))
             return True
@@ -185,19 +210,12 @@ class InboxRecords:
     async def ready(self, bucket: int) -> Sequence[Ready]:
         # What is there is read once the bucket is ours: before, others may be about to store it.
         if self._buckets > 1 and not (
-            await self._database.fetch(_oldest_ready, {"of": bucket, "most": 1})
+            await self._database.fetch(_oldest_ready, {"of": bucket, "after": 0, "most": 1})
             and await self._leases.take(bucket)
         ):
             return ()
-        rows = []
-        room = STORED_AT_ONCE
-        asked = {"of": bucket, "most": READY_ROWS_AT_ONCE}
-        for row in await self._database.fetch(_oldest_ready, asked):
-            rows.append(row)
-            room -= row[2]
-            if room <= 0:
-                break
-        return await in_daemon_thread(lambda: [_ready(*row) for row in rows]) if rows else ()
+        rows = await self._first(_oldest_ready, bucket, STORED_AT_ONCE, STORED_BYTES)
+        return await in_daemon_thread(partial(_ready, rows)) if rows else ()
 
     async def stored(self, rows: Sequence[Ready]) -> None:
         ids = [row.id for row in rows]
@@ -218,7 +236,7 @@ class InboxRecords:
         last = 0
         while rows := await self._database.fetch(_next_ready, {"last": last}):
             ((last, events),) = rows
-            keys += [(key.project_id, key.uuid) for key in _unpack_keys(events)]
+            keys += unpacked_keys(events)
         return keys
 
     async def waiting(self) -> Waiting:
@@ -243,17 +261,6 @@ class InboxRecords:
         return await self._database.read(run)
 
 
-def _pack_arrived(events: Sequence[Arrived]) -> bytes:
-    try:
-        return _pack(events)
-    except OverflowError:  # MessagePack has no integers of more than 64 bits
-        return msgspec.json.encode(events)
-
-
-def _unpack_arrived(packed: bytes) -> list[Arrived]:
-    return _from_json(packed) if packed.startswith(b"[") else _from_msgpack(packed)
-
-
 def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> bool:
     """Whether nobody else settles this bucket now, or has settled these rows meanwhile."""
     lock = select(func.pg_try_advisory_xact_lock(ADVISORY, bucket))
@@ -263,5 +270,7 @@ def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> b
     return connection.execute(there).scalar() == len(rows)
 
 
-def _ready(id: int, events: bytes, number: int) -> Ready:
-    return Ready(id=id, events=_unpack_events(events), number=number)
+def _ready(rows: Sequence[tuple[Any, ...]]) -> list[Ready]:
+    return [
+        Ready(id=id, events=unpacked_events(events), number=number) for id, number, events in rows
+    ]

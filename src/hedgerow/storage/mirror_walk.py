@@ -123,8 +123,12 @@ def begin(connection: Connection, newest_copy: int) -> None:
 
 
 def _is_ours(connection: Connection, newest_copy: int) -> bool:
-    [(last, walks)] = bulk.select(
+    """Whether the copies, with what is queued, are of this state. Without any copy they are only if
+    everything is queued: all is gone through, or nothing was ever taken from the queue."""
+    [(last, walks, first)] = bulk.select(
         connection,
-        "SELECT coalesce(max(id), 0), count(CASE WHEN kind = 'all' THEN 1 END) FROM mirror_queue",
+        "SELECT (SELECT max(id) FROM mirror_queue),"
+        " (SELECT count(*) FROM mirror_queue WHERE kind = 'all'),"
+        " (SELECT count(*) FROM mirror_queue WHERE id = 1 AND kind <> 'mark')",
     )
-    return newest_copy <= last and bool(newest_copy or walks)
+    return newest_copy <= (last or 0) and bool(newest_copy or walks or first or last is None)

@@ -9,7 +9,7 @@ from hedgerow.hogql.tables import EVENTS, ON_EVENTS, TABLES
 
 _PLACE = re.compile(r"\{p\d+:(?:[A-Z][A-Za-z0-9]*|Array\([A-Z][A-Za-z0-9]*\))\}")
 _TEXTS = {"Nullable(String)", "UTC", "Int64", "Float64", "UUID", "true", "false", "1", "0", "yes",
-          "no", "(?i)"}  # fmt: skip
+          "no", "(?i)", ""}  # fmt: skip
 _TEXT = re.compile(r"'([^']*)'")
 _DECIMAL = re.compile(r"Decimal\(18, \d+\)")
 _COLUMN = re.compile(r"`([^`]*)`")

@@ -104,7 +104,7 @@ def test_any_pieces(pieces: list[str]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=100))
 def test_any_text_is_a_value(engine: Engine, text: str) -> None:
-    """A text in quotes comes back from the engine as it was."""
+    """A text in quotes comes back from the engine as it was, alone and in a list."""
     quoted = text.replace("\\", "\\\\").replace("'", "''")
-    if text.isprintable() or "\0" not in text:
-        assert engine.value(f"'{quoted}'") == text
+    assert engine.value(f"'{quoted}'") == text
+    assert engine.value(f"'{quoted}' in ('{quoted}', 'another')") == 1

@@ -108,6 +108,8 @@ COUNTS = [
     ("person_id in cohort 'payers'", 3),
     ("distinct_id in (select distinct_id from person_distinct_ids)", 5),
     ("person.properties.name in (select properties.name from persons)", 5),
+    ("uuid = 1", 0),
+    ("uuid != true", 6),
     # Functions and operators with NULL.
     ("(properties.plan ?? 'none') = 'none'", 5),
     ("if(properties.paid, 1, 0) = 1", 1),
@@ -121,6 +123,32 @@ COUNTS = [
 @pytest.mark.parametrize(("condition", "count"), COUNTS)
 def test_conditions(engine: Engine, condition: str, count: int) -> None:
     assert engine.value("count()", f"from events where {condition}") == count
+
+
+# Arrays from the text of a property that only one event has.
+ARRAYS = [
+    ("JSONExtractArrayRaw(properties.nested.list)", ["1", '"two"']),
+    ("JSONExtractArrayRaw(properties.nested, 'list')", ["1", '"two"']),
+    ("JSONExtract(properties.nested.list, 'Array(String)')", ["1", "two"]),
+    ("JSONExtractKeys(properties.nested)", ["a", "list"]),
+    ("JSONExtractKeysAndValuesRaw(properties.nested.a)", [("b", '"deep"')]),
+    ("splitByChar('r', properties.plan)", ["p", "o"]),
+    ("splitByString('r', properties.plan)", ["p", "o"]),
+    ("splitByRegexp('r', properties.plan)", ["p", "o"]),
+    ("extractAll(properties.plan, '[po]')", ["p", "o"]),
+    ("extractGroups(properties.plan, '(p)(r)')", ["p", "r"]),
+    ("extractURLParameters(properties.plan)", []),
+    ("URLHierarchy(properties.plan)", ["pro"]),
+    ("alphaTokens(properties.plan)", ["pro"]),
+    ("ngrams(properties.plan, 2)", ["pr", "ro"]),
+    ("multiSearchAllPositions(properties.plan, ['r'])", [2]),
+]
+
+
+@pytest.mark.parametrize(("expression", "value"), ARRAYS)
+def test_arrays_from_properties(engine: Engine, expression: str, value: list[Any]) -> None:
+    assert engine.value(expression, "from events where event = 'signed up'") == value
+    assert len(engine.ask(f"select {expression} from events")) == 6
 
 
 ONES = [
@@ -296,6 +324,49 @@ def test_limits(engine: Engine, text: str, limits: Limits, limit: int | None, ro
     printed = print_select(parse_select(text), world(), limits)
     assert printed.limit == limit
     assert len(engine.run(printed)) == rows
+
+
+# What they show comes from people and groups, what they are sorted by from the event.
+PAGED = [
+    "select uuid, person.properties.name, person_id from events order by timestamp",
+    "select uuid, person.properties.name from events order by timestamp desc, uuid",
+    "select uuid, group_0.properties.name from events where event != 'paid' order by timestamp",
+    "select uuid, person.properties.age + 1 as a from events where person_id in cohort 5"
+    " order by timestamp",
+    # Sorted or filtered by what is joined, or computed over rows: these must not be cut first.
+    "select uuid, person.properties.name as n from events order by n nulls last, timestamp",
+    "select uuid, person.properties.age from events where person.properties.age > 1"
+    " order by timestamp",
+    "select uuid, person.properties.name, row_number() over (order by timestamp) from events"
+    " order by timestamp desc",
+    "select person.properties.name as n, count() from events group by n order by n nulls last",
+    "select distinct person.properties.name as n from events order by n nulls last",
+    "select id, pdi.distinct_id from persons order by id desc, pdi.distinct_id",
+    "select arrayJoin([1, 2]) as x, person.properties.name, uuid from events order by timestamp, x",
+]
+
+
+@pytest.mark.parametrize("text", PAGED)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_pages_are_parts_of_the_whole(engine: Engine, text: str, zone: str) -> None:
+    whole = engine.ask(text, Limits(None, None), timezone=zone)
+    assert len(whole) > 2
+    for limit, offset in ((1, 0), (2, 1), (2, 2), (100, 1)):
+        page = engine.ask(f"{text} limit {limit} offset {offset}", timezone=zone)
+        assert page == whole[offset : offset + limit]
+
+
+def test_people_are_joined_to_a_page_only() -> None:
+    query = parse_select(
+        "select person.properties.name from events order by timestamp desc limit 5"
+    )
+    sql = print_select(query, world()).sql
+    assert sql.index("LIMIT") < sql.index("LEFT JOIN")
+
+
+def test_a_person_is_looked_up_without_a_join() -> None:
+    query = parse_select(f"select event from events where person_id = '{person(1)}'")
+    assert "JOIN" not in print_select(query, world()).sql
 
 
 REFUSED: list[tuple[str, str]] = json.loads((Path(__file__).parent / "refusals.json").read_text())

@@ -10,7 +10,15 @@ import pytest
 from sqlalchemy import Connection, update
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import SETTLED_AT_ONCE, Ready, Settled, Waiting, WarningQuery
+from hedgerow.capture.store import (
+    SETTLED_AT_ONCE,
+    SETTLED_BYTES,
+    STORED_BYTES,
+    Ready,
+    Settled,
+    Waiting,
+    WarningQuery,
+)
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.kit import jsonio
 from hedgerow.persons.known import Known
@@ -167,6 +175,27 @@ async def test_so_many_small_batches_are_settled_at_once(inbox: InboxRecords) ->
         await asyncio.gather(*(add(inbox, arrived(start + number)) for number in range(20)))
     assert len(await inbox.oldest(0)) == SETTLED_AT_ONCE
     assert len(set(await all_settled(inbox))) == SETTLED_AT_ONCE + 20
+
+
+async def test_what_is_large_comes_in_parts_that_fit_into_memory(inbox: InboxRecords) -> None:
+    """However much waits, and in however few rows it was sent."""
+    text = "x" * 100_000
+    events = [arrived(n, text=text) for n in range(180)]
+    for start in range(0, 180, 60):
+        await add(inbox, *events[start : start + 60])
+    expected = [event.uuid for event in events]
+    settled, stored = [], []
+    while rows := await inbox.oldest(0):
+        assert len(uuids(rows)) * len(text) <= SETTLED_BYTES
+        assert await inbox.settle(0, rows, decide, NOW)
+        settled += uuids(rows)
+    assert settled == expected
+    while ready := await inbox.ready(0):
+        # Each event holds the text twice: as its own and as its person's property.
+        assert sum(row.number for row in ready) * 2 * len(text) <= STORED_BYTES
+        await inbox.stored(ready)
+        stored += uuids(ready)
+    assert stored == expected
 
 
 async def test_a_batch_that_finds_no_room_waits_for_the_next_turn(inbox: InboxRecords) -> None:

@@ -101,6 +101,24 @@ def test_data_of_an_older_version_survives_the_steps_after_it(place: Place) -> N
     assert run_sql(place, "SELECT id, name FROM projects") == [(7, "Old")]
 
 
+def test_who_is_there_already_is_queued_for_copying(place: Place) -> None:
+    migrate_only_to(place, "0006")
+    run_sql(place, "INSERT INTO organizations VALUES ('o', 'Old', '2026-01-02 03:04:05')")
+    run_sql(
+        place,
+        "INSERT INTO projects (id, uuid, organization_id, name, timezone, created_at, updated_at)"
+        " VALUES (7, 'u', 'o', 'Old', 'UTC', '2026-01-02 03:04:05', '2026-01-02 03:04:05')",
+    )
+    run_sql(
+        place,
+        "INSERT INTO persons (project_id, uuid, properties, created_at, updated_at)"
+        " VALUES (7, 'p', '{}', '2026-01-02 03:04:05', '2026-01-02 03:04:05')",
+    )
+    migrate(place)
+    queued = run_sql(place, "SELECT kind, number, name FROM mirror_queue")
+    assert queued == [("all", 0, "[0]")]
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(place: Place) -> None:
     prepare(place, FIRST, NOW)
     run_sql(place, "UPDATE alembic_version SET version_num = '9999'")

@@ -127,6 +127,16 @@ def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(plain, key=lambda one: sorted(one.items()))
 
 
+def forget_changes(stores: Stores) -> None:
+    """As if all of them had been copied, to somewhere else."""
+    run_sql(stores.place, "DELETE FROM mirror_queue")
+    run_sql(
+        stores.place,
+        "INSERT INTO mirror_queue (id, kind, project_id, number, name)"
+        " VALUES (1000, 'mark', 1, 0, '')",
+    )
+
+
 async def waiting(stores: Stores) -> int:
     [(count,)] = run_sql(stores.place, "SELECT count(*) FROM mirror_queue WHERE kind <> 'mark'")
     return int(count)
@@ -206,7 +216,7 @@ async def test_who_was_there_before_the_copies_is_copied_too(
         await applied(stores, setting(f"id-{number}", n=number))
     await applied(stores, group_identify("company", "acme"))
     await a_static_cohort(stores, "id-1", "id-2")
-    run_sql(stores.place, "DELETE FROM mirror_queue")
+    forget_changes(stores)
     queue = MirrorQueueRecords(stores.database)
     await queue.begin_again(0)
     tables = tables_of(events)
@@ -218,6 +228,20 @@ async def test_who_was_there_before_the_copies_is_copied_too(
             await tables.forget_older(finished.kind, finished.id)
             await queue.done([finished.id])
     assert await copies(events) == await originals(stores)
+
+
+async def test_nothing_is_gone_through_when_everything_is_queued(stores: Stores) -> None:
+    queue = MirrorQueueRecords(stores.database)
+    await queue.begin_again(0)
+    assert await queue.oldest() is None
+    await applied(stores, setting("ann"))
+    await queue.begin_again(0)
+    assert await waiting(stores) == 2
+    forget_changes(stores)
+    await queue.begin_again(0)
+    assert await waiting(stores) == 4
+    await queue.begin_again(0)
+    assert await waiting(stores) == 4
 
 
 async def test_copies_of_a_state_that_was_set_back_are_set_back_too(

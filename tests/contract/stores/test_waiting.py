@@ -20,7 +20,7 @@ AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
 
 def _settled(_: ProjectId, arrived: Sequence[Arrived], __: Known) -> Settled:
-    nothing = Changes(persons=[], merges=[], groups=[], group_types={}, warnings=[])
+    nothing = Changes(persons=[], groups=[], group_types={}, warnings=[])
     return Settled(events=[], changes=nothing, warnings=[], flag_calls={})
 
 

@@ -46,3 +46,9 @@ async def test_the_forgiving_cut_what_is_too_deep_and_keep_the_rest() -> None:
 async def test_the_forgiving_refuse_what_has_no_end(body: bytes) -> None:
     with pytest.raises(MalformedData):
         await FORGIVING.read(http_scope("POST"), receiving(body))
+
+
+async def test_the_forgiving_leave_halves_of_characters_to_who_can_tell_of_them() -> None:
+    body = rb'{"a": "x\ud83d", "\udfff": ["\ud83d\ude00"]}'
+    found = await FORGIVING.read(http_scope("POST"), receiving(body))
+    assert found == {"a": "x\ud83d", "\udfff": ["😀"]}

@@ -101,19 +101,9 @@ def test_identify_with_one_stranger_gives_them_the_other_id(known: str) -> None:
     assert world.properties("anon") == {"a": 1, "b": 2}
 
 
-def test_what_was_stored_without_a_profile_finds_its_person() -> None:
-    world = World()
-    ann, anon = person_uuid(PROJECT, "ann"), person_uuid(PROJECT, "anon")
-    assert world.placed(happening(distinct_id="anon", properties=OFF)).person_uuid == anon
-    [merge] = world.apply(identify("ann", "anon")).changes.merges
-    assert (merge.loser_uuid, merge.survivor_uuid) == (anon, ann)
-
-
 def test_identify_makes_one_of_two() -> None:
     world = world_of(anon={"a": 1, "b": 1, "c": 1}, ann={"b": 2, "c": 2})
-    processed = world.apply(identify("ann", "anon", c=3))
-    [merge] = processed.changes.merges
-    assert (merge.loser_uuid, merge.survivor_uuid) == ("uuid of anon", "uuid of ann")
+    world.apply(identify("ann", "anon", c=3))
     assert world.properties("anon") == {"a": 1, "b": 2, "c": 3}
     assert world.ids("ann") == {"ann", "anon"}
     assert len(world.persons) == 1
@@ -165,7 +155,6 @@ def test_those_who_are_one_already_stay_so() -> None:
     before = world.everything()
     processed = world.apply(identify("ann", "anon"), alias("anon", "ann"))
     assert not processed.changes.persons
-    assert not processed.changes.merges
     assert world.everything() == before
 
 
@@ -212,9 +201,6 @@ def test_events_keep_the_person_they_had() -> None:
     uuids = [placed.person_uuid for placed in processed.placed if placed]
     anon, ann = person_uuid(PROJECT, "anon"), person_uuid(PROJECT, "ann")
     assert uuids == [anon, ann, ann]
-    assert [(each.loser_uuid, each.survivor_uuid) for each in processed.changes.merges] == [
-        (anon, ann)
-    ]
     assert [each.uuid for each in processed.changes.persons] == [ann]
     assert world.properties("anon") == {"a": 1, "b": 2}
 

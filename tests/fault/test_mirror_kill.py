@@ -1,0 +1,91 @@
+"""A service that is killed again and again while persons change leaves right copies beside the
+events in the end.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+
+from tests.live import PROJECT_KEY, LiveServer, seconds_until
+from tests.stored_events import people_waiting, stored_events, wait_until_stored
+
+ROUNDS = 4
+PEOPLE = 40
+
+
+def _batch(random: Random) -> list[dict[str, Any]]:
+    events = []
+    for _ in range(30):
+        who, other = f"id-{random.randrange(PEOPLE)}", f"id-{random.randrange(PEOPLE)}"
+        properties: dict[str, Any] = {"$set": {"n": random.randrange(1000)}}
+        name = random.choice(["seen", "seen", "$identify", "$groupidentify"])
+        if name == "$identify":
+            properties["$anon_distinct_id"] = other
+        if name == "$groupidentify":
+            properties |= {"$group_type": "company", "$group_key": other}
+            properties["$group_set"] = {"n": random.randrange(1000)}
+        events.append({"event": name, "distinct_id": who, "properties": properties})
+    return events
+
+
+def _send_until_killed(server: LiveServer, random: Random) -> None:
+    with server.client() as client:
+        try:
+            while True:
+                body = {"api_key": PROJECT_KEY, "batch": _batch(random)}
+                client.post("/batch", json=body, timeout=10)
+        except httpx.TransportError:
+            return
+
+
+def _originals(data: Path) -> dict[str, Any]:
+    with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
+        persons = connection.execute("SELECT uuid, properties FROM persons").fetchall()
+        owners = connection.execute(
+            "SELECT d.distinct_id, p.uuid FROM person_distinct_ids AS d"
+            " JOIN persons AS p ON p.id = d.person_id"
+        ).fetchall()
+        groups = connection.execute("SELECT key, properties FROM groups").fetchall()
+    return {
+        "persons": {uuid: json.loads(properties) for uuid, properties in persons},
+        "owners": dict(owners),
+        "groups": {key: json.loads(properties) for key, properties in groups},
+    }
+
+
+def _copies(data: Path) -> dict[str, Any]:
+    persons = stored_events(data, "SELECT id, properties FROM persons FINAL")
+    owners = stored_events(data, "SELECT distinct_id, person_id FROM person_distinct_ids FINAL")
+    groups = stored_events(data, "SELECT group_key, properties FROM groups FINAL")
+    return {
+        "persons": {row["id"]: json.loads(row["properties"]) for row in persons},
+        "owners": {row["distinct_id"]: row["person_id"] for row in owners},
+        "groups": {row["group_key"]: json.loads(row["properties"]) for row in groups},
+    }
+
+
+def test_copies_are_right_after_any_number_of_kills(tmp_path: Path) -> None:
+    random = Random(11)
+    for _ in range(ROUNDS):
+        server = LiveServer(tmp_path).wait_ready()
+        sender = threading.Thread(target=_send_until_killed, args=(server, random))
+        sender.start()
+        time.sleep(1.5 + random.random() * 1.5)  # the copies are made once a second
+        server.kill()
+        sender.join(30)
+    with LiveServer(tmp_path) as server, server.client() as client:
+        body = {"api_key": PROJECT_KEY, "batch": _batch(random)}
+        assert client.post("/batch", json=body).status_code == 200
+        wait_until_stored(tmp_path)
+        seconds_until(lambda: not people_waiting(tmp_path), at_most_s=30)
+    originals = _originals(tmp_path)
+    assert len(originals["owners"]) > PEOPLE / 2
+    assert len(originals["persons"]) < len(originals["owners"]), "some were merged"
+    assert _copies(tmp_path) == originals
