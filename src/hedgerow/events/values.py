@@ -22,6 +22,7 @@ from hedgerow.properties.operators import Operator
 from hedgerow.properties.values import as_text
 
 MOST = 10
+MOST_EVENTS = 1_000
 CUSTOM_EVENT = "custom_event"
 MAX_NAMES = 100
 FILTER = "properties_"
@@ -81,8 +82,12 @@ class Values:
         around = await self._reading.surroundings(project, now)
         answer = await self._reading.read(around, lambda: _query(asked, around.at), LIMITS)
         texts = [row[0] for row in answer.rows]
-        shown = texts if asked.key == CUSTOM_EVENT else [n for each in texts for n in _names(each)]
-        return list(dict.fromkeys(shown))
+        if asked.key == CUSTOM_EVENT:
+            return texts
+        names = dict.fromkeys(name for each in texts for name in _names(each))
+        # The same page with a slash at its end is the same page.
+        is_page = asked.key == "$current_url" and list(asked.events) == ["$pageview"]
+        return list({name.rstrip("/"): name for name in names}.values()) if is_page else [*names]
 
 
 def _query(asked: ValuesAsked, at: Moment) -> SelectQuery:
@@ -112,7 +117,7 @@ def _query(asked: ValuesAsked, at: Moment) -> SelectQuery:
         distinct=True,
         where=all_of(where),
         order_by=order,
-        limit=value(MOST),
+        limit=value(MOST_EVENTS if asked.key == CUSTOM_EVENT else MOST),
     )
 
 
