@@ -14,8 +14,8 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import AppError, Invalid
-from hedgerow.events.store import Answer, Limits
-from hedgerow.storage.clickhouse import translated
+from hedgerow.events.store import Answer, AnswerTooLarge, Limits
+from hedgerow.storage.clickhouse import TOO_MANY_ROWS, translated
 
 T = TypeVar("T")
 
@@ -139,7 +139,9 @@ def _refused(error: Error) -> Exception:
     """Unavailable when the engine is away, Invalid when it is the query."""
     if error.code == NOT_ENOUGH_MEMORY and _OWN_MEMORY.search(str(error)):
         detail = "The query needs too much memory: ask for a shorter time or for less."
-        return Invalid(detail, code="query_limit_exceeded")
+        return AnswerTooLarge(detail)
+    if error.code == TOO_MANY_ROWS:
+        return AnswerTooLarge("The answer is too large: ask for fewer rows or for less of each.")
     known = translated(error)
     if isinstance(known, AppError):
         return known
