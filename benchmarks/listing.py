@@ -10,7 +10,6 @@ JSON and HTTP. Then all events are walked by `next` for a while, and exported as
 """
 
 import asyncio
-import contextlib
 import http.client
 import json
 import statistics
@@ -125,7 +124,8 @@ def timed(work: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def compare(client: Client, raw: Connection) -> None:
+def compare(client: Client, raw: Connection) -> dict[str, float]:
+    """What each takes over HTTP."""
     definition = {"type": "AND", "values": [{"key": "plan", "type": "person", "value": "pro"}]}
     cohort = {"name": "Pros", "filters": {"properties": definition}}
     made = json.loads(client.send("/api/projects/1/cohorts/", "POST", cohort).read())
@@ -142,6 +142,7 @@ def compare(client: Client, raw: Connection) -> None:
     for name, times in theirs.items():
         sql_ms, http_ms = statistics.median(times), statistics.median(ours[name])
         print(f"  {name:<18} {sql_ms:>9.1f} {http_ms:>9.1f} {http_ms - sql_ms:>9.1f}")
+    return {name: statistics.median(times) for name, times in ours.items()}
 
 
 def walk(client: Client) -> None:
@@ -198,7 +199,7 @@ async def running(data: Path) -> AsyncIterator[int]:
         await task
 
 
-async def measure(data: Path, rows: int) -> None:
+async def measure(data: Path, rows: int) -> dict[str, float]:
     await generate(data, rows)
     async with running(data) as port:
         # The engine opens with the first question, and copies of persons are made.
@@ -208,17 +209,24 @@ async def measure(data: Path, rows: int) -> None:
         raw = chdb.connect(str((data / "events" / "chdb").resolve()))
         raw.query("USE hedgerow")
         print(f"{rows:,} events")
-        await asyncio.to_thread(compare, client, raw)
+        found = await asyncio.to_thread(compare, client, raw)
         raw.close()
         await asyncio.to_thread(walk, client)
         await asyncio.to_thread(export, client)
+        return found
 
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    found: dict[int, dict[str, float]] = {}
     for rows in [int(each) for each in sys.argv[1:]] or [1_000_000, 10_000_000]:
-        with tempfile.TemporaryDirectory(dir=".") as folder, contextlib.suppress(KeyboardInterrupt):
-            uvloop.run(measure(Path(folder).resolve(), rows))
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            found[rows] = uvloop.run(measure(Path(folder).resolve(), rows))
+    fewest, most = min(found), max(found)
+    if fewest < most:
+        print(f"growth from {fewest:,} to {most:,} events")
+        for name, few_ms in found[fewest].items():
+            print(f"  {name:<18} {found[most][name] / few_ms:>9.1f} times")
 
 
 if __name__ == "__main__":

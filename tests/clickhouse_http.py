@@ -103,7 +103,8 @@ def _run(folder: str, body: bytes, query: dict[str, str]) -> Response:
     try:
         if database := query.get("database"):
             connection.query(f"USE `{database}`")
-        for name, value in settings.items():
+        # A server takes all of them at once; after this one it would take no other.
+        for name, value in sorted(settings.items(), key=lambda each: each[0] == "readonly"):
             connection.query(f"SET {name} = '{value}'")
         if insert := INSERT.match(body):
             with connection.send_insert(insert[1].decode(), insert[2].decode()) as stream:

@@ -202,3 +202,21 @@ def test_metrics_that_cannot_be_shown_are_said_in_one_line(
         done.stderr
         == f"hedgerow: Metrics cannot be shown on 127.0.0.1:{port}: Address already in use.\n"
     )
+
+
+def test_queries_see_the_events_and_persons_of_all_processes(installation: Installation) -> None:
+    one, two = installation.servers
+    text = "select person.properties.city as city, count() from events where event = 'asked'"
+    query = {"kind": "HogQLQuery", "query": f"{text} group by city"}
+    with one.client() as here, two.client() as there:
+        for number, city in enumerate(["Bern", "Rome", "Oslo"], 1):
+            properties = {"$set": {"city": city}}
+            _send(here, {"event": "asked", "distinct_id": "asker", "properties": properties})
+            found = here.post("/api/projects/1/query/", json={"query": query}).json()
+            assert found["results"] == [[city, number]]
+
+        def is_seen() -> bool:
+            answer = there.post("/api/projects/1/query/", json={"query": query}).json()
+            return bool(answer["results"] == [["Oslo", 3]])
+
+        seconds_until(is_seen, at_most_s=SOON_S)

@@ -221,6 +221,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         background.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await background
+        await reading.queries.end()
         await intake.processor.end()
         await delivery.outbound.close()
         await events_store.close()

@@ -17,7 +17,7 @@ from hedgerow.app.queries import opened_queries
 from hedgerow.cli.files import project_of
 from hedgerow.cli.options import DataOption
 from hedgerow.cli.prepared import check_prepared
-from hedgerow.cli.service import (
+from hedgerow.cli.running import (
     KeyOption,
     ServerOption,
     Service,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow.cli.files import on_one_line
-from hedgerow.cli.service import KeyOption, ServerOption, ServiceProjectOption, service_of
+from hedgerow.cli.running import KeyOption, ServerOption, ServiceProjectOption, service_of
 from hedgerow.cli.tables import show, table
 from hedgerow.events.spreadsheet import lines
 from hedgerow.hogql.printer import MAX_LIMIT

@@ -13,7 +13,7 @@ import typer
 
 from hedgerow.cli.files import on_one_line
 from hedgerow.cli.options import JsonOption
-from hedgerow.cli.service import (
+from hedgerow.cli.running import (
     Away,
     KeyOption,
     ServerOption,

@@ -3,7 +3,7 @@ cannot be read.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
@@ -11,23 +11,16 @@ from typing import Any
 from hedgerow.errors import Invalid
 from hedgerow.events.cursor import Cursor, read_cursor
 from hedgerow.events.dates import asked_moment
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import whole_number, why_unstorable
-from hedgerow.projects.text import check_storable
-from hedgerow.properties.operators import operator_named
+from hedgerow.events.parameters import Parameters, Reader
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 MAX_OFFSET = 50_000
 # Clocks differ: an event may come from a moment ahead.
 AHEAD = timedelta(seconds=5)
-MAX_EXPRESSIONS = 100
 
 _DESCENDING = re.compile(r"-\s*timestamp|timestamp\s+desc", re.IGNORECASE)
 _ASCENDING = re.compile(r"timestamp(\s+asc)?", re.IGNORECASE)
-
-# All values of a parameter, in their order.
-Parameters = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +49,12 @@ class Asked:
     @property
     def texts(self) -> Sequence[tuple[str, str]]:
         """All HogQL, and which parameter it is in."""
-        named = {"select": self.select or (), "where": self.where, "orderBy": self.order}
+        named = {
+            "select": self.select or (),
+            "where": self.where,
+            "orderBy": self.order,
+            "properties": list(_hogql_in(self.properties)),
+        }
         return [(name, text) for name, texts in named.items() for text in texts if _is_own(text)]
 
     @property
@@ -72,7 +70,7 @@ class Asked:
 
 def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool) -> Asked:
     """`has_cap`: whether the answer is one page, whose size is bounded."""
-    reader = _Reader(parameters)
+    reader = Reader(parameters)
     after, before = reader.text("after"), reader.text("before")
     limit = reader.number("limit", least=1)
     offset = reader.number("offset", least=0) or 0
@@ -93,12 +91,25 @@ def asked(parameters: Parameters, now: datetime, zone: tzinfo, *, has_cap: bool)
         cursor=read_cursor(cursor) if cursor else None,
         limit=min(limit or DEFAULT_LIMIT, MAX_LIMIT) if has_cap else limit,
         offset=offset,
-        include_person=reader.truth("include_person"),
+        include_person=reader.truth("include_person", otherwise=True),
     )
     if wish.select is None and not wish.is_by_time:
         detail = "Without select, events come by time: -timestamp or timestamp."
         raise Invalid(detail, attr="orderBy")
     return wish
+
+
+def _hogql_in(node: Any) -> Iterator[str]:
+    """The expressions in filters, and in groups of them."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _hogql_in(each)
+    elif isinstance(node, dict) and "values" in node:
+        yield from _hogql_in(node["values"])
+    elif (
+        isinstance(node, dict) and node.get("type") == "hogql" and isinstance(node.get("key"), str)
+    ):
+        yield node["key"]
 
 
 def _is_own(text: str) -> bool:
@@ -109,83 +120,3 @@ def _is_own(text: str) -> bool:
 def _selected(expressions: Sequence[str] | None) -> Sequence[str] | None:
     """An empty list is all that an event has."""
     return ["*"] if expressions is not None and not expressions else expressions
-
-
-class _Reader:
-    def __init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
-
-    def text(self, name: str) -> str:
-        """The last value of a parameter; "" if there is none."""
-        text = next(iter(reversed(self._parameters(name))), "")
-        if unstorable := why_unstorable(text):
-            raise Invalid(unstorable[1], attr=name, code=unstorable[0])
-        return text
-
-    def number(self, name: str, *, least: int) -> int | None:
-        text = self.text(name)
-        number = whole_number(text) if text else None
-        if text and (number is None or number < least):
-            raise Invalid(f"A whole number from {least} up is required.", attr=name)
-        return number
-
-    def truth(self, name: str) -> bool:
-        text = self.text(name).lower()
-        if text not in ("", "true", "1", "false", "0"):
-            raise Invalid("Must be a valid boolean.", attr=name)
-        return text in ("", "true", "1")
-
-    def filters(self, name: str) -> Sequence[Any]:
-        """A JSON list of filters, or one filter or group; repeated, all of them."""
-        found: list[Any] = []
-        for text in filter(None, self._parameters(name)):
-            value = _json(text, name, "Properties are unparsable!")
-            found += value if isinstance(value, list) else _filters(value)
-        check_storable(found, name)
-        return found
-
-    def expressions(self, name: str) -> list[str] | None:
-        """HogQL: a JSON list of texts, or texts; repeated, all of them. None if there is none."""
-        sent = self._parameters(name)
-        if not any(sent):
-            return None
-        found: list[str] = []
-        for text in filter(None, sent):
-            found += _texts(text, name)
-        if len(found) > MAX_EXPRESSIONS:
-            raise Invalid(f"At most {MAX_EXPRESSIONS} expressions are possible.", attr=name)
-        for text in found:
-            if unstorable := why_unstorable(text):
-                raise Invalid(unstorable[1], attr=name, code=unstorable[0])
-        return found
-
-
-def _filters(sent: Any) -> list[Any]:
-    """One filter or group; or the oldest form, an object of names and values, where a name may end
-    in an operator: `{"plan": "pro", "age__gt": 20}`."""
-    if not isinstance(sent, dict) or not sent.keys().isdisjoint(("key", "values", "type")):
-        return [sent]
-    return [_old_filter(name, value) for name, value in sent.items()]
-
-
-def _old_filter(name: str, value: Any) -> dict[str, Any]:
-    key, _, operator = name.rpartition("__")
-    if key and operator_named(operator) is not None:
-        return {"key": key, "value": value, "operator": operator}
-    return {"key": name, "value": value}
-
-
-def _texts(text: str, name: str) -> list[str]:
-    if not text.lstrip().startswith("["):
-        return [text]
-    value = _json(text, name, "A JSON list of expressions is required.")
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise Invalid("A JSON list of expressions is required.", attr=name, code="not_a_list")
-    return value
-
-
-def _json(text: str, name: str, detail: str) -> Any:
-    try:
-        return jsonio.parse(text.encode("utf-8", "surrogatepass"))
-    except jsonio.JsonError:
-        raise Invalid(detail, attr=name) from None

@@ -8,7 +8,7 @@ from hedgerow.events.expressions import field
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Join, Select, SelectQuery
 from hedgerow.hogql.errors import HogQLError
-from hedgerow.hogql.parse import parse_expr
+from hedgerow.hogql.parse import parse_expr, parse_order
 from hedgerow.hogql.printer import Limits, Printed, print_select
 from hedgerow.hogql.world import World
 from hedgerow.persons.model import CohortId
@@ -32,7 +32,7 @@ def blamed(error: HogQLError, texts: Sequence[Text], around: Surroundings) -> In
     wrong by itself."""
     for attr, text in texts:
         try:
-            expr = parse_expr(text)
+            expr = parse_order(text).expr if attr == "orderBy" else parse_expr(text)
             alone = SelectQuery(select=[expr], source=Join(table=field("events")))
             print_select(alone, world_of(around), AS_ASKED, text)
         except HogQLError as found:

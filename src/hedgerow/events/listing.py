@@ -12,7 +12,7 @@ from hedgerow.events.expressions import equal, field
 from hedgerow.events.question import beyond, conditions, of_events, where_of
 from hedgerow.events.reading import Reading
 from hedgerow.events.record import COLUMNS, EventPerson, EventRecord, Row, record_of, row_of
-from hedgerow.events.store import Answer, EventPersons
+from hedgerow.events.store import Answer, AnswerTooLarge, EventPersons
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Expr, SelectQuery
 from hedgerow.kit.ids import canonical_uuid
@@ -25,7 +25,6 @@ from hedgerow.projects.model import Project
 STEP = 5_000
 # Where events are large, a page holds so many times fewer of them, and if need be again.
 FEWER = 8
-TOO_MUCH = "query_limit_exceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +109,8 @@ class Listing:
 
         try:
             answer = await self._reading.read(around, ask, texts=asked.texts)
-        except Invalid as error:
-            if error.code != TOO_MUCH or limit == 1:
+        except AnswerTooLarge:
+            if limit == 1:
                 raise
             return await self._some(around, asked, distinct_ids, max(1, limit // FEWER))
         rows = await in_daemon_thread(lambda: _rows(answer))

@@ -16,10 +16,11 @@ from hedgerow.errors import Invalid
 from hedgerow.events.ask import MAX_OFFSET, Asked
 from hedgerow.events.cursor import Cursor
 from hedgerow.events.expressions import all_of, field, value
-from hedgerow.events.listing import FEWER, STEP, TOO_MUCH, Listing
+from hedgerow.events.listing import FEWER, STEP, Listing
 from hedgerow.events.question import EVENTS, beyond, by_time, conditions, where_of
 from hedgerow.events.reading import Reading
 from hedgerow.events.shapes import Shape, shape_of
+from hedgerow.events.store import Answer, AnswerTooLarge
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Call, Expr, OrderExpr, SelectQuery
 from hedgerow.hogql.parse import parse_order
@@ -92,19 +93,23 @@ class Selecting:
         plan = await in_daemon_thread(partial(_planned, asked, around, distinct_ids, limit))
         try:
             answer = await self._reading.read(around, lambda: plan.query, texts=asked.texts)
-        except Invalid as error:
-            if error.code != TOO_MUCH or limit == 1:
+        except AnswerTooLarge:
+            if limit == 1 or plan.query.group_by:
                 raise
             return await self._some(around, asked, distinct_ids, max(1, limit // FEWER))
-        rows, has_more = answer.rows[:limit], len(answer.rows) > limit
-        return Table(
-            columns=[shape.text for shape in plan.shapes],
-            types=_types(plan, answer.types),
-            rows=[_put(plan.shapes, row) for row in rows],
-            has_more=has_more,
-            next=_next(plan, asked, rows) if has_more else None,
-            query=plan.query,
-        )
+        return await in_daemon_thread(partial(_table, plan, asked, answer, limit))
+
+
+def _table(plan: _Plan, asked: Asked, answer: Answer, limit: int) -> Table:
+    rows, has_more = answer.rows[:limit], len(answer.rows) > limit
+    return Table(
+        columns=[shape.text for shape in plan.shapes],
+        types=_types(plan, answer.types),
+        rows=[_put(plan.shapes, row) for row in rows],
+        has_more=has_more,
+        next=_next(plan, asked, rows) if has_more else None,
+        query=plan.query,
+    )
 
 
 def _planned(

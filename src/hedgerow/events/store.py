@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.record import EventPerson
 from hedgerow.projects.model import ProjectId
@@ -35,6 +36,13 @@ class EventStore(Protocol):
         """Delete the events that all of the given conditions hold for; at least one must be given.
         How many they were. They are gone for every reader when this returns."""
         ...
+
+
+class AnswerTooLarge(Invalid):
+    """An answer that takes too much memory or has too many bytes. One with fewer rows may be
+    possible."""
+
+    code = "query_limit_exceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,27 +2,27 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.events.ask import Parameters
 from hedgerow.events.columns import checked_column, column_text
 from hedgerow.events.conditions import Moment, condition
 from hedgerow.events.dates import asked_moment
 from hedgerow.events.expressions import all_of, among, call, compared, field, not_, surely, value
+from hedgerow.events.parameters import Parameters, Reader
 from hedgerow.events.question import EVENTS
 from hedgerow.events.reading import Reading
 from hedgerow.events.store import Limits
 from hedgerow.hogql.ast import Compare, Expr, OrderExpr, SelectQuery
 from hedgerow.kit import jsonio
-from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
 from hedgerow.properties.operators import Operator
 from hedgerow.properties.values import as_text
 
 MOST = 10
+MOST_EVENTS = 1_000
 CUSTOM_EVENT = "custom_event"
 MAX_NAMES = 100
 FILTER = "properties_"
@@ -43,31 +43,19 @@ class ValuesAsked:
 
 def asked_values(parameters: Parameters, names: Sequence[str]) -> ValuesAsked | None:
     """None for the bare call, which asks for nothing. `names` are those of all parameters."""
-
-    def text(name: str) -> str:
-        sent = next(iter(reversed(parameters(name))), "")
-        if unstorable := why_unstorable(sent):
-            raise Invalid(unstorable[1], attr=name, code=unstorable[0])
-        return sent
-
-    key, is_column = text("key"), text("is_column").lower()
+    reader = Reader(parameters)
+    key, events = reader.text("key"), reader.texts("event_name")
     if not key:
         return None
-    if is_column not in ("", "true", "1", "false", "0"):
-        raise Invalid("Must be a valid boolean.", attr="is_column")
-    events = [each for each in parameters("event_name") if each]
     if len(events) > MAX_NAMES or len(names) > MAX_NAMES:
         raise Invalid(f"At most {MAX_NAMES} are possible.", attr="event_name")
-    for each in events:
-        if unstorable := why_unstorable(each):
-            raise Invalid(unstorable[1], attr="event_name", code=unstorable[0])
     return ValuesAsked(
         key=key,
-        part=text("value"),
+        part=reader.text("value"),
         events=events,
-        is_column=is_column in ("true", "1"),
+        is_column=reader.truth("is_column", otherwise=False),
         filters=[
-            (name.removeprefix(FILTER), _wanted(text(name), name))
+            (name.removeprefix(FILTER), _wanted(reader.text(name), name))
             for name in dict.fromkeys(names)
             if name.startswith(FILTER) and name != FILTER
         ],
@@ -94,13 +82,17 @@ class Values:
         around = await self._reading.surroundings(project, now)
         answer = await self._reading.read(around, lambda: _query(asked, around.at), LIMITS)
         texts = [row[0] for row in answer.rows]
-        shown = texts if asked.key == CUSTOM_EVENT else [n for each in texts for n in _names(each)]
-        return list(dict.fromkeys(shown))
+        if asked.key == CUSTOM_EVENT:
+            return texts
+        names = dict.fromkeys(name for each in texts for name in _names(each))
+        # The same page with a slash at its end is the same page.
+        is_page = asked.key == "$current_url" and list(asked.events) == ["$pageview"]
+        return list({name.rstrip("/"): name for name in names}.values()) if is_page else [*names]
 
 
 def _query(asked: ValuesAsked, at: Moment) -> SelectQuery:
     start = asked_moment("-7dStart", at.now, at.zone, "after")
-    end = asked_moment("dStart", at.now, at.zone, "before") + timedelta(days=1)
+    end = asked_moment("+1dStart", at.now, at.zone, "before")
     where: list[Expr] = [
         compared(field("timestamp"), Compare.GT_EQ, value(start)),
         compared(field("timestamp"), Compare.LT, value(end)),
@@ -125,7 +117,7 @@ def _query(asked: ValuesAsked, at: Moment) -> SelectQuery:
         distinct=True,
         where=all_of(where),
         order_by=order,
-        limit=value(MOST),
+        limit=value(MOST_EVENTS if asked.key == CUSTOM_EVENT else MOST),
     )
 
 

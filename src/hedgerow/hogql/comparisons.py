@@ -23,9 +23,16 @@ FUNCTIONS = {
     Compare.ILIKE: "ilike",
     Compare.NOT_ILIKE: "notILike",
 }
-# True for a NULL on one side.
-_NEGATIVE = frozenset({Compare.NOT_EQ, Compare.NOT_LIKE, Compare.NOT_ILIKE, Compare.NOT_REGEX,
-                       Compare.NOT_IREGEX, Compare.NOT_IN})  # fmt: skip
+# Each comparison that is true for a NULL on one side, and its contrary.
+POSITIVE = {
+    Compare.NOT_EQ: Compare.EQ,
+    Compare.NOT_LIKE: Compare.LIKE,
+    Compare.NOT_ILIKE: Compare.ILIKE,
+    Compare.NOT_REGEX: Compare.REGEX,
+    Compare.NOT_IREGEX: Compare.IREGEX,
+    Compare.NOT_IN: Compare.IN,
+}
+_NEGATIVE = frozenset(POSITIVE)
 _TEXTUAL = frozenset({Compare.LIKE, Compare.NOT_LIKE, Compare.ILIKE, Compare.NOT_ILIKE})
 _REGEX = {
     Compare.REGEX: ("", False),

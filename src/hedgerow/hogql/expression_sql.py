@@ -1,8 +1,7 @@
 """Expressions as SQL."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from uuid import UUID
 
 from hedgerow.hogql.ast import (
     Alias,
@@ -19,11 +18,9 @@ from hedgerow.hogql.ast import (
     Expr,
     Field,
     Lambda,
-    Node,
     Not,
     Or,
     Placeholder,
-    Select,
     SelectQuery,
     SelectSet,
     Tuple,
@@ -33,21 +30,17 @@ from hedgerow.hogql.ast import (
     WindowFunction,
 )
 from hedgerow.hogql.comparisons import (
-    among,
     as_text,
     check_pattern,
     compared,
-    in_array,
-    in_query,
     truth,
-    uuids,
     with_null,
 )
-from hedgerow.hogql.context import Context, as_number, as_truth
+from hedgerow.hogql.context import as_number, as_truth
 from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Kind, Piece
-from hedgerow.hogql.scope import Scope
-from hedgerow.hogql.sources import StoredTable, below
+from hedgerow.hogql.memberships import MembershipPrinter, chain_of
+from hedgerow.hogql.sources import below
 
 # What walks over a tree calls itself several times for each level.
 MAX_DEPTH = 150
@@ -59,28 +52,16 @@ _OPERATORS = {
     Arithmetic.DIV: "divide",
     Arithmetic.MOD: "modulo",
 }
-_IN = (Compare.IN, Compare.NOT_IN, Compare.GLOBAL_IN, Compare.GLOBAL_NOT_IN)
-_PLAIN_IN = {Compare.GLOBAL_IN: Compare.IN, Compare.GLOBAL_NOT_IN: Compare.NOT_IN}
 _REGEXES = (Compare.REGEX, Compare.NOT_REGEX, Compare.IREGEX, Compare.NOT_IREGEX)
 
+_IN = (Compare.IN, Compare.NOT_IN, Compare.GLOBAL_IN, Compare.GLOBAL_NOT_IN)
 
-class ExpressionPrinter(ABC):
+
+_PLAIN_IN = {Compare.GLOBAL_IN: Compare.IN, Compare.GLOBAL_NOT_IN: Compare.NOT_IN}
+
+
+class ExpressionPrinter(MembershipPrinter):
     """Prints the expressions of one SELECT; what a name means is the scope's to say."""
-
-    def __init__(self, context: Context, scope: Scope, depth: int) -> None:
-        self.context = context
-        self.scope = scope
-        self.depth = depth
-        # In the condition of a join comparison is plain.
-        self.is_join = False
-
-    @abstractmethod
-    def subquery(self, query: Select) -> str:
-        """A query inside this one, without brackets."""
-
-    @abstractmethod
-    def outside_query(self, query: Select) -> str:
-        """A query that is not part of the text: names of its WITH mean nothing there."""
 
     @abstractmethod
     def call(self, call: Call) -> Piece: ...
@@ -183,68 +164,22 @@ class ExpressionPrinter(ABC):
     def _comparison(self, node: CompareOperation) -> Piece:
         op = _PLAIN_IN.get(node.op, node.op)
         if op in (Compare.IN_COHORT, Compare.NOT_IN_COHORT):
-            return self._in_cohort(node)
+            return self.in_cohort(node)
         if op in _IN:
-            return self._in(op, node)
+            return self.among_values(op, node)
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, Constant) and side.value is None:
-                return with_null(op, self.expr(other))
-        if (among_persons := self._is_person(op, node)) is not None:
+                return self.of_people(op, node) or with_null(op, self.expr(other))
+        if (among_persons := self.is_person(op, node)) is not None:
             return among_persons
         if op in _REGEXES and isinstance(node.right, Constant):
             if not isinstance(node.right.value, str):
                 raise HogQLError("A pattern must be a text", start=node.right.start)
             check_pattern(node.right.value, node.right.start)
+        if (of_people := self.of_people(op, node)) is not None:
+            return of_people
         left, right = self.expr(node.left), self.expr(node.right)
         return compared(self.context, op, left, right, is_join=self.is_join)
-
-    def _in(self, op: Compare, node: CompareOperation) -> Piece:
-        right = node.right
-        values = _constants(right)
-        table = self._events_of(node.left)
-        if isinstance(right, SelectQuery | SelectSet):
-            query = self.subquery(right)
-            if table is not None:
-                return _either(table.person_among(f"({query})"), op)
-            return in_query(op, self.expr(node.left), query)
-        if values is not None and table is not None and None not in values:
-            return _either(table.person_among(uuids(self.context, values)), op)
-        left = self.expr(node.left)
-        if values is not None:
-            return among(self.context, op, left, values)
-        if isinstance(right, Tuple):
-            right = Array(exprs=right.exprs, start=right.start, end=right.end)
-        return in_array(op, left, self.expr(right))
-
-    def _in_cohort(self, node: CompareOperation) -> Piece:
-        right = node.right
-        if not isinstance(right, Constant) or not isinstance(right.value, int | str):
-            raise HogQLError("A cohort is given by its id or its name", start=right.start)
-        query = self.context.world.cohort(right.value)
-        if query is None:
-            by = "id" if isinstance(right.value, int) else "name"
-            what = f"Could not find cohort with {by} {str(right.value)[:100]}"
-            raise HogQLError(what, start=right.start)
-        members = self.outside_query(query)
-        table = self._events_of(node.left)
-        if table is not None:
-            return _either(table.person_among(f"({members})"), node.op)
-        return in_query(node.op, self.expr(node.left), members)
-
-    def _events_of(self, node: Expr) -> StoredTable | None:
-        """The events whose today's person the expression names. Not in a join's condition, which
-        needs a plain comparison."""
-        is_field = isinstance(node, Field) and not self.is_join
-        return self.scope.person_of(node.chain) if is_field else None  # type: ignore[union-attr]
-
-    def _is_person(self, op: Compare, node: CompareOperation) -> Piece | None:
-        """`person_id = '...'`, on either side."""
-        for side, other in ((node.left, node.right), (node.right, node.left)):
-            if op in (Compare.EQ, Compare.NOT_EQ) and isinstance(other, Constant):
-                table = self._events_of(side)
-                if table is not None and isinstance(other.value, str | UUID):
-                    return _either(table.person_among(uuids(self.context, [other.value])), op)
-        return None
 
     def _between(self, node: BetweenExpr) -> Piece:
         subject = self.expr(node.expr)
@@ -274,7 +209,7 @@ class ExpressionPrinter(ABC):
         return Piece(as_number(piece.sql), Kind.NUMBER)
 
     def _element(self, node: ArrayAccess) -> Piece:
-        chain = _chain(node)
+        chain = chain_of(node)
         if chain is not None and "properties" in chain.chain:
             return self.expr(chain)
         array, index = self.expr(node.array), self.expr(node.index)
@@ -317,36 +252,3 @@ def _edge(is_preceding: bool, value: int | None) -> str:
         return "CURRENT ROW"
     amount = "UNBOUNDED" if value is None else str(int(value))
     return f"{amount} {'PRECEDING' if is_preceding else 'FOLLOWING'}"
-
-
-def _either(sql: str, op: Compare) -> Piece:
-    is_negative = op in (Compare.NOT_EQ, Compare.NOT_IN, Compare.NOT_IN_COHORT)
-    return truth(f"not{sql}" if is_negative else sql)
-
-
-def _constants(node: Expr) -> list[object] | None:
-    """The values of a list of constants, or of one constant; None when something is computed."""
-    if isinstance(node, Constant):
-        is_list = isinstance(node.value, list | tuple)
-        return list(node.value) if is_list else [node.value]  # type: ignore[arg-type]
-    if isinstance(node, Tuple | Array):
-        values: list[object] = []
-        for each in node.exprs:
-            if not isinstance(each, Constant) or isinstance(each.value, list | tuple):
-                return None
-            values.append(each.value)
-        return values
-    return None
-
-
-def _chain(node: Node) -> Field | None:
-    """`properties['a'].b` is the field `properties.a.b`."""
-    if isinstance(node, Field):
-        return node
-    if not isinstance(node, ArrayAccess) or not isinstance(node.index, Constant):
-        return None
-    link = node.index.value
-    below_it = _chain(node.array)
-    if below_it is None or isinstance(link, bool) or not isinstance(link, str | int):
-        return None
-    return Field(chain=(*below_it.chain, link), start=node.start, end=node.end)

@@ -5,27 +5,45 @@ from collections.abc import Sequence
 
 from hedgerow.hogql.ast import Alias, Expr, Field, Join, Select, SelectQuery, SelectSet, Tuple
 from hedgerow.hogql.calls import CallPrinter
+from hedgerow.hogql.context import Context
 from hedgerow.hogql.errors import HogQLError, shown
 from hedgerow.hogql.kinds import Piece
-from hedgerow.hogql.scope import Names, unknown_table
+from hedgerow.hogql.scope import Names, Scope, unknown_table
 from hedgerow.hogql.sources import QueryTable, Source, StoredTable, WrappedTable
 from hedgerow.hogql.tables import TABLES
 
 Columns = list[tuple[str, Piece]]
 
 
+_NO_NAMES: Names = {}
+
+
 class FromPrinter(CallPrinter):
     """Prints what one SELECT reads from."""
+
+    def __init__(self, context: Context, scope: Scope, depth: int) -> None:
+        super().__init__(context, scope, depth)
+        self._known_queries: list[tuple[Select, Names, str]] = []
 
     @abstractmethod
     def query(self, query: Select, ctes: Names) -> tuple[str, Columns]:
         """A query inside this one, which can read these names of WITH."""
 
     def subquery(self, query: Select) -> str:
-        return self.query(query, self.scope.ctes)[0]
+        return self._printed_once(query, self.scope.ctes)
 
     def outside_query(self, query: Select) -> str:
-        return self.query(query, {})[0]
+        return self._printed_once(query, _NO_NAMES)
+
+    def _printed_once(self, query: Select, names: Names) -> str:
+        """What is written twice, in SELECT and in GROUP BY, must print alike: a second printing
+        would give other names."""
+        for known, visible, sql in self._known_queries:
+            if visible is names and known == query:
+                return sql
+        sql = self.query(query, names)[0]
+        self._known_queries.append((query, names, sql))
+        return sql
 
     def joined_sources(self, first: Join | None) -> list[tuple[Join, Source]]:
         found: list[tuple[Join, Source]] = []

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from hedgerow.hogql.ast import Cte
 from hedgerow.hogql.context import Context
 from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
+from hedgerow.hogql.joined import Link
 from hedgerow.hogql.kinds import Piece
-from hedgerow.hogql.sources import Link, Source, StoredTable, below
+from hedgerow.hogql.sources import Source, StoredTable, below
 from hedgerow.hogql.tables import TABLES
 
 MAX_NAMES = 50
@@ -100,18 +101,18 @@ class Scope:
             )
         return found[0]
 
-    def person_of(self, chain: Sequence[Link]) -> StoredTable | None:
-        """The table of events whose today's person this names, if it is read as it is stored."""
+    def events_at(self, chain: Sequence[Link]) -> tuple[StoredTable, Sequence[Link]] | None:
+        """The events that this names something of, if they are read as they are stored, and what
+        it names of them."""
         if self.local(chain) is not None or str(chain[0]) in self.ctes:
             return None
         named = self.sources.get(str(chain[0])) if len(chain) > 1 else None
-        found, rest = (
-            (named, chain[1:]) if named else (next(iter(self.sources.values()), None), chain)
-        )
-        alone = named is not None or len(self.sources) == 1
-        if isinstance(found, StoredTable) and alone and found.is_person(rest):
-            return found
-        return None
+        if named is None and len(self.sources) != 1:
+            return None
+        found = named or next(iter(self.sources.values()))
+        if not isinstance(found, StoredTable) or not found.is_events:
+            return None
+        return found, chain[1:] if named else chain
 
     def _unknown(self, chain: Sequence[Link], tables: list[str], start: int | None) -> HogQLError:
         name = ".".join(str(link) for link in chain)

@@ -209,7 +209,10 @@ class SelectPrinter(FromPrinter):
             raise HogQLError(
                 f"An aggregation cannot stand in {clause}", start=node.start, hint="Use HAVING."
             )
-        return self.condition(node).sql
+        self.is_filter = True
+        sql = self.condition(node).sql
+        self.is_filter = False
+        return sql
 
     def _positions(self, nodes: Sequence[Expr]) -> list[str]:
         return [self._position(node) or self.expr(node).sql for node in nodes]

@@ -1,6 +1,7 @@
 """What stands in a FROM: a stored table, one behind a query of its own, or a query.
 
-Here, and only here, is a stored table named in SQL, and each time with the project's filter.
+Here and in `joined`, and nowhere else, is a stored table named in SQL, each time with the project's
+filter.
 """
 
 from abc import ABC, abstractmethod
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 
 from hedgerow.hogql.context import Context
 from hedgerow.hogql.errors import HogQLError, shown
+from hedgerow.hogql.joined import Joined, Link
 from hedgerow.hogql.kinds import Kind, Piece
 from hedgerow.hogql.tables import (
     DISTINCT_IDS,
@@ -20,8 +22,7 @@ from hedgerow.hogql.tables import (
     Table,
 )
 
-Link = str | int
-_PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
+PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
 
 
 class Source(ABC):
@@ -56,7 +57,7 @@ class StoredTable(Source):
         self._context = context
         self._table = table
         self._alias = context.new_name("t")
-        self._joins: dict[str, _Joined] = {}
+        self._joins: dict[str, Joined] = {}
         self._read: dict[str, None] = {}
 
     def names(self) -> Sequence[str]:
@@ -101,9 +102,15 @@ class StoredTable(Source):
         self._read[name] = None
         return f"{self._alias}.`{name}`"
 
-    def is_person(self, chain: Sequence[Link]) -> bool:
-        """Whether this names today's person of an event."""
-        return self._table is EVENTS and tuple(chain) in _PERSON_IDS
+    @property
+    def is_events(self) -> bool:
+        return self._table is EVENTS
+
+    def ids_sql(self, condition: str) -> str:
+        """The ids of persons of whom this is true, as a query in brackets."""
+        return (
+            f"(SELECT {self._reads('id')} FROM {self.sql()} WHERE {self.filter()} AND {condition})"
+        )
 
     def person_among(self, members: str) -> str:
         """Whether today's person is one of these. The few ids that have moved are looked up, not
@@ -196,59 +203,10 @@ class StoredTable(Source):
         joined.condition = f"group_type_index = {number}"
         return joined.field(rest, owner=f"group_{number}")
 
-    def _join(self, name: str) -> "_Joined":
+    def _join(self, name: str) -> Joined:
         if name not in self._joins:
-            self._joins[name] = _Joined(self._context)
+            self._joins[name] = Joined(self._context)
         return self._joins[name]
-
-
-class _Joined:
-    """Rows of another table, one or none for each of ours, with only the columns asked for. They
-    can be NULL, so that the absence of a row shows."""
-
-    def __init__(self, context: Context) -> None:
-        context.count_table()
-        self._context = context
-        self._inner = context.new_name("t")
-        self._columns: dict[str, str] = {}
-        self.alias = context.new_name("t")
-        self.table = PERSONS
-        self.key = ""
-        self.on = ""
-        self.condition = ""
-
-    def column(self, name: str) -> str:
-        return self._had(f"{self._inner}.`{name}`")
-
-    def field(self, rest: Sequence[Link], owner: str = "") -> Piece | None:
-        column = self.table.columns.get(str(rest[0]))
-        if column is None or column.name == "project_id":
-            return None
-        inner = f"{self._inner}.`{column.name}`"
-        if column.kind is Kind.PROPERTIES and len(rest) > 1:
-            piece = self._context.property(inner, rest[1:], owner or column.owner)
-            return piece.at(self._had(piece.sql))
-        if len(rest) > 1:
-            return None
-        outer = self._had(f"toNullable({inner})")
-        if column.kind is Kind.DATETIME:
-            return self._context.shown_time(outer, nullable=True)
-        return Piece(outer, column.kind, nullable=True, owner=owner or column.owner)
-
-    def sql(self) -> str:
-        columns = "".join(f", {sql} AS {name}" for sql, name in self._columns.items())
-        more = f" AND {self._inner}.{self.condition}" if self.condition else ""
-        return (
-            f" LEFT JOIN (SELECT {self._inner}.`{self.key}` AS k{columns}"
-            f" FROM {self.table.name} AS {self._inner} FINAL"
-            f" WHERE {self._inner}.project_id = {self._context.project}{more}) AS {self.alias}"
-            f" ON {self.alias}.k = {self.on}"
-        )
-
-    def _had(self, inner: str) -> str:
-        if inner not in self._columns:
-            self._columns[inner] = self._context.new_name("c")
-        return f"{self.alias}.{self._columns[inner]}"
 
 
 class WrappedTable(Source):

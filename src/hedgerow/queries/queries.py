@@ -101,6 +101,10 @@ class Queries:
     def cancel(self, project_id: ProjectId, id: str) -> None:
         self._runs.cancel(self._found(project_id, id))
 
+    async def end(self) -> None:
+        """The service stops: no query goes on."""
+        await self._runs.end()
+
     def _found(self, project_id: ProjectId, id: str) -> Run:
         run = self._runs.find(project_id, id)
         if run is None:

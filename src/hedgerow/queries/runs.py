@@ -16,6 +16,7 @@ KEPT_FOR = timedelta(minutes=10)
 MAX_RUNNING = 50
 MAX_KEPT_BYTES = 32 << 20
 TRY_AGAIN_S = 5
+END_WAIT_S = 1.0
 
 Key = tuple[ProjectId, str]
 
@@ -93,6 +94,14 @@ class Runs:
 
     def cancel(self, run: Run) -> None:
         run.task.cancel()
+
+    async def end(self) -> None:
+        """Cancel all, and give them a moment to end."""
+        left = [run.task for run in self._runs.values() if not run.task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=END_WAIT_S)
 
     def _check_room(self, key: Key) -> None:
         self._forget()

@@ -51,7 +51,7 @@ _UNAVAILABLE = {
     516: "The event store refuses our user name or password.",
     999: "The event store's coordination service does not answer.",
 }
-_TOO_SLOW, _TOO_MANY_ROWS = 159, 396
+_TOO_SLOW, TOO_MANY_ROWS = 159, 396
 
 
 class ClickHouse:
@@ -124,7 +124,7 @@ def translated(error: Error | OSError) -> Exception:
         return Unavailable(_UNAVAILABLE[code])
     if code == _TOO_SLOW:
         return _limit("The query takes too long: ask for a shorter time or for less.")
-    if code == _TOO_MANY_ROWS:
+    if code == TOO_MANY_ROWS:
         return _limit("The query gives too many rows: ask for fewer.")
     if isinstance(error, OperationalError | OSError) or _is_transport(error):
         return Unavailable(_AWAY)

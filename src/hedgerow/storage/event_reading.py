@@ -14,8 +14,8 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import AppError, Invalid
-from hedgerow.events.store import Answer, Limits
-from hedgerow.storage.clickhouse import translated
+from hedgerow.events.store import Answer, AnswerTooLarge, Limits
+from hedgerow.storage.clickhouse import TOO_MANY_ROWS, translated
 
 T = TypeVar("T")
 
@@ -23,6 +23,7 @@ MIB = 1 << 20
 # As many as the gate lets through at once must fit into what the embedded engine has.
 MAX_MEMORY = 256 * MIB
 NOT_ENOUGH_MEMORY = 241
+END_EVERY_S = 0.1
 # The query's own limit, as newer and older engines call it.
 _OWN_MEMORY = re.compile(r"Query memory limit|\(for query\)")
 
@@ -76,7 +77,6 @@ class EventQueries:
 
     def __init__(self, reached: Callable[[], Awaitable[RunsWork]]) -> None:
         self._reached = reached
-        self._ending: set[asyncio.Task[None]] = set()
 
     async def read(self, sql: str, parameters: Mapping[str, Any], limits: Limits) -> Answer:
         store = await self._reached()
@@ -95,23 +95,24 @@ class EventQueries:
             except Error as error:
                 raise _refused(error) from error
 
+        running = asyncio.create_task(store.run(work))
         try:
-            return await store.run(work)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
-            self._end(store, tag)
+            await _end(store, tag, running)
             raise
 
-    def _end(self, store: RunsWork, tag: str) -> None:
-        """Nobody waits for a query any more: it need not go on."""
-        ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
 
-        async def end() -> None:
-            with suppress(AppError, Error):
-                await store.run(lambda client: client.query(ending, parameters={"tag": tag}))
-
-        task = asyncio.create_task(end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+async def _end(store: RunsWork, tag: str, running: "asyncio.Task[Answer]") -> None:
+    """Nobody waits for a query any more: it need not go on. Who follows waits until it is over. It
+    may not have begun yet, so it is told again and again."""
+    ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
+    while not running.done():
+        with suppress(AppError, Error):
+            await store.run(lambda client: client.query(ending, parameters={"tag": tag}))
+        await asyncio.wait({running}, timeout=END_EVERY_S)
+    if not running.cancelled():
+        running.exception()  # looked at, so that asyncio does not complain
 
 
 def _types(
@@ -138,7 +139,9 @@ def _refused(error: Error) -> Exception:
     """Unavailable when the engine is away, Invalid when it is the query."""
     if error.code == NOT_ENOUGH_MEMORY and _OWN_MEMORY.search(str(error)):
         detail = "The query needs too much memory: ask for a shorter time or for less."
-        return Invalid(detail, code="query_limit_exceeded")
+        return AnswerTooLarge(detail)
+    if error.code == TOO_MANY_ROWS:
+        return AnswerTooLarge("The answer is too large: ask for fewer rows or for less of each.")
     known = translated(error)
     if isinstance(known, AppError):
         return known

@@ -99,6 +99,26 @@ COUNTS = [
     ("person.properties.name = 'Ada'", 3),
     ("person.properties.name is null", 1),
     ("person.properties.age > 30", 3),
+    ("person.properties['age'] > 30", 3),
+    ("person.properties.name != 'Ada'", 3),
+    ("person.properties.name is not null", 5),
+    ("person.properties.name = null", 1),
+    ("person.properties.name in ('Ada', 'x')", 3),
+    ("person.properties.name not in ('Ada', 'x')", 3),
+    ("person.properties.name in ('Ada', null)", 4),
+    ("person.properties.name like 'A%'", 3),
+    ("person.properties.name not ilike 'a%'", 3),
+    ("person.properties.name =~ '^B'", 2),
+    ("person.properties.name !~* '^b'", 4),
+    ("not (person.properties.name = 'Ada')", 3),
+    ("person.properties.name = 'Ada' or event = 'signed up'", 4),
+    ("person.properties.name = poe.properties.name", 0),
+    ("person.properties.age < null", 0),
+    ("person.created_at > '2026-01-01'", 5),
+    ("person.created_at = null", 1),
+    ("person.is_identified = true", 5),
+    ("pdi.person.properties.name = 'Ada'", 3),
+    ("'Ada' = person.properties.name", 3),
     ("person.is_identified", 5),
     ("poe.properties.name = 'then'", 6),
     ("group_0.properties.name = 'Acme'", 1),
@@ -364,9 +384,25 @@ def test_people_are_joined_to_a_page_only() -> None:
     assert sql.index("LIMIT") < sql.index("LEFT JOIN")
 
 
-def test_a_person_is_looked_up_without_a_join() -> None:
-    query = parse_select(f"select event from events where person_id = '{person(1)}'")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"person_id = '{person(1)}'",
+        f"person_id not in ('{person(1)}')",
+        "person_id in cohort 5",
+        "person.properties.name = 'Ada' and person.properties.age is not null",
+        "e.person.properties.name not like 'A%'",
+    ],
+)
+def test_people_are_looked_up_without_a_join(condition: str) -> None:
+    query = parse_select(f"select event from events e where {condition}")
     assert "JOIN" not in print_select(query, world()).sql
+
+
+def test_what_is_selected_and_grouped_by_prints_alike(engine: Engine) -> None:
+    kind = "if(person_id in cohort 5 or person.properties.name = 'Bo', 'known', 'other')"
+    rows = engine.ask(f"select {kind}, count() from events group by {kind} order by 2")
+    assert rows == [("other", 1), ("known", 5)]
 
 
 REFUSED: list[tuple[str, str]] = json.loads((Path(__file__).parent / "refusals.json").read_text())

@@ -17,6 +17,9 @@ ENDLESS = "select count() from events as a" + "".join(
     f" cross join events as {letter}" for letter in "bcdefghij"
 )
 
+# What the log says of a query that the engine has ended because it was told to.
+CANCELLED = "QUERY_WAS_CANCELLED"
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
@@ -321,16 +324,36 @@ def test_a_query_can_be_cancelled_by_who_waits_and_by_who_does_not(
     assert client.get(f"{PATH}endless-2/").status_code == 404
 
 
-def test_a_cancelled_query_leaves_its_place_to_others(client: httpx.Client) -> None:
+def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
+    server: LiveServer, client: httpx.Client
+) -> None:
+    paths = [f"{PATH}many-{number}/" for number in range(6)]
+    hogql(client, "select 'awake'")
+    before = server.errors.count(CANCELLED)
     for number in range(6):
-        id = f"many-{number}"
         query = {"kind": "HogQLQuery", "query": ENDLESS}
+        id = f"many-{number}"
         assert _ask(client, query, refresh="force_async", client_query_id=id).status_code == 202
-    for number in range(6):
-        assert client.delete(f"{PATH}many-{number}/").status_code == 204
-    begun = time.monotonic()
+    time.sleep(1)  # until the first have begun
+    for path in paths:
+        assert client.delete(path).status_code == 204
+    for path in paths:
+        seconds_until(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
+    assert server.errors.count(CANCELLED) > before  # the others never began
     assert hogql(client, "select 'free again'")["results"] == [["free again"]]
-    assert time.monotonic() - begun < 9  # sooner than an endless query is ended by its time
+
+
+def test_a_service_that_stops_waits_for_no_query(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path).wait_ready()
+    with server.client() as other:
+        _send(other, *(_event(number) for number in range(30)))
+        assert hogql(other, "select count() from events")["results"] == [[30]]
+        query = {"kind": "HogQLQuery", "query": ENDLESS}
+        assert _ask(other, query, refresh="force_async").status_code == 202
+        time.sleep(1)  # until it has begun
+    assert server.stop() == 0
+    assert CANCELLED in server.errors
+    assert "Traceback" not in server.errors
 
 
 def test_a_query_that_takes_too_long_is_ended(client: httpx.Client) -> None:

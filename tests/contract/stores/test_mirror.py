@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from hedgerow.errors import Unavailable
 from hedgerow.kit import jsonio
@@ -20,7 +21,7 @@ from hedgerow.persons.mirror import Mirror
 from hedgerow.persons.mirrored import Copy
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.connect import EventPlace, open_events
+from hedgerow.storage.connect import EventPlace, open_events, plain_engine
 from hedgerow.storage.events import EventRecords
 from hedgerow.storage.mirror_queue import MirrorQueueRecords
 from hedgerow.storage.mirror_schema import TABLES
@@ -335,6 +336,28 @@ async def test_changes_and_several_who_copy_beside_each_other(
 
     await asyncio.gather(change(), copy(stores), copy(other_stores))
     assert await copied(stores, events) == await originals(stores)
+
+
+async def test_a_change_that_is_committed_late_is_copied_too(
+    stores: Stores, events: EventRecords
+) -> None:
+    """Its number is smaller than that of another which was copied before."""
+    if not stores.place.url:
+        pytest.skip("one writer at a time")
+    await applied(stores, setting("ann", n=1), setting("bob", n=1))
+    mirror = mirror_of(stores, events)
+    late = "UPDATE persons SET properties = '{\"n\": 2}' WHERE uuid = :uuid"
+    ann, bob = (person_uuid(DEFAULT_PROJECT, name) for name in ("ann", "bob"))
+    with plain_engine(stores.place).begin() as connection:
+        connection.execute(text(late), {"uuid": ann})
+        run_sql(stores.place, late, uuid=bob)
+        await mirror.arrived(at_most_s=PATIENCE_S)
+        before = {row["id"]: row["properties"] for row in (await copies(events))["persons"]}
+        assert before[bob] == "{'n': 2}"
+        assert before[ann] != "{'n': 2}"
+    await mirror.arrived(at_most_s=PATIENCE_S)
+    assert await copies(events) == await originals(stores)
+    assert await waiting(stores) == 0
 
 
 async def test_many_events_of_somebody_are_one_change(stores: Stores) -> None:

@@ -85,6 +85,13 @@ async def test_a_cancelled_query_is_an_error_for_who_waits() -> None:
     assert run.status().error
 
 
+async def test_all_are_cancelled_in_the_end() -> None:
+    runs = Runs(Now())
+    begun = [runs.start(PROJECT, str(n), never(), is_kept=True) for n in range(3)]
+    await runs.end()
+    assert all(run.task.cancelled() for run in begun)
+
+
 async def test_an_id_is_that_of_one_query_at_a_time() -> None:
     runs = Runs(Now())
     first = runs.start(PROJECT, "a", never(), is_kept=True)
