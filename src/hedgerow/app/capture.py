@@ -18,6 +18,7 @@ from hedgerow.pipelines.routing import Routing
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.database import Database
+from hedgerow.storage.deliveries import DeliveryRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.ingestion_warnings import WarningRecords
@@ -100,7 +101,8 @@ class Intake:
 
 
 def join_deletion(database: Database, events: CountedEvents, arrivals: Arrivals) -> Deletion:
-    return Deletion(events, ActivityRecords(database), arrivals.stored)
+    copies, activity = DeliveryRecords(database), ActivityRecords(database)
+    return Deletion(events, copies, activity, arrivals.stored)
 
 
 def join_intake(

@@ -9,6 +9,7 @@ from hedgerow.app.state import State, opened_state
 from hedgerow.events.delete import Deletion
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.deliveries import DeliveryRecords
 from hedgerow.storage.persons import PersonRecords
 
 
@@ -29,7 +30,12 @@ async def opened_events(settings: Settings) -> AsyncIterator[EventRooms]:
             yield EventRooms(
                 state=state,
                 persons=PersonRecords(state.database),
-                deletion=Deletion(events, ActivityRecords(state.database), _at_once),
+                deletion=Deletion(
+                    events,
+                    DeliveryRecords(state.database),
+                    ActivityRecords(state.database),
+                    _at_once,
+                ),
             )
         finally:
             await events.close()

@@ -83,16 +83,27 @@ class CountedEvents(EventStore, Protocol):
     async def count(self, project_id: ProjectId, chosen: Chosen) -> int: ...
 
 
+class Copies(Protocol):
+    async def forget(
+        self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
+    ) -> None:
+        """Delete what waits to be sent elsewhere, or could not be: of these events, or of all
+        events of these ids."""
+        ...
+
+
 class Deletion:
     """`arrived` waits until events can be found that were accepted before."""
 
     def __init__(
         self,
         events: CountedEvents,
+        copies: Copies,
         activity: ActivityStore,
         arrived: Callable[[], Awaitable[None]],
     ) -> None:
         self._events = events
+        self._copies = copies
         self._activity = activity
         self.arrived = arrived
 
@@ -113,6 +124,8 @@ class Deletion:
     async def delete_untold(self, project_id: ProjectId, chosen: Chosen) -> int:
         """For those who tell it together with something else."""
         await self.arrived()
+        if not (chosen.event or chosen.before):
+            await self._copies.forget(project_id, chosen.uuids, chosen.distinct_ids)
         return await self._events.delete(
             project_id,
             uuids=chosen.uuids,

@@ -30,6 +30,7 @@ from hedgerow.pipelines.deliveries import (
 )
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import HEALTHY, Health
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, bulk, delivery_counts
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.leases import Leases
@@ -192,6 +193,23 @@ class DeliveryRecords:
             _log(connection, report, now)
             if report.entry is not None:
                 activity.record(connection, report.entry, now)
+
+        await self._database.write(change)
+
+    async def forget(
+        self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
+    ) -> None:
+        """Where both are given, both must hold."""
+        wanted = [("uuid", list(uuids)), ("distinct_id", list(distinct_ids))]
+        asked = [(column, values) for column, values in wanted if values]
+        if not asked:
+            return
+        conditions = [f"{column} IN ({{texts}})" for column, _ in asked]
+        sql = " AND ".join(["SELECT id FROM deliveries WHERE project_id = ?", *conditions])
+
+        def change(connection: Connection) -> None:
+            found = bulk.select(connection, sql, project_id, *(values for _, values in asked))
+            _end(connection, [id for (id,) in found])
 
         await self._database.write(change)
 

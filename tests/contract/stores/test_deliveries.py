@@ -9,6 +9,7 @@ from hedgerow.events.model import Event, PersonMode
 from hedgerow.pipelines.deliveries import Ages, LogLevel, LogLine, NewDelivery, Report
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.retry import HEALTHY, Dead, Health, RetryAt
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import DeliveryRecords, add
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.tables import deliveries
@@ -154,3 +155,15 @@ async def test_a_record_knows_when_it_was_enabled(stores: Stores) -> None:
     (found,) = await stores.pipelines.destinations([DEFAULT_PROJECT])
     assert isinstance(found, Record)
     assert found.switches == (NOW_MS, int(LATER.timestamp() * 1000))
+
+
+async def test_what_is_deleted_is_sent_nowhere(stores: Stores) -> None:
+    sent = [event(1), event(2, by="bob"), event(3, by="bob"), event(4, by="cid")]
+    records, id = await queue(stores, *sent)
+    await records.forget(DEFAULT_PROJECT, [sent[0].uuid], [])
+    await records.forget(DEFAULT_PROJECT, [sent[1].uuid], ["ann"])
+    await records.forget(ProjectId(DEFAULT_PROJECT + 1), [], ["cid"])
+    await records.forget(DEFAULT_PROJECT, [], [])
+    assert [each.event for each in await records.due(id, 10, NOW_MS)] == sent[1:]
+    await records.forget(DEFAULT_PROJECT, [], ["bob"])
+    assert [each.event for each in await records.due(id, 10, NOW_MS)] == sent[3:]
