@@ -42,7 +42,8 @@ class AnswerTooLarge(Invalid):
     """An answer that takes too much memory or has too many bytes. One with fewer rows may be
     possible."""
 
-    code = "query_limit_exceeded"
+    status, type, code = 400, "validation_error", "query_limit_exceeded"
+    default_detail = "The answer is too large: ask for fewer rows or for less."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

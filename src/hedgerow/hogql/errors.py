@@ -9,7 +9,7 @@ from hedgerow.errors import Invalid
 class HogQLError(Invalid):
     """`start` is where in the text, when that is known; `located` adds line and column."""
 
-    code = "hogql_error"
+    status, type, code = 400, "validation_error", "hogql_error"
     default_detail = "This is not HogQL."
 
     def __init__(self, what: str, *, start: int | None = None, hint: str = "") -> None:
