@@ -23,7 +23,7 @@ PROJECT_KEY = "phc_for-benchmarks-only"
 PERSONAL_KEY = "phx_for-benchmarks-only"
 DAYS = 90
 PEOPLE = 20_000
-BLOCK = 250_000
+BLOCK = 100_000
 SEED = 20260329
 # One event in so many has the property `rare`.
 RARE = 50_000
