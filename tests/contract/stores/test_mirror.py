@@ -162,8 +162,10 @@ async def happen(stores: Stores, random: Random) -> None:
         case 3:
             await applied(stores, group_identify("company", one, size=random.random()))
         case 4:
-            project = DEFAULT_PROJECT
-            await stores.persons.put_group(project, random.randrange(3), one, {"a": other}, LATER)
+            kind = random.choice(("company", "team", "club"))
+            index = await stores.persons.put_group_type(DEFAULT_PROJECT, kind, 5)
+            assert index is not None
+            await stores.persons.put_group(DEFAULT_PROJECT, index, one, {"a": other}, LATER)
         case 5:
             await a_static_cohort(stores, one, other)
         case 6:
