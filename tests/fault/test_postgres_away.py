@@ -127,7 +127,7 @@ def test_it_stops_soon_although_its_database_hangs(mortal: OwnPostgres, tmp_path
             time.sleep(1)  # it looks for changes twice a second, so by now it waits for an answer
             started = time.monotonic()
             assert server.stop(timeout_s=20) == 0
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 8  # the driver alone would wait for 10 s
 
 
 def test_connections_that_are_cut_while_in_use_cost_a_503_at_most(

@@ -5,9 +5,10 @@ commit.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -64,7 +65,13 @@ class PostgresDatabase:
         # Connecting, a lock and the answer may each take the time that is allowed for one of them.
         self._patience_s = 1.5 * timeout_s
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._wires: set[Any] = set()
+        # Every open connection, also one that is only being looked at or put back.
+        self._wires: WeakSet[psycopg.AsyncConnection[Any]] = WeakSet()
+        event.listen(
+            self._engine.sync_engine,
+            "connect",
+            lambda connection, _: self._wires.add(connection.driver_connection),
+        )
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         async def run(connection: AsyncConnection) -> T:
@@ -113,11 +120,13 @@ class PostgresDatabase:
         self._closed = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)
-        for wire in self._wires:  # a server that hangs is not waited for
-            wire.pgconn.finish()
-        for work in self._under_way:
-            work.cancel()
-        await self._engine.dispose(close=not self._wires)
+        hangs = bool(self._under_way)
+        if hangs:  # a server that hangs is not waited for, neither by us nor by the driver
+            for wire in self._wires:
+                wire.pgconn.finish()
+            for work in self._under_way:
+                work.cancel()
+        await self._engine.dispose(close=not hangs)
 
     async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
         """Run with a connection. A server that hangs is given up on in time: what was asked of it
@@ -141,16 +150,11 @@ class PostgresDatabase:
         self._waiting += commit
         try:
             async with self._engine.connect() as connection:
-                wire = (await connection.get_raw_connection()).driver_connection
-                self._wires.add(wire)
-                try:
-                    result = await run(connection)
-                    if commit:
-                        await connection.commit()
-                        self._commits += 1
-                    return result
-                finally:
-                    self._wires.discard(wire)
+                result = await run(connection)
+                if commit:
+                    await connection.commit()
+                    self._commits += 1
+                return result
         except (DBAPIError, PoolTimeout, psycopg.Error, OSError) as error:
             raise translated(error) from error
         finally:

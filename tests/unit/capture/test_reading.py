@@ -396,7 +396,7 @@ def test_very_many_tiny_events_take_a_bounded_time(tiny: Any) -> None:
     started = time.process_time()
     result = read(batch(event(), *[tiny] * 10_000))
     assert len(result.events) + len(result.rejected) == 10_001
-    assert time.process_time() - started < 1  # a tenth of that on a machine at rest
+    assert time.process_time() - started < 10  # a hundredth of that on a machine at rest
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)

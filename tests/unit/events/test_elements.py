@@ -187,7 +187,7 @@ def test_a_long_hostile_chain_is_read_in_time(part: str) -> None:
     chain = (part * 100_000)[:200_000]
     started = time.process_time()
     parsed_elements(chain)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10  # if it read all again for each part: minutes
 
 
 def test_elements_leave_the_properties() -> None:
