@@ -50,8 +50,8 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
-	$(BIN)/python -m benchmarks.listing
 	$(BIN)/python -m benchmarks.capture
 
 clean: ## Remove .venv and caches; never touches your data
