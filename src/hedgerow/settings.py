@@ -195,6 +195,11 @@ class Settings:
         switch,
         "Let destinations reach addresses of this machine and of private networks.",
     )
+    exports_folder: str = setting(
+        "",
+        text,
+        "Folder that destinations may write files below. Empty: exports in the data folder.",
+    )
     server_url: str = setting(
         "",
         public_url,
@@ -256,6 +261,12 @@ class Settings:
         "First personal key, instead of a random one. Used on the first start only.",
         secret=True,
     )
+
+    @property
+    def exports(self) -> Path:
+        return (
+            Path(self.exports_folder).expanduser() if self.exports_folder else self.data / "exports"
+        )
 
     @property
     def sqlite_path(self) -> Path:

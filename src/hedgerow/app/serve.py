@@ -137,7 +137,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
         standings=standings,
         deliveries=DeliveryTrail(database),
-        trials=Trials(pipelines.records, delivery.outbound),
+        trials=Trials(pipelines.records, delivery.ways_out),
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
@@ -206,6 +206,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 run=standings.watch,
                 backs_off=False,
             ),
+            delivery.tidying(),
             *(
                 working_chores(state, intake, deletion, mirror, delivery)
                 if worker
@@ -223,7 +224,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             await background
         await reading.queries.end()
         await intake.processor.end()
-        await delivery.outbound.close()
+        await delivery.close()
         await events_store.close()
         await database.close()
         log.flush()

@@ -52,9 +52,15 @@ async def run_worker(
             ready(address)
             state = join_state(database)
             await register_components(pipelines)
-            await work([waits, *working_chores(state, intake, deletion, mirror, delivery)])
+            await work(
+                [
+                    waits,
+                    delivery.tidying(),
+                    *working_chores(state, intake, deletion, mirror, delivery),
+                ]
+            )
     finally:
-        await delivery.outbound.close()
+        await delivery.close()
         await intake.processor.end()
         await events.close()
         await database.close()

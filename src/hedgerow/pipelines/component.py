@@ -80,8 +80,8 @@ Adopt = Callable[[Origin, Settings], Settings]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Component:
     """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
-    `check` raises Invalid for settings that it cannot use; `deliver` is how a destination sends
-    events."""
+    `check` raises Invalid for settings, in the clear, that it cannot use; `deliver` is how a
+    destination sends events."""
 
     key: str
     family: Family
