@@ -3,14 +3,23 @@
 import pytest
 
 from hedgerow.pipelines.sending import CannotSend, Request
-from hedgerow.storage.outbound import BODY_BYTES, GuardedBackend, HttpOutbound
+from hedgerow.storage.guard import Guard
+from hedgerow.storage.outbound import BODY_BYTES, HttpOutbound
 from tests.receiver import DROPS, Answer, Receiver
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "0177.0.0.1", "::1", "::ffff:127.0.0.1"],
+)
 async def test_odd_spellings_lead_nowhere(host: str) -> None:
-    with pytest.raises(CannotSend):
-        await GuardedBackend(allow_private=False).connect_tcp(host, 80)
+    http = HttpOutbound(Guard(allow_private=False))
+    with Receiver() as receiver:
+        url = receiver.url.replace("127.0.0.1", f"[{host}]" if ":" in host else host)
+        with pytest.raises(CannotSend):
+            await http.send(to(url))
+        assert receiver.received == []
+    await http.close()
 
 
 def to(url: str) -> Request:
@@ -18,7 +27,7 @@ def to(url: str) -> Request:
 
 
 async def test_an_answer_is_bounded_and_a_redirect_is_one() -> None:
-    http = HttpOutbound(allow_private=True)
+    http = HttpOutbound(Guard(allow_private=True))
     with Receiver() as receiver:
         receiver.decide = lambda _: Answer(
             status=302, headers={"Location": "http://169.254.169.254/"}, body=b"x" * 10 * BODY_BYTES
@@ -33,14 +42,14 @@ async def test_an_answer_is_bounded_and_a_redirect_is_one() -> None:
     "url", ["http://127.0.0.1:1/", "ftp://127.0.0.1/", "http://", "nonsense", "http://[::1"]
 )
 async def test_what_cannot_be_sent_is_said(url: str) -> None:
-    http = HttpOutbound(allow_private=True)
+    http = HttpOutbound(Guard(allow_private=True))
     with pytest.raises(CannotSend):
         await http.send(to(url))
     await http.close()
 
 
 async def test_a_dropped_connection_is_said_and_the_next_one_works() -> None:
-    http = HttpOutbound(allow_private=True)
+    http = HttpOutbound(Guard(allow_private=True))
     with Receiver() as receiver:
         receiver.decide = lambda _: Answer(status=DROPS)
         with pytest.raises(CannotSend):
@@ -51,7 +60,7 @@ async def test_a_dropped_connection_is_said_and_the_next_one_works() -> None:
 
 
 async def test_a_private_address_is_refused_by_default() -> None:
-    http = HttpOutbound(allow_private=False)
+    http = HttpOutbound(Guard(allow_private=False))
     with Receiver() as receiver:
         with pytest.raises(CannotSend, match="private network"):
             await http.send(to(receiver.url))

@@ -1,146 +1,140 @@
-"""The only way out to addresses that somebody else chose: requests of destinations.
-
-A name is resolved here, its addresses are checked, and the connection goes to the checked address:
-no name that changes its address meanwhile leads into our own network. Redirects are not followed.
+"""The only way for requests to addresses that somebody else chose. Connections go to what the
+guard has checked, and redirects are not followed.
 """
 
 import asyncio
 import socket
-from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import httpcore
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hedgerow.pipelines.sending import CannotSend, Request, Response
+from hedgerow.storage.guard import Guard, refused
 
 TIMEOUT_S = 10.0
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
-KEPT_OPEN = 64
-KEPT_OPEN_S = 30.0
-
-# IPv6 addresses that stand for an IPv4 address in their last 32 bits.
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-Address = IPv4Address | IPv6Address
+KEPT_OPEN_S = 15.0
+# Headers that the library would add: who sends decides.
+NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
-def is_public(address: Address) -> bool:
-    """Whether an address is somewhere on the internet, in whichever form it is written."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address.teredo is not None or address.is_site_local:
-            return False
-    return address.is_global and not address.is_multicast
+class Refused(OSError):
+    """An address that the guard does not allow."""
 
 
-class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to nothing but checked addresses."""
+class CheckedNames(AbstractResolver):
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
-        self._backend = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        failure: Exception | None = None
-        for address in await self._addresses(host, port):
-            try:
-                return await self._backend.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None
-        raise failure
-
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
             )
-        except (OSError, UnicodeError):
-            raise CannotSend(f"{host} cannot be found.") from None
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        if self._allow_private:
-            return addresses
-        public = [each for each in addresses if is_public(ip_address(each.partition("%")[0]))]
-        if not public:
-            raise CannotSend(
-                f"{host} is an address of a private network."
-                " HEDGEROW_ALLOW_PRIVATE_DESTINATIONS allows such."
-            )
-        return public
+            for address in await self._guard.addresses(host, port)
+        ]
 
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        raise CannotSend("Sockets of this machine are no destinations.")
-
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
+    async def close(self) -> None: ...
 
 
 class HttpOutbound:
     """Requests of all destinations; how many at once is theirs to bound."""
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._pool = httpcore.AsyncConnectionPool(
-            max_connections=None,
-            max_keepalive_connections=KEPT_OPEN,
-            keepalive_expiry=KEPT_OPEN_S,
-            network_backend=GuardedBackend(allow_private=allow_private),
-        )
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
 
     async def send(self, request: Request) -> Response:
-        try:
+        with _told():
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._send(request)
-        except TimeoutError:
-            raise CannotSend(f"No answer within {TIMEOUT_S:g} s.") from None
-        except httpcore.TimeoutException:
-            raise CannotSend("No connection in time.") from None
-        except httpcore.UnsupportedProtocol:
-            raise CannotSend("The address must begin with http:// or https://.") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise CannotSend(
-                f"The connection failed: {str(error) or type(error).__name__}."
-            ) from None
-        except (ValueError, OSError) as error:
-            raise CannotSend(f"The request cannot be sent: {type(error).__name__}.") from None
 
     async def _send(self, request: Request) -> Response:
         body = bytearray()
-        async with self._pool.stream(
+        async with self._opened().request(
             request.method,
             request.url,
-            headers=[(name.encode(), value.encode()) for name, value in request.headers.items()],
-            content=request.body,
-            extensions={"timeout": {"connect": CONNECT_S}},
+            headers=request.headers,
+            data=request.body,
+            allow_redirects=False,
         ) as response:
-            async for part in response.aiter_stream():
+            # What is longer is not read to its end, and its connection not used again.
+            while len(body) < BODY_BYTES and (part := await response.content.readany()):
                 body += part
-                if len(body) >= BODY_BYTES:
-                    break
         return Response(
             status=response.status,
-            headers={
-                name.decode("latin-1").lower(): value.decode("latin-1")
-                for name, value in response.headers
-            },
+            headers={name.lower(): value for name, value in response.headers.items()},
             body=bytes(body[:BODY_BYTES]),
         )
 
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=KEPT_OPEN_S,
+                use_dns_cache=False,
+                resolver=CheckedNames(self._guard),
+                socket_factory=self._checked_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=NOT_ADDED,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            )
+        return self._session
+
+    def _checked_socket(self, found: Any) -> socket.socket:
+        """Every connection begins here, also one to an address that needed no resolving."""
+        family, kind, protocol, _, (address, *_) = found
+        if not self._guard.allows(str(address)):
+            raise Refused(refused(str(address)))
+        return socket.socket(family, kind, protocol)
+
     async def close(self) -> None:
-        await self._pool.aclose()
+        if self._session is not None:
+            await self._session.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever keeps a request from its answer, as CannotSend. The library's own words may hold the
+    address, and with it a secret."""
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError:
+        raise CannotSend("No connection in time.") from None
+    except TimeoutError:
+        raise CannotSend(f"No answer within {TIMEOUT_S:g} s.") from None
+    except aiohttp.InvalidURL:
+        raise CannotSend("The address must begin with http:// or https:// and a host.") from None
+    except aiohttp.ClientConnectorError as error:
+        why = error.os_error
+        reason = str(why) if isinstance(why, Refused) else _failed(why.strerror or _kind(why))
+        raise CannotSend(reason) from None
+    except aiohttp.ServerDisconnectedError:
+        raise CannotSend(_failed("closed by the other side")) from None
+    except aiohttp.ClientError as error:
+        raise CannotSend(_failed(_kind(error))) from None
+    except (ValueError, OSError) as error:
+        raise CannotSend(f"The request cannot be sent: {_kind(error)}.") from None
+
+
+def _failed(why: str) -> str:
+    return f"The connection failed: {why}."
+
+
+def _kind(error: BaseException) -> str:
+    return type(error).__name__
