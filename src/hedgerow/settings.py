@@ -110,6 +110,13 @@ def public_url(raw: str) -> str:
     return url
 
 
+def web_address(raw: str) -> str:
+    url = raw.strip()
+    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
+        raise ValueError("an address such as https://example.com/hook, or nothing")
+    return url
+
+
 def networks(raw: str) -> tuple[Network, ...]:
     try:
         return tuple(
@@ -199,6 +206,14 @@ class Settings:
         "",
         text,
         "Folder that destinations may write files below. Empty: exports in the data folder.",
+    )
+    notification_url: str = setting(
+        "",
+        web_address,
+        "Where to tell that a destination was paused or works again, as a webhook. Empty: nowhere.",
+    )
+    notification_secret: str = setting(
+        "", text, "Signs these notifications, in the form of Standard Webhooks.", secret=True
     )
     server_url: str = setting(
         "",

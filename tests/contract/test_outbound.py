@@ -4,14 +4,22 @@ import pytest
 
 from hedgerow.pipelines.sending import CannotSend, Request
 from hedgerow.storage.guard import Guard
-from hedgerow.storage.outbound import BODY_BYTES, GuardedBackend, HttpOutbound
+from hedgerow.storage.outbound import BODY_BYTES, HttpOutbound
 from tests.receiver import DROPS, Answer, Receiver
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "2130706433", "0x7f.1", "127.1", "0177.0.0.1", "::1", "::ffff:127.0.0.1"],
+)
 async def test_odd_spellings_lead_nowhere(host: str) -> None:
-    with pytest.raises(CannotSend):
-        await GuardedBackend(Guard(allow_private=False)).connect_tcp(host, 80)
+    http = HttpOutbound(Guard(allow_private=False))
+    with Receiver() as receiver:
+        url = receiver.url.replace("127.0.0.1", f"[{host}]" if ":" in host else host)
+        with pytest.raises(CannotSend):
+            await http.send(to(url))
+        assert receiver.received == []
+    await http.close()
 
 
 def to(url: str) -> Request:

@@ -30,6 +30,7 @@ from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
 from hedgerow.storage.database import Database
+from hedgerow.storage.delivery_groups import DeliveredGroups
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.pipelines import PipelineRecords
@@ -126,7 +127,9 @@ class World:
 
     def routing(self) -> Routing:
         records = PipelineRecords(self.database)
-        return Routing(Destinations(records, Catalogue(), SEALER), lambda _: None, lambda: NOW)
+        destinations = Destinations(records, Catalogue(), SEALER)
+        groups = DeliveredGroups(self.database)
+        return Routing(destinations, groups, lambda _: None, lambda: NOW)
 
     async def stored(self) -> list[dict[str, Any]]:
         sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"

@@ -40,6 +40,9 @@ GOOD: list[tuple[str, str, Any]] = [
     ("allow_private_destinations", "yes", True),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
+    ("notification_url", " https://example.com/hook/?a=b ", "https://example.com/hook/?a=b"),
+    ("notification_url", "", ""),
+    ("notification_secret", "whsec_c2VjcmV0", "whsec_c2VjcmV0"),
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
@@ -95,6 +98,8 @@ BAD: list[tuple[str, str, str]] = [
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
+    ("notification_url", "example.com", "an address such as https://example.com/hook"),
+    ("notification_url", "http://", "an address such as https://example.com/hook"),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
@@ -129,7 +134,8 @@ def refusal(name: str, raw: str) -> str:
 
 def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
-    assert {name for name, _, _ in BAD} == set(NAMES) - {"geoip_file", "host", "sealing_keys"}
+    free = {"geoip_file", "host", "notification_secret", "sealing_keys"}
+    assert {name for name, _, _ in BAD} == set(NAMES) - free
 
 
 @pytest.mark.parametrize(("name", "raw", "value"), GOOD)

@@ -157,7 +157,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = join_metrics(database, intake)
+    metrics = join_metrics(database, intake, delivery)
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),

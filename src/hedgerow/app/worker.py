@@ -47,7 +47,7 @@ async def run_worker(
     mirror = join_mirror(database, events)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
-        with _shown(join_metrics(database, intake), shown_at) as address:
+        with _shown(join_metrics(database, intake, delivery), shown_at) as address:
             await once_available(lambda: _check_current(place), "migrations", lambda _: None)
             ready(address)
             state = join_state(database)

@@ -24,6 +24,7 @@ from hedgerow.http.records import (
     RecordBody,
     RecordItem,
     family_of,
+    found_record,
     item,
     items,
     place_of,
@@ -131,7 +132,7 @@ async def list_jobs(
     call: Annotated[ProjectCall, in_project("plugin:read")],
 ) -> Response:
     """The record's jobs, newest first."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     asked = call.window
     jobs, count = await call.rooms.jobs.listing(record.id, limit=asked.limit, offset=asked.offset)
     listed = [job_item(job) for job in jobs]
@@ -143,7 +144,7 @@ async def retrieve_job(
     record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """One job."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     return JsonResponse(job_item(await call.rooms.jobs.find(record.id, _job_id(job_id))))
 
 
@@ -152,7 +153,7 @@ async def cancel_job(
     record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Cancel a job. One that is over stays as it is."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     component = call.rooms.records.component(record)
     job = await call.rooms.jobs.cancel(record, component, _job_id(job_id), call.actor, call.now)
     return JsonResponse(job_item(job))
@@ -197,7 +198,7 @@ async def retrieve_config(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """The record's settings; secrets are masked."""
-    return _config(call, await _found(call, record_id))
+    return _config(call, await found_record(call, record_id))
 
 
 @describes(answer=dict[str, Any], body=ConfigBody)
@@ -227,10 +228,6 @@ def job_item(job: Job) -> JobItem:
         created_at=iso(job.created_at),
         updated_at=iso(job.updated_at),
     )
-
-
-async def _found(call: ProjectCall, record_id: str) -> Record:
-    return await call.rooms.records.find(place_of(call, record_id))
 
 
 async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:

@@ -125,6 +125,10 @@ def place_of(call: ProjectCall, record_id: str) -> Place:
     return Place(project_id=call.project.id, family=family_of(call.request), id=RecordId(number))
 
 
+async def found_record(call: ProjectCall, record_id: str) -> Record:
+    return await call.rooms.records.find(place_of(call, record_id))
+
+
 def item(call: ProjectCall, record: Record) -> RecordItem:
     component = call.rooms.records.component(record)
     shown = settings.masked(component, record.config) if component else {}

@@ -92,9 +92,12 @@ class Health:
         return self.failures >= FAILURES_TO_PAUSE
 
     def after(self, outcome: Outcome, now_ms: int) -> "Health":
-        """After one more request."""
+        """After one more request. A destination that refuses an event for the event's own sake
+        works."""
         if isinstance(outcome, Sent):
             return HEALTHY
+        if outcome.is_events_fault:
+            return Health(error=outcome.reason)
         failures = self.failures + 1
         over = failures - FAILURES_TO_PAUSE
         if over < 0:

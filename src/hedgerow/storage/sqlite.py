@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hedgerow.errors import Unavailable
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows
 from hedgerow.storage.group_commit import GroupWriter
 
@@ -73,6 +74,17 @@ class SqliteDatabase:
             finally:
                 if driver.in_transaction:
                     driver.execute("ROLLBACK")
+
+    async def read_beside(self, query: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with self._read_engine.connect() as connection:
+                _driver(connection).execute("BEGIN")
+                return query(connection)
+
+        try:
+            return await in_daemon_thread(run)
+        except (DBAPIError, sqlite3.Error) as error:
+            raise translated(error) from error
 
     async def write(self, change: Callable[[Connection], T]) -> T:
         return cast(T, await self._writer.submit(change=change))

@@ -390,6 +390,17 @@ destination_states = Table(
     Column("paused_until_ms", BigInteger, nullable=False),
 )
 
+# What is to be sent to whoever watches over the installation, until it has arrived.
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
 # What became of deliveries, by the hour; `latencies` counts requests by how long they took.
 delivery_counts = Table(
     "delivery_counts",
