@@ -92,7 +92,8 @@ class Counted:
         answer = b"ok"
         if scope["method"] == "GET":
             answer = jsonio.encode([self.events, self.last - self.first])
-            self.events = 0
+            if scope["query_string"] == b"anew":
+                self.events = 0
         else:
             self.last = time.perf_counter()
             if not self.events:
@@ -122,9 +123,9 @@ def hook(receiver: Running) -> str:
     return f"http://127.0.0.1:{receiver.port}/hook"
 
 
-def counted(receiver: Running) -> tuple[int, float]:
-    """How many came since this was asked last, and within which time."""
-    events, seconds = httpx.get(hook(receiver)).json()
+def counted(receiver: Running, *, anew: bool = True) -> tuple[int, float]:
+    """How many came since counting began anew, and within which time."""
+    events, seconds = httpx.get(hook(receiver) + ("?anew" if anew else "")).json()
     return events, seconds
 
 
@@ -291,16 +292,12 @@ def beside(waiting: int) -> Beside:
 
 def wait_for(receiver: Running, number: int) -> float:
     """Until so many have come: within which time they did."""
-    came, seconds, began = 0, 0.0, time.perf_counter()
-    while came < number:
+    began = time.perf_counter()
+    while (came := counted(receiver, anew=False)[0]) < number:
         time.sleep(0.05)
-        more, _within = counted(receiver)
-        came += more
-        if more:
-            seconds = time.perf_counter() - began
         if time.perf_counter() - began > 600:
             raise TimeoutError(f"{came} of {number} events came")
-    return seconds
+    return counted(receiver)[1]
 
 
 def dead(waiting: int) -> None:

@@ -135,8 +135,8 @@ class Deliverer:
         was_changed = self._tried.get(id, destination.record) != destination.record
         self._tried[id] = destination.record
         # Whoever changes a record that is paused wants to see whether that helps.
-        if health.paused_until_ms > _ms(now) and not was_changed:
-            return min(LOOK_S, (health.paused_until_ms - _ms(now)) / 1000)
+        if (pause_ms := health.pause_ms(_ms(now))) and not was_changed:
+            return min(LOOK_S, pause_ms / 1000)
         size = destination.batch_size
         limit = size if health.is_paused else min(max(TURN, size * CONCURRENCY), MAX_TURN)
         find = self._store.due_in_order if destination.keeps_order else self._store.due
@@ -337,8 +337,9 @@ def _linger_s(destination: Destination, found: Sequence[Delivery], now: datetime
     """How long a batch that is not full still waits to be."""
     if len(found) >= destination.batch_size or any(delivery.attempts for delivery in found):
         return 0
-    oldest = min(delivery.created_ms for delivery in found)
-    return max(0, oldest + destination.batch_ms - _ms(now)) / 1000
+    waited_ms = _ms(now) - min(delivery.created_ms for delivery in found)
+    # One that seems to come from the future was made before somebody put the clock right.
+    return max(0, destination.batch_ms - max(0, waited_ms)) / 1000
 
 
 def _ms(moment: datetime) -> int:

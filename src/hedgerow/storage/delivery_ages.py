@@ -12,6 +12,7 @@ from sqlalchemy import Column, Connection, bindparam, delete, func, select
 
 from hedgerow.pipelines.deliveries import Ages
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.retry import LONGEST_RETRY_AFTER_MS
 from hedgerow.storage import bulk, delivery_counts
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import deliveries, delivery_logs
@@ -34,6 +35,12 @@ _RETRYING = (
     "SELECT id FROM deliveries WHERE status = 'retrying' AND created_ms < ?"
     " ORDER BY created_ms LIMIT ?"
 )
+# Nobody is put off for so long, unless the clock was wrong.
+_FAR_AWAY = (
+    "SELECT id FROM deliveries WHERE record_id = ? AND status = 'retrying' AND due_ms > ?"
+    " ORDER BY due_ms LIMIT ?"
+)
+_BRING_BACK = "UPDATE deliveries SET due_ms = ? WHERE id IN ({numbers})"
 _DEAD = (
     "SELECT id FROM deliveries WHERE record_id = ? AND status = 'dead' AND due_ms < ?"
     " ORDER BY due_ms LIMIT ?"
@@ -56,10 +63,16 @@ async def forget_old(database: Database, ages: Ages, now: datetime) -> None:
         found = _ids(bulk.select(connection, _DEAD, id, long_dead, AT_ONCE))
         return bulk.change(connection, _FORGET, found) if found else 0
 
+    def far_away(id: RecordId, connection: Connection) -> int:
+        latest = now_ms + LONGEST_RETRY_AFTER_MS
+        found = _ids(bulk.select(connection, _FAR_AWAY, id, latest, AT_ONCE))
+        return bulk.change(connection, _BRING_BACK, now_ms, found) if found else 0
+
     await _until_done(database, retried)
     for id in await _records(database, deliveries.c.record_id):
         await _until_done(database, partial(waited, id))
         await _until_done(database, partial(dead, id))
+        await _until_done(database, partial(far_away, id))
     await database.write(lambda connection: delivery_counts.forget_old(connection, now))
     for id in await _records(database, delivery_logs.c.record_id):
         await database.write(partial(_forget_logs, id))
