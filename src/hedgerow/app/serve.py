@@ -31,6 +31,7 @@ from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
@@ -38,6 +39,7 @@ from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.health import Readiness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.log import AccessLog
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
@@ -53,7 +55,7 @@ from hedgerow.pipelines.standings import Standings
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
-from hedgerow.projects.throttle import API_RATES, Throttle
+from hedgerow.projects.throttle import API_RATES, SDK_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
@@ -139,6 +141,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.outbound),
         flags=Flags(flag_records, board, pipelines.sealer),
+        local_board=LocalBoard(board, in_daemon_thread),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -152,6 +155,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         reaches=Reaches(board, PersonRecords(database)),
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
+        sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
         clock=utc_now,
@@ -187,7 +191,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         utc_now,
     )
     door = FrontDoor(
-        lean_routes(readiness, metrics, decide, capture),
+        lean_routes(
+            readiness,
+            metrics,
+            decide,
+            capture,
+            LocalEvaluationDoor(state.directory, rooms.local_board, rooms.sdk_throttle),
+        ),
         api(rooms),
         readiness=readiness,
         metrics=metrics,

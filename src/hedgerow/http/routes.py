@@ -31,6 +31,7 @@ from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.metrics import Metrics
 from hedgerow.http.switchboard import Switchboard
 
@@ -61,7 +62,11 @@ EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
 
 
 def lean_routes(
-    readiness: Readiness, metrics: Metrics, decide: Decide, capture: CaptureDoor
+    readiness: Readiness,
+    metrics: Metrics,
+    decide: Decide,
+    capture: CaptureDoor,
+    local_evaluation: LocalEvaluationDoor,
 ) -> Mapping[str, Lean]:
     """Paths that are answered before FastAPI is reached."""
     events = Lean(handler=capture.events, methods=("GET", "POST"), public=True)
@@ -71,6 +76,12 @@ def lean_routes(
         "/engage": engage,
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
+        "/flags/definitions": Lean(
+            handler=local_evaluation.definitions, methods=("GET",), quick=True
+        ),
+        "/api/feature_flag/local_evaluation": Lean(
+            handler=local_evaluation.older, methods=("GET",), quick=True
+        ),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
         "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
         "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),

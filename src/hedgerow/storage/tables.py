@@ -84,6 +84,17 @@ project_tokens = Table(
     Column("expires_at", Moment),
 )
 
+# The secret key of a project and, after a rotation, the one before.
+project_secrets = Table(
+    "project_secrets",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("is_backup", Boolean, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("mask", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 personal_keys = Table(
     "personal_keys",
     metadata,
