@@ -30,6 +30,7 @@ from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
@@ -38,13 +39,15 @@ from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
+from hedgerow.http.early_access import EarlyAccessDoor
 from hedgerow.http.health import Readiness
 from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.log import AccessLog
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
-from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
@@ -64,6 +67,7 @@ from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
+from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
@@ -142,6 +146,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         trials=Trials(pipelines.records, delivery.outbound),
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=LocalBoard(board, in_daemon_thread),
+        early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -170,12 +175,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
+    places = _places(geoip, rooms.origins)
     decide = Decide(
         state.directory,
         decider,
         sdk_configs,
         payloads,
-        _places(geoip, rooms.origins),
+        places,
         utc_now,
     )
     capture = CaptureDoor(
@@ -194,9 +200,15 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         lean_routes(
             readiness,
             metrics,
-            decide,
-            capture,
-            LocalEvaluationDoor(state.directory, rooms.local_board, rooms.sdk_throttle),
+            Doors(
+                decide=decide,
+                capture=capture,
+                local_evaluation=LocalEvaluationDoor(
+                    state.directory, rooms.local_board, rooms.sdk_throttle
+                ),
+                ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
+                early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+            ),
         ),
         api(rooms),
         readiness=readiness,

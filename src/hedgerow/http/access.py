@@ -28,6 +28,7 @@ from hedgerow.events.listing import Listing
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
@@ -80,6 +81,7 @@ class Rooms:
     trials: Trials
     flags: Flags
     local_board: LocalBoard
+    early_access: EarlyAccess
     cohorts: Cohorts
     persons: PersonStore
     arrivals: Arrivals

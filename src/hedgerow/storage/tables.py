@@ -221,6 +221,20 @@ flags = Table(
     Column("last_called_at", Moment),
 )
 
+early_access_features = Table(
+    "early_access_features",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("documentation_url", Text, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 cohorts = Table(
     "cohorts",
     metadata,
