@@ -81,7 +81,7 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     check = installation.here("migrate", "--check")
     assert (check.returncode, check.stdout) == (
         1,
-        "8 step(s) to apply: 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008.\n",
+        "9 step(s) to apply: 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0012.\n",
     )
     assert not installation.data.exists()
     return installation.here("migrate")
@@ -90,7 +90,7 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
     assert (migrated.returncode, migrated.stderr) == (0, "")
     assert migrated.stdout == (
-        "Applied 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008: now at step 0008.\n"
+        "Applied 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008, 0012: now at step 0012.\n"
     )
 
 

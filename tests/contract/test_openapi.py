@@ -114,6 +114,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "DeletionBody": {"event": "documented"},
     "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
+    "NewFeature": {"name": "Documented feature", "stage": "beta"},
+    "FeatureBody": {"stage": "alpha"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 

@@ -30,19 +30,24 @@ from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
+from hedgerow.http.early_access import EarlyAccessDoor
 from hedgerow.http.health import Readiness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.log import AccessLog
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
-from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
@@ -53,7 +58,7 @@ from hedgerow.pipelines.standings import Standings
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
-from hedgerow.projects.throttle import API_RATES, Throttle
+from hedgerow.projects.throttle import API_RATES, SDK_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
@@ -62,6 +67,7 @@ from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
+from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.jobs import JobRecords
@@ -139,6 +145,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.ways_out),
         flags=Flags(flag_records, board, pipelines.sealer),
+        local_board=LocalBoard(board, in_daemon_thread),
+        early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -152,6 +160,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         reaches=Reaches(board, PersonRecords(database)),
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
+        sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
         clock=utc_now,
@@ -166,12 +175,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
+    places = _places(geoip, rooms.origins)
     decide = Decide(
         state.directory,
         decider,
         sdk_configs,
         payloads,
-        _places(geoip, rooms.origins),
+        places,
         utc_now,
     )
     capture = CaptureDoor(
@@ -187,7 +197,19 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         utc_now,
     )
     door = FrontDoor(
-        lean_routes(readiness, metrics, decide, capture),
+        lean_routes(
+            readiness,
+            metrics,
+            Doors(
+                decide=decide,
+                capture=capture,
+                local_evaluation=LocalEvaluationDoor(
+                    state.directory, rooms.local_board, rooms.sdk_throttle
+                ),
+                ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
+                early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+            ),
+        ),
         api(rooms),
         readiness=readiness,
         metrics=metrics,

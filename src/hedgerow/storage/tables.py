@@ -84,6 +84,17 @@ project_tokens = Table(
     Column("expires_at", Moment),
 )
 
+# The secret key of a project and, after a rotation, the one before.
+project_secrets = Table(
+    "project_secrets",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("is_backup", Boolean, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("mask", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 personal_keys = Table(
     "personal_keys",
     metadata,
@@ -208,6 +219,20 @@ flags = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("last_called_at", Moment),
+)
+
+early_access_features = Table(
+    "early_access_features",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("documentation_url", Text, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )
 
 cohorts = Table(
