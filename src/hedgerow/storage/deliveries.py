@@ -31,7 +31,7 @@ from hedgerow.pipelines.deliveries import (
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import HEALTHY, Health
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, bulk, delivery_counts
+from hedgerow.storage import activity, bulk, delivery_counts, transformation_counts
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.leases import Leases
 from hedgerow.storage.tables import deliveries as table
@@ -237,6 +237,7 @@ class DeliveryRecords:
                 )
             )
             delivery_counts.forget_old(connection, now)
+            transformation_counts.forget_old(connection, now)
             _forget_logs(connection)
 
         await self._database.write(change)
