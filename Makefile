@@ -54,6 +54,7 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.events
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
+	$(BIN)/python -m benchmarks.transforming
 
 clean: ## Remove .venv and caches; never touches your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

@@ -55,6 +55,7 @@ from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.standings import Standings
+from hedgerow.pipelines.transform_trial import TransformTrials
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
@@ -76,6 +77,7 @@ from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
+from hedgerow.storage.transformation_counts import TransformationTrail
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -116,7 +118,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     board = Board(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events_store, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events_store, geoip, pipelines.transformations, delivery.routing
+    )
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
@@ -144,6 +148,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         standings=standings,
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.ways_out),
+        transformed=TransformationTrail(database),
+        transform_trials=TransformTrials(pipelines.records, pipelines.transformations),
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=LocalBoard(board, in_daemon_thread),
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),

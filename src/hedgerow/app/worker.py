@@ -42,7 +42,9 @@ async def run_worker(
     events = OpenedWhenNeeded(event_place(settings))
     pipelines = join_pipelines(database, _sealer(settings))
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events, geoip, pipelines.transformations, delivery.routing
+    )
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)

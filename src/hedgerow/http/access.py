@@ -45,7 +45,8 @@ from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.standings import Standings
-from hedgerow.pipelines.store import DeliveryReading, ServedRecords
+from hedgerow.pipelines.store import DeliveryReading, ServedRecords, TransformationReading
+from hedgerow.pipelines.transform_trial import TransformTrials
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
@@ -79,6 +80,8 @@ class Rooms:
     standings: Standings
     deliveries: DeliveryReading
     trials: Trials
+    transformed: TransformationReading
+    transform_trials: TransformTrials
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess

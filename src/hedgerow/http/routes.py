@@ -26,6 +26,7 @@ from hedgerow.http import (
     record_actions,
     records,
     site_app,
+    transformations,
     users,
 )
 from hedgerow.http.access import Rooms
@@ -48,6 +49,7 @@ FAMILIES = (
     components.router,
     record_actions.router,
     deliveries.router,
+    transformations.router,
     records.router,
     site_app.router,
     flags.router,

@@ -12,6 +12,7 @@ from typing import Any
 
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.sending import Deliver
+from hedgerow.pipelines.transforming import MakeTransform
 
 ENTRY_POINTS = "hedgerow.components"
 
@@ -81,7 +82,7 @@ Adopt = Callable[[Origin, Settings], Settings]
 class Component:
     """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
     `check` raises Invalid for settings, in the clear, that it cannot use; `deliver` is how a
-    destination sends events."""
+    destination sends events; `transform` makes what a transformation does to each."""
 
     key: str
     family: Family
@@ -96,6 +97,7 @@ class Component:
     adopt: Adopt | None = None
     check: Callable[[Settings], None] | None = None
     deliver: Deliver | None = None
+    transform: MakeTransform | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
@@ -129,3 +131,5 @@ class Component:
                 return {"methods": [], "jobs": jobs, "scheduled_tasks": ["runEveryMinute"]}
             case Family.FRONTEND_APP:
                 return {"jobs": jobs}
+            case Family.TRANSFORMATION:
+                return {"methods": ["processEvent"], "jobs": jobs, "scheduled_tasks": []}

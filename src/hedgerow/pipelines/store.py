@@ -170,9 +170,35 @@ class GroupStore(Protocol):
         ...
 
 
+class TransformationStore(Protocol):
+    async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """The enabled ones of these projects, by order and id."""
+        ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """For each project, a number that moves with every change of its records."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformedHour:
+    """What a transformation did in an hour."""
+
+    hour_ms: int
+    changed: int
+    dropped: int
+    failed: int
+
+
+class TransformationReading(Protocol):
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[TransformedHour]:
+        """What was counted in hours that began after a moment, oldest first."""
+        ...
+
+
 class StandingStore(Protocol):
     async def errors(self) -> Mapping[RecordId, str]:
-        """What is wrong with destinations, for those with which something is."""
+        """What is wrong with records, for those with which something is."""
         ...
 
     async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:

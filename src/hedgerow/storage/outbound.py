@@ -131,7 +131,7 @@ def _arguments(request: Request) -> dict[str, Any]:
     url = URL(request.url, encoded=request.url.isascii() and " " not in request.url)
     return {
         "method": request.method,
-        "str_or_url": url,
+        "url": url,
         "headers": request.headers,
         "data": request.body or None,
         "allow_redirects": False,

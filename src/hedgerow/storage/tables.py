@@ -405,7 +405,8 @@ delivery_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
-# How a destination fares: how often it failed in a row, and until when it is left alone.
+# How a destination fares: how often it failed in a row, and until when it is left alone. Of a
+# transformation only what went wrong.
 destination_states = Table(
     "destination_states",
     metadata,
@@ -438,6 +439,18 @@ delivery_counts = Table(
     Column("latencies", Json, nullable=False),
 )
 
+# What transformations did to events, by the hour.
+transformation_counts = Table(
+    "transformation_counts",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True),
+    Column("changed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+)
+
+# What went wrong with records, destinations and transformations alike.
 delivery_logs = Table(
     "delivery_logs",
     metadata,

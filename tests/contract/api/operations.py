@@ -19,6 +19,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_destination_configs": (3, {"folder": "documented"}),
     "pipeline_frontend_apps_configs": (22, {"code": "documented()"}),
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
+    "pipeline_transformation_configs": (65, {"mode": "remove"}),
 }
 # Things that PostHog has under /api/projects/ first.
 ALIKE = (

@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Json = sa.JSON().with_variant(JSONB(), "postgresql")
