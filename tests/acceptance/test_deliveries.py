@@ -344,7 +344,11 @@ def assert_documented(client: httpx.Client, what: str, answer: httpx.Response) -
 
 def test_groups_go_out_with_their_properties(client: httpx.Client, receiver: Receiver) -> None:
     destination(client, receiver.url, events=["bought"], body={"is": "{{ groups.company }}"})
-    group: dict[str, Any] = {"$group_type": "company", "$group_key": "acme", "$group_set": {"plan": "team"}}
+    group: dict[str, Any] = {
+        "$group_type": "company",
+        "$group_key": "acme",
+        "$group_set": {"plan": "team"},
+    }
     capture(client, "$groupidentify", **group)
     of_group: dict[str, Any] = {"$groups": {"company": "acme"}}
     capture(client, "bought", **of_group)
