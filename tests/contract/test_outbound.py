@@ -23,8 +23,9 @@ async def test_odd_spellings_lead_nowhere(host: str) -> None:
     await http.close()
 
 
-def to(url: str) -> Request:
-    return Request(method="POST", url=url, headers={"x-odd": "ü"}, body=b"{}")
+def to(url: str, timeout_s: float = 10) -> Request:
+    headers = {"x-odd": "ü"}
+    return Request(method="POST", url=url, headers=headers, body=b"{}", timeout_s=timeout_s)
 
 
 async def test_an_answer_is_bounded_and_a_redirect_is_one() -> None:
