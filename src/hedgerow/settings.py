@@ -190,6 +190,11 @@ class Settings:
         whole_number(1, 3650),
         "Days that dead deliveries are kept, to be looked at and retried.",
     )
+    delivered_days: int = setting(
+        90,
+        whole_number(1, 3650),
+        "Days for which it is known what a destination got, so that a replay leaves it out.",
+    )
     allow_private_destinations: bool = setting(
         False,
         switch,

@@ -16,6 +16,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intak
 from hedgerow.app.chores import working_chores
 from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
@@ -116,6 +117,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
+    running_jobs = join_jobs(database, pipelines, delivery, intake)
     reading = join_reading(
         database,
         events_store,
@@ -207,7 +209,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 backs_off=False,
             ),
             *(
-                working_chores(state, intake, deletion, mirror, delivery)
+                working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker
                 else intake.chores(worker=False)
             ),

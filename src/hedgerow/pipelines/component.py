@@ -7,6 +7,7 @@ a Component, or a function without arguments that returns one or several of them
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -55,12 +56,14 @@ class JobField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOffer:
-    """A job that can be asked for by its type. The default one runs when no type is named."""
+    """A job that can be asked for by its type. The default one runs when no type is named. `check`
+    raises Invalid for a payload that it cannot use."""
 
     type: str
     title: str
     payload: tuple[JobField, ...] = ()
     is_default: bool = False
+    check: Callable[[Mapping[str, Any], datetime], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

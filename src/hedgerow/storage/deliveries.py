@@ -31,7 +31,7 @@ from hedgerow.pipelines.deliveries import (
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import HEALTHY, Health
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, bulk, delivery_counts
+from hedgerow.storage import activity, bulk, delivered, delivery_counts
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.leases import Leases
 from hedgerow.storage.tables import deliveries as table
@@ -188,6 +188,7 @@ class DeliveryRecords:
             _end(connection, report.delivered)
             _put_off(connection, report)
             _bury(connection, report)
+            delivered.add(connection, report.record_id, report.arrived, now)
             delivery_counts.add(connection, report, now)
             _save_health(connection, report)
             _log(connection, report, now)
@@ -236,6 +237,7 @@ class DeliveryRecords:
                     & (table.c.due_ms < now_ms - ages.dead_ms)
                 )
             )
+            delivered.forget_old(connection, now_ms - ages.delivered_ms)
             delivery_counts.forget_old(connection, now)
             _forget_logs(connection)
 
