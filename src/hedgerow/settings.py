@@ -200,6 +200,17 @@ class Settings:
         switch,
         "Let destinations reach addresses of this machine and of private networks.",
     )
+    imports_folder: str = setting(
+        "",
+        text,
+        "Folder with a folder for each project, by its number, that its import apps may read files "
+        "below. Empty: imports in the data folder.",
+    )
+    exports_folder: str = setting(
+        "",
+        text,
+        "Folder that destinations may write files below. Empty: exports in the data folder.",
+    )
     server_url: str = setting(
         "",
         public_url,
@@ -261,6 +272,18 @@ class Settings:
         "First personal key, instead of a random one. Used on the first start only.",
         secret=True,
     )
+
+    @property
+    def imports(self) -> Path:
+        return (
+            Path(self.imports_folder).expanduser() if self.imports_folder else self.data / "imports"
+        )
+
+    @property
+    def exports(self) -> Path:
+        return (
+            Path(self.exports_folder).expanduser() if self.exports_folder else self.data / "exports"
+        )
 
     @property
     def sqlite_path(self) -> Path:

@@ -38,6 +38,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("delivery_days", "14", 14),
     ("dead_delivery_days", "1", 1),
     ("delivered_days", "7", 7),
+    ("exports_folder", "~/out", "~/out"),
+    ("imports_folder", "in", "in"),
     ("allow_private_destinations", "yes", True),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
@@ -131,7 +133,13 @@ def refusal(name: str, raw: str) -> str:
 
 def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
-    assert {name for name, _, _ in BAD} == set(NAMES) - {"geoip_file", "host", "sealing_keys"}
+    assert {name for name, _, _ in BAD} == set(NAMES) - {
+        "exports_folder",
+        "geoip_file",
+        "host",
+        "imports_folder",
+        "sealing_keys",
+    }
 
 
 @pytest.mark.parametrize(("name", "raw", "value"), GOOD)

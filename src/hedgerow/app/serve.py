@@ -65,6 +65,7 @@ from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
+from hedgerow.storage.import_states import ImportRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.persons import PersonRecords
@@ -117,7 +118,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
-    running_jobs = join_jobs(database, pipelines, delivery, intake)
+    running_jobs = join_jobs(settings, database, pipelines, delivery, intake)
     reading = join_reading(
         database,
         events_store,
@@ -137,9 +138,10 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        schedules=ImportRecords(database),
         standings=standings,
         deliveries=DeliveryTrail(database),
-        trials=Trials(pipelines.records, delivery.outbound),
+        trials=Trials(pipelines.records, delivery.ways_out),
         flags=Flags(flag_records, board, pipelines.sealer),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
@@ -208,6 +210,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 run=standings.watch,
                 backs_off=False,
             ),
+            delivery.tidying(),
             *(
                 working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker
@@ -225,7 +228,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             await background
         await reading.queries.end()
         await intake.processor.end()
-        await delivery.outbound.close()
+        await delivery.close()
         await events_store.close()
         await database.close()
         log.flush()

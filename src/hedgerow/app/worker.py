@@ -46,7 +46,7 @@ async def run_worker(
     intake = join_intake(settings, database, events, geoip, delivery.routing)
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
-    jobs = join_jobs(database, pipelines, delivery, intake)
+    jobs = join_jobs(settings, database, pipelines, delivery, intake)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
         with _shown(join_metrics(database, intake), shown_at) as address:
@@ -54,9 +54,15 @@ async def run_worker(
             ready(address)
             state = join_state(database)
             await register_components(pipelines)
-            await work([waits, *working_chores(state, intake, deletion, mirror, delivery, jobs)])
+            await work(
+                [
+                    waits,
+                    delivery.tidying(),
+                    *working_chores(state, intake, deletion, mirror, delivery, jobs),
+                ]
+            )
     finally:
-        await delivery.outbound.close()
+        await delivery.close()
         await intake.processor.end()
         await events.close()
         await database.close()

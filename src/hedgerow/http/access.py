@@ -40,6 +40,7 @@ from hedgerow.kit.clock import Clock
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.persons.store import PersonStore
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.imports.scheduler import ScheduleStore
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.standings import Standings
@@ -73,6 +74,7 @@ class Rooms:
     records: Records
     served_records: ServedRecords
     jobs: Jobs
+    schedules: ScheduleStore
     standings: Standings
     deliveries: DeliveryReading
     trials: Trials

@@ -84,7 +84,8 @@ class MetricsItem(msgspec.Struct, kw_only=True):
 
 
 class ExchangeItem(msgspec.Struct, kw_only=True):
-    """A request with its secrets masked, and its answer: null if it was not sent, or had none."""
+    """A request with its secrets masked, and its answer: null if it was not sent, or had none. Of
+    a file the method is APPEND, of a database SQL; these have no status."""
 
     method: str
     url: str
@@ -314,7 +315,7 @@ def _trial(trial: Trial) -> TrialItem:
                 url=each.request.url,
                 headers=each.request.headers,
                 body=each.request.body.decode("utf-8", "replace"),
-                status=each.response.status if each.response else None,
+                status=(each.response.status or None) if each.response else None,
                 response_headers=each.response.headers if each.response else None,
                 response_body=each.response.body.decode("utf-8", "replace")
                 if each.response

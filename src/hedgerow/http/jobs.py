@@ -4,6 +4,7 @@ The bare call that starts one is the specification's: 200 and an empty body.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -26,6 +27,8 @@ from hedgerow.pipelines.model import Job, JobId, Record
 
 router = APIRouter(tags=["Pipelines"])
 
+SCHEDULE = "schedule"
+
 
 class JobItem(msgspec.Struct, kw_only=True):
     """`done` of `total` (null where that is not known), by `rate` a second. `details` are counts
@@ -45,6 +48,14 @@ class JobItem(msgspec.Struct, kw_only=True):
     total: int | None
     rate: float
     details: Mapping[str, Any]
+
+
+class ScheduleItem(msgspec.Struct, kw_only=True):
+    """`schedule` as it is set, empty if it has none. `next_run_at` is null while the record is
+    disabled, and for a second after a change."""
+
+    schedule: str
+    next_run_at: str | None
 
 
 class JobBody(Fields):
@@ -121,6 +132,20 @@ async def resume_job(
     return JsonResponse(job_item(job))
 
 
+@describes(answer=ScheduleItem)
+async def retrieve_schedule(
+    record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
+) -> Response:
+    """When the record runs by itself."""
+    record, component = await _found(call, record_id)
+    has_one = any(field.key == SCHEDULE for field in (component.settings if component else ()))
+    said = str(record.config.get(SCHEDULE) or "") if has_one else ""
+    planned = await call.rooms.schedules.planned(record.id) if said and record.enabled else None
+    due_ms = planned.next_run_ms if planned and planned.schedule == said else None
+    next_run = None if due_ms is None else iso(datetime.fromtimestamp(due_ms / 1000, UTC))
+    return JsonResponse(ScheduleItem(schedule=said, next_run_at=next_run))
+
+
 def job_item(job: Job) -> JobItem:
     return JobItem(
         id=job.id,
@@ -168,6 +193,7 @@ def _job_wish(job: Any) -> JobWish | None:
 
 
 under_every_base(router.post, "{record_id}/job/", start_job)
+under_every_base(router.get, "{record_id}/schedule/", retrieve_schedule)
 under_every_base(router.get, "{record_id}/jobs/", list_jobs)
 under_every_base(router.get, "{record_id}/jobs/{job_id}/", retrieve_job)
 under_every_base(router.post, "{record_id}/jobs/{job_id}/cancel/", cancel_job)

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hedgerow.pipelines.imports.model import Reach, Read
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.sending import Deliver
 
@@ -83,8 +84,9 @@ Adopt = Callable[[Origin, Settings], Settings]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Component:
     """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
-    `check` raises Invalid for settings that it cannot use; `deliver` is how a destination sends
-    events."""
+    `check` raises Invalid for settings, in the clear, that it cannot use; `deliver` is how a
+    destination sends events; `read` gives the rows of an import app's source, and `reach` looks
+    whether that answers."""
 
     key: str
     family: Family
@@ -99,6 +101,8 @@ class Component:
     adopt: Adopt | None = None
     check: Callable[[Settings], None] | None = None
     deliver: Deliver | None = None
+    read: Read | None = None
+    reach: Reach | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):

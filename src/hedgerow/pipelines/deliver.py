@@ -20,7 +20,7 @@ from hedgerow.pipelines.deliveries import Delivery, LogLevel, LogLine, Report
 from hedgerow.pipelines.destinations import Destination, Destinations
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.retry import Dead, Health, RetryAt, Retrying, Tried, decided
-from hedgerow.pipelines.sending import Failed, Outbound, Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Failed, Outcome, Sent, WaysOut
 from hedgerow.pipelines.store import DeliveryStore
 from hedgerow.projects.activity import SYSTEM, Entry
 
@@ -44,7 +44,7 @@ class Deliverer:
         self,
         destinations: Destinations,
         store: DeliveryStore,
-        http: Outbound,
+        ways_out: WaysOut,
         clock: Clock,
         *,
         keep_ms: int,
@@ -52,7 +52,7 @@ class Deliverer:
     ) -> None:
         self._destinations = destinations
         self._store = store
-        self._http = http
+        self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
         self._note = note
@@ -138,7 +138,7 @@ class Deliverer:
             return LOOK_S
         if (linger_s := _linger_s(destination, found, now)) and not health.is_paused:
             return min(LOOK_S, linger_s)
-        turn = Turn(destination, health, self._http, self._clock, self._keep_ms)
+        turn = Turn(destination, health, self._ways_out, self._clock, self._keep_ms)
         await self._store.report(await turn.taken(found), self._clock())
         return 0
 
@@ -159,13 +159,13 @@ class Turn:
         self,
         destination: Destination,
         health: Health,
-        http: Outbound,
+        ways_out: WaysOut,
         clock: Clock,
         keep_ms: int,
     ) -> None:
         self._destination = destination
         self._before = self._health = health
-        self._http = http
+        self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
         self._report = Report(record_id=destination.record.id, health=health)
@@ -193,7 +193,7 @@ class Turn:
             self._destination.deliver,
             [delivery.event for delivery in batch],
             self._destination.settings,
-            Surroundings(http=self._http, now=self._clock()),
+            self._ways_out.at(self._clock()),
         )
         self._report.took((time.monotonic() - began) * 1000)
         now_ms = _ms(self._clock())

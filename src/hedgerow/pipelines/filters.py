@@ -2,16 +2,18 @@
 and made into one function that is asked for every event. Pure.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha1
 from typing import Any
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import AppError, Conflict, Invalid
 from hedgerow.events.model import Event
 from hedgerow.kit import jsonio
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
+from hedgerow.pipelines.config import Sealer
 from hedgerow.properties.operators import Predicate, operator_named, predicate
 from hedgerow.properties.rules import check_property
 from hedgerow.properties.values import MISSING
@@ -24,13 +26,26 @@ MAX_BATCH_SECONDS = 3600
 Wants = Callable[[Event, datetime], bool]
 
 
-def check_settings(component: Component, config: Mapping[str, Any]) -> None:
+def check_settings(component: Component, config: Mapping[str, Any], sealer: Sealer) -> None:
     """Raise Invalid for the first setting that is missing or cannot be used."""
     settings.check_complete(component, config)
     if component.deliver is not None:
         check_destination(config)
-    if component.check is not None:
-        component.check(config)
+    # What was sealed with a key that is not here is judged when the key is back.
+    with contextlib.suppress(Conflict):
+        _check_by_component(component, settings.unsealed(component, config, sealer))
+
+
+def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:
+    if component.check is None:
+        return
+    try:
+        component.check(plain)
+    except AppError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody else's check may raise anything
+        detail = f"{component.name} cannot judge these settings: {type(error).__name__}."
+        raise Invalid(detail) from None
 
 
 def check_destination(config: Mapping[str, Any]) -> None:

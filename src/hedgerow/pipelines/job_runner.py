@@ -14,13 +14,11 @@ from hedgerow.kit.clock import Clock
 from hedgerow.kit.text import storable_text
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import LogLevel, LogLine
-from hedgerow.pipelines.filters import check_settings
-from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
+from hedgerow.pipelines.model import Job, JobId, JobProblem, JobStatus, Record
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.running import (
     Ending,
     Held,
-    JobProblem,
     NoLongerOurs,
     RunningJobs,
     Step,
@@ -153,12 +151,11 @@ class JobRunner:
             raise JobProblem("The component of this record is not installed.")
         if work is None:
             raise JobProblem(f'Nobody here knows how to run "{job.type}".')
-        check_settings(component, record.config)
 
         async def save(step: Step, rate: float) -> bool:
             return await self._store.save(job.id, step, rate, self._clock())
 
-        await work(Held(job, record, component, self._records.settings(record), save))
+        await work(Held(job, record, component, self._records.usable_settings(record), save))
 
     async def _ended(self, job: Job, reason: str) -> None:
         reason = storable_text(reason[:REASON_MAX])

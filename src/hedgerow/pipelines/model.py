@@ -115,3 +115,7 @@ class FileMark:
 
     name: str
     version: str
+
+
+class JobProblem(Exception):
+    """Why a job cannot go on, in words for people."""

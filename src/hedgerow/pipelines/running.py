@@ -16,10 +16,6 @@ from hedgerow.projects.activity import Entry
 RATE_S = 15.0
 
 
-class JobProblem(Exception):
-    """Why a job cannot go on, in words for people."""
-
-
 class NoLongerOurs(Exception):
     """Somebody paused or cancelled the job, or another process has it now."""
 

@@ -1,49 +1,28 @@
-"""The only way out to addresses that somebody else chose: requests of destinations.
-
-A name is resolved here, its addresses are checked, and the connection goes to the checked address:
-no name that changes its address meanwhile leads into our own network. Redirects are not followed.
+"""The only way for requests to addresses that somebody else chose. Connections go to what the
+guard has checked, and redirects are not followed.
 """
 
 import asyncio
-import socket
-from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpcore
 
-from hedgerow.pipelines.sending import CannotSend, Request, Response
+from hedgerow.pipelines.sending import CannotSend, Request, Response, Stream
+from hedgerow.storage.guard import Guard
 
-TIMEOUT_S = 10.0
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
 KEPT_OPEN = 64
 KEPT_OPEN_S = 30.0
 
-# IPv6 addresses that stand for an IPv4 address in their last 32 bits.
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-Address = IPv4Address | IPv6Address
-
-
-def is_public(address: Address) -> bool:
-    """Whether an address is somewhere on the internet, in whichever form it is written."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address.teredo is not None or address.is_site_local:
-            return False
-    return address.is_global and not address.is_multicast
-
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Connects to nothing but checked addresses."""
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self._backend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -55,7 +34,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         failure: Exception | None = None
-        for address in await self._addresses(host, port):
+        for address in await self._guard.addresses(host, port):
             try:
                 return await self._backend.connect_tcp(
                     address, port, timeout, local_address, socket_options
@@ -64,24 +43,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
                 failure = error
         assert failure is not None
         raise failure
-
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
-        except (OSError, UnicodeError):
-            raise CannotSend(f"{host} cannot be found.") from None
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        if self._allow_private:
-            return addresses
-        public = [each for each in addresses if is_public(ip_address(each.partition("%")[0]))]
-        if not public:
-            raise CannotSend(
-                f"{host} is an address of a private network."
-                " HEDGEROW_ALLOW_PRIVATE_DESTINATIONS allows such."
-            )
-        return public
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
@@ -95,39 +56,39 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 class HttpOutbound:
     """Requests of all destinations; how many at once is theirs to bound."""
 
-    def __init__(self, *, allow_private: bool) -> None:
+    def __init__(self, guard: Guard) -> None:
         self._pool = httpcore.AsyncConnectionPool(
             max_connections=None,
             max_keepalive_connections=KEPT_OPEN,
             keepalive_expiry=KEPT_OPEN_S,
-            network_backend=GuardedBackend(allow_private=allow_private),
+            network_backend=GuardedBackend(guard),
         )
 
     async def send(self, request: Request) -> Response:
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
+        with _told(request):
+            async with asyncio.timeout(request.timeout_s):
                 return await self._send(request)
-        except TimeoutError:
-            raise CannotSend(f"No answer within {TIMEOUT_S:g} s.") from None
-        except httpcore.TimeoutException:
-            raise CannotSend("No connection in time.") from None
-        except httpcore.UnsupportedProtocol:
-            raise CannotSend("The address must begin with http:// or https://.") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise CannotSend(
-                f"The connection failed: {str(error) or type(error).__name__}."
-            ) from None
-        except (ValueError, OSError) as error:
-            raise CannotSend(f"The request cannot be sent: {type(error).__name__}.") from None
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        each_s = request.timeout_s
+        timeouts = {"connect": CONNECT_S, "write": each_s, "read": each_s}
+        # Only what we do is told as ours: whoever reads may fail for reasons of their own.
+        opened = self._pool.stream(**_arguments(request), extensions={"timeout": timeouts})
+        with _told(request):
+            response = await opened.__aenter__()
+        parts = _parts(response, request)
+        try:
+            yield Stream(status=response.status, headers=_headers(response.headers), parts=parts)
+        finally:
+            with _told(request):
+                await parts.aclose()
+                await opened.__aexit__(None, None, None)
 
     async def _send(self, request: Request) -> Response:
         body = bytearray()
         async with self._pool.stream(
-            request.method,
-            request.url,
-            headers=[(name.encode(), value.encode()) for name, value in request.headers.items()],
-            content=request.body,
-            extensions={"timeout": {"connect": CONNECT_S}},
+            **_arguments(request), extensions={"timeout": {"connect": CONNECT_S}}
         ) as response:
             async for part in response.aiter_stream():
                 body += part
@@ -135,12 +96,52 @@ class HttpOutbound:
                     break
         return Response(
             status=response.status,
-            headers={
-                name.decode("latin-1").lower(): value.decode("latin-1")
-                for name, value in response.headers
-            },
+            headers=_headers(response.headers),
             body=bytes(body[:BODY_BYTES]),
         )
 
     async def close(self) -> None:
         await self._pool.aclose()
+
+
+async def _parts(response: httpcore.Response, request: Request) -> AsyncGenerator[bytes]:
+    parts = response.aiter_stream()
+    while True:
+        with _told(request):
+            try:
+                part = await anext(parts)
+            except StopAsyncIteration:
+                return
+        yield part
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.url,
+        "headers": [(name.encode(), value.encode()) for name, value in request.headers.items()],
+        "content": request.body,
+    }
+
+
+def _headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
+
+
+@contextmanager
+def _told(request: Request) -> Iterator[None]:
+    """Whatever keeps a request from its answer, as CannotSend."""
+    try:
+        yield
+    except TimeoutError:
+        raise CannotSend(f"No answer within {request.timeout_s:g} s.") from None
+    except httpcore.ReadTimeout:
+        raise CannotSend(f"Nothing more came within {request.timeout_s:g} s.") from None
+    except httpcore.TimeoutException:
+        raise CannotSend("No connection in time.") from None
+    except httpcore.UnsupportedProtocol:
+        raise CannotSend("The address must begin with http:// or https://.") from None
+    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        raise CannotSend(f"The connection failed: {str(error) or type(error).__name__}.") from None
+    except (ValueError, OSError) as error:
+        raise CannotSend(f"The request cannot be sent: {type(error).__name__}.") from None

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from hedgerow.storage.outbound import is_public
+from hedgerow.storage.guard import is_public
 
 
 @pytest.mark.parametrize(
