@@ -3,7 +3,6 @@
 import pytest
 
 from hedgerow.pipelines.sending import CannotSend, Request
-from hedgerow.storage import outbound
 from hedgerow.storage.guard import Guard
 from hedgerow.storage.outbound import BODY_BYTES, HttpOutbound
 from tests.receiver import CUTS, DRIPS, DROPS, HANGS, POURS, Answer, Receiver

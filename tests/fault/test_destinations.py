@@ -38,7 +38,7 @@ def test_kill_9_loses_neither_rows_nor_lines_of_files(
                         destination(client, FILES, folder=format, format=format, batch_seconds=0)
                 for _ in range(IN_A_ROUND // 50):
                     sent |= set(capture(client, *("seen" for _ in range(50))))
-                time.sleep(random.uniform(0.1, 0.8))  # noqa: S311 - when it dies
+                time.sleep(random.uniform(0.1, 0.8))
             server.kill()
         with (
             LiveServer(tmp_path, allow_private_destinations="true") as server,

@@ -46,6 +46,7 @@ class Intake:
     processor: Processor
     room: Room
     events: OpenedWhenNeeded
+    inbox: InboxRecords
     lag: Lag
     warnings: WarningRecords
     # Whether no other process accepts events or works on them.
@@ -145,6 +146,7 @@ def join_intake(
         ),
         room=room,
         events=events,
+        inbox=inbox,
         lag=Lag(inbox, utc_now),
         warnings=WarningRecords(database),
         is_alone=is_embedded,

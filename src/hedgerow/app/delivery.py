@@ -103,7 +103,9 @@ def join_delivery(settings: Settings, database: Database, pipelines: Pipelines) 
         http=http, files=files, tables=EventTables(databases), aside=in_daemon_thread
     )
     ages = Ages(
-        waiting_ms=settings.delivery_days * DAY_MS, dead_ms=settings.dead_delivery_days * DAY_MS
+        waiting_ms=settings.delivery_days * DAY_MS,
+        dead_ms=settings.dead_delivery_days * DAY_MS,
+        delivered_ms=settings.delivered_days * DAY_MS,
     )
 
     def note(id: RecordId, error: Exception) -> None:

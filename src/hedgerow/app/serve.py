@@ -16,6 +16,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intak
 from hedgerow.app.chores import working_chores
 from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
@@ -71,6 +72,7 @@ from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
+from hedgerow.storage.import_states import ImportRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.persons import PersonRecords
@@ -126,6 +128,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
+    running_jobs = join_jobs(settings, database, pipelines, delivery, intake)
     reading = join_reading(
         database,
         events_store,
@@ -145,6 +148,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        schedules=ImportRecords(database),
         standings=standings,
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.ways_out),
@@ -236,7 +240,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             ),
             delivery.tidying(),
             *(
-                working_chores(state, intake, deletion, mirror, delivery)
+                working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker
                 else intake.chores(worker=False)
             ),

@@ -42,6 +42,7 @@ from hedgerow.kit.clock import Clock
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.persons.store import PersonStore
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.imports.scheduler import ScheduleStore
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.standings import Standings
@@ -77,6 +78,7 @@ class Rooms:
     records: Records
     served_records: ServedRecords
     jobs: Jobs
+    schedules: ScheduleStore
     standings: Standings
     deliveries: DeliveryReading
     trials: Trials

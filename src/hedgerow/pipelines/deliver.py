@@ -275,6 +275,7 @@ class Turn:
                 self._log(LogLevel.ERROR, f"Not delivered: {reason}", delivery)
             case _:
                 self._report.delivered.append(delivery.id)
+                self._report.arrived.append(delivery.event)
 
     def _log(self, level: LogLevel, message: str, delivery: Delivery) -> None:
         if len(self._report.logs) < LOGGED_IN_A_TURN:

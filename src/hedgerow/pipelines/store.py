@@ -21,6 +21,7 @@ from hedgerow.pipelines.model import (
     Family,
     Job,
     JobId,
+    JobStatus,
     Record,
     RecordDraft,
     RecordId,
@@ -304,16 +305,26 @@ class NotificationStore(Protocol):
     async def end(self, id: int) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSwitch:
+    """From one of some statuses to another, because somebody said so."""
+
+    activity: str
+    before: Sequence[JobStatus]
+    after: JobStatus
+
+
 class JobStore(Protocol):
     async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None: ...
     async def jobs(
         self, record_id: RecordId, *, limit: int, offset: int
     ) -> tuple[list[Job], int]: ...
     async def job(self, record_id: RecordId, id: JobId) -> Job | None: ...
-    async def cancel_job(
-        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    async def switch_job(
+        self, record_id: RecordId, id: JobId, switch: JobSwitch, entry: Entry, now: datetime
     ) -> Job | None:
-        """Cancelled, or as it is when it was over already; None when there is none."""
+        """Nobody's after it, or as it is when it had none of the statuses before; None when there
+        is none."""
         ...
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -185,6 +186,17 @@ pipeline_jobs = Table(
     Column("requested_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    # Where to go on, and how far it has come.
+    Column("cursor", Json),
+    Column("done", BigInteger, nullable=False, default=0),
+    Column("total", BigInteger),
+    Column("rate", Float, nullable=False, default=0.0),
+    Column("details", Json, nullable=False, default=dict),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    # Which process works on it, and until when nobody else does.
+    Column("holder", Text),
+    Column("expires_at", Moment),
 )
 
 # One row per topic that processes keep in memory; its number goes up with every change.
@@ -460,4 +472,37 @@ delivery_logs = Table(
     Column("message", Text, nullable=False),
     Column("uuid", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
+)
+
+# Which events a destination got, by the second in which they happened: uuids of 16 bytes, one after
+# another. A replay leaves them out.
+delivered_events = Table(
+    "delivered_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("second", BigInteger, nullable=False),
+    Column("uuids", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# How far the imports of a record have come, and when the next is due. The cursor is that of the
+# settings in `about`.
+import_states = Table(
+    "import_states",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("about", Text, nullable=False),
+    Column("cursor", Json),
+    Column("schedule", Text, nullable=False),
+    Column("next_run_ms", BigInteger),
+)
+
+# Files that were imported wholly, as they were then.
+imported_files = Table(
+    "imported_files",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", Text, nullable=False),
 )

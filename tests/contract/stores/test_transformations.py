@@ -121,7 +121,7 @@ async def test_only_enabled_ones_are_read_in_their_order(stores: Stores) -> None
 async def test_old_counts_are_forgotten(stores: Stores) -> None:
     id = (await stores.new_record(family=Family.TRANSFORMATION)).id
     await settled(stores, Tally(record_id=id, seen=1, changed=1))
-    records, ages = DeliveryRecords(stores.database), Ages(waiting_ms=1, dead_ms=1)
+    records, ages = DeliveryRecords(stores.database), Ages(waiting_ms=1, dead_ms=1, delivered_ms=1)
     await records.forget_old(ages, NOW + timedelta(days=30))
     assert await hours(stores, id) == [(0, 1, 0, 0)]
     await records.forget_old(ages, NOW + timedelta(days=31))
