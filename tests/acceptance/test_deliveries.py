@@ -344,9 +344,14 @@ def assert_documented(client: httpx.Client, what: str, answer: httpx.Response) -
 
 def test_groups_go_out_with_their_properties(client: httpx.Client, receiver: Receiver) -> None:
     destination(client, receiver.url, events=["bought"], body={"is": "{{ groups.company }}"})
-    group = {"$group_type": "company", "$group_key": "acme", "$group_set": {"plan": "team"}}
+    group: dict[str, Any] = {
+        "$group_type": "company",
+        "$group_key": "acme",
+        "$group_set": {"plan": "team"},
+    }
     capture(client, "$groupidentify", **group)
-    capture(client, "bought", **{"$groups": {"company": "acme"}})
+    of_group: dict[str, Any] = {"$groups": {"company": "acme"}}
+    capture(client, "bought", **of_group)
     receiver.wait_for(1)
     told = {"index": 0, "key": "acme", "properties": {"plan": "team"}}
     assert [each.json for each in receiver.received] == [{"is": told}]
