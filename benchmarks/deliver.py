@@ -1,9 +1,10 @@
-"""Deliveries: webhooks against a bare httpx loop, and a dead destination beside live ones.
+"""Deliveries: webhooks against a bare httpx loop, a dead destination beside live ones, a replay.
 
-    python -m benchmarks.deliver [part ...] [--events 20000] [--waiting 1000000]
+    python -m benchmarks.deliver [part ...] [--events 20000] [--waiting 1000000] [--stored 1000000]
 
-Parts are single, batched, dead; all of them unless told. `--events` is how many are delivered in a
-round, a hundred times as many in batches; `--waiting` how many wait for the dead destination.
+Parts are single, batched, dead, replay; all of them unless told. `--events` is how many are
+delivered in a round, ten times as many in batches; `--waiting` how many wait for the dead
+destination; `--stored` how many are replayed.
 
 Receiver and sender have a core each, and rounds alternate. The receiver counts events and says when
 the first and the last of them came. The httpx loop sends bodies that are ready made, as many at a
@@ -33,6 +34,7 @@ from starlette.types import Receive, Scope, Send
 
 from benchmarks.capture import PAGE, batches, resident_mib
 from benchmarks.decide import PROJECT_KEY, asked
+from benchmarks.event_world import PERSONAL_KEY, generate
 from benchmarks.http import Running, serve, started
 from benchmarks.load import cores
 from benchmarks.records import BASE, KEY
@@ -187,10 +189,16 @@ def hedgerow(core: set[int], data: str) -> Iterator[Running]:
         yield server
 
 
-def made(server: Running, url: str, **settings: Any) -> int:
-    """The id of a new destination, enabled."""
-    headers = {"authorization": f"Bearer {KEY}"}
+@contextmanager
+def talking(server: Running, key: str = KEY) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {key}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}{BASE}", headers=headers) as client:
+        yield client
+
+
+def made(server: Running, url: str, key: str = KEY, **settings: Any) -> int:
+    """The id of a new destination, enabled."""
+    with talking(server, key) as client:
         id = client.post("", json={"plugin": WEBHOOK}).raise_for_status().json()["id"]
         config = {"url": url, "secret": SECRET, **settings}
         client.put(f"{id}/config/", json=config).raise_for_status()
@@ -321,18 +329,47 @@ def dead(waiting: int) -> None:
         print(f"  {what}: {after / before:.0%} (at least 90 %)")
 
 
+# A replay
+
+
+def replay(number: int) -> None:
+    """In batches, to a receiver on the same cores. Events are generated past the service."""
+    with tempfile.TemporaryDirectory(dir=".") as data, receiving(os.sched_getaffinity(0)) as to:
+        generating = [sys.executable, "-m", "benchmarks.deliver", "generate", data, str(number)]
+        subprocess.run(generating, check=True)
+        with hedgerow(os.sched_getaffinity(0), data) as server:
+            id = made(server, hook(to), key=PERSONAL_KEY, batch_size=BATCH)
+            before = resident_mib(server.pid)
+            wish = {"job": {"type": "replay", "payload": {"date_from": "-100d"}}}
+            with talking(server, PERSONAL_KEY) as client:
+                client.post(f"{id}/job/?format=json", json=wish).raise_for_status()
+            resident, came = [before], 0
+            while came < number:
+                time.sleep(1)
+                came, seconds = counted(to, anew=False)
+                resident.append(resident_mib(server.pid))
+    half = len(resident) // 2
+    print(f"A replay of {number:,} events, in batches of {BATCH}")
+    print(
+        f"  {came / seconds:,.0f} events/s; resident {before} MiB before,"
+        f" {max(resident[:half])} at most in the first half, {max(resident[half:])} in the second"
+    )
+
+
 def main() -> None:
     told = argparse.ArgumentParser(prog="benchmarks.deliver")
-    parts = ("single", "batched", "dead")
+    parts = ("single", "batched", "dead", "replay")
     told.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
     told.add_argument("--events", type=int, default=20_000)
     told.add_argument("--waiting", type=int, default=1_000_000)
+    told.add_argument("--stored", type=int, default=1_000_000)
     wished = told.parse_args()
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     run: dict[str, Callable[[], None]] = {
         "single": lambda: rates("A webhook, single", wished.events, 1, 1_500),
         "batched": lambda: rates("In batches of 100", wished.events * 10, BATCH, 15_000),
         "dead": lambda: dead(wished.waiting),
+        "replay": lambda: replay(wished.stored),
     }
     for part in wished.parts or parts:
         run[part]()
@@ -342,6 +379,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["receiver"]:
             serve(Counted())
+        case ["generate", folder, number]:
+            asyncio.run(generate(Path(folder), int(number)))
         case ["loop", url, requests, size]:
             bare_loop(url, requests, size)
         case _:

@@ -31,6 +31,7 @@ from hedgerow.storage import (
     notifications,
 )
 from hedgerow.storage.database import Database, HotRead
+from hedgerow.storage.delivery_order import OrderedQueues
 from hedgerow.storage.leases import Leases
 from hedgerow.storage.packed_deliveries import packed_event, unpacked_event
 from hedgerow.storage.tables import deliveries as table
@@ -72,10 +73,6 @@ _retries_in_order = HotRead(
     .order_by(table.c.id)
     .limit(bindparam("most"))
     .offset(_NONE)
-)
-_behind = select(table.c.distinct_id).where(_of & (table.c.status == _RETRYING))
-_others_in_order = HotRead(
-    _first(_is_waiting & table.c.distinct_id.not_in(_behind), bindparam("most"))
 )
 _health = HotRead(
     select(
@@ -130,6 +127,7 @@ class DeliveryRecords:
         self._database = database
         self._is_alone = database.engine_name == "sqlite"
         self._leases = Leases(database, delivery_leases)
+        self._ordered = OrderedQueues(database)
 
     async def has_due(self, record_id: RecordId, now_ms: int) -> bool:
         asked = {"of": record_id, "now": now_ms}
@@ -148,21 +146,23 @@ class DeliveryRecords:
         await self._leases.let_go()
 
     async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
-        return await self._due((_retries, _others), record_id, limit, now_ms)
+        asked = {"of": record_id, "now": now_ms, "most": limit}
+        found = await self._database.fetch(_retries, asked)
+        if len(found) < limit:
+            found += await self._database.fetch(_others, asked | {"most": limit - len(found)})
+        return await self._read(found, now_ms)
 
     async def due_in_order(
         self, record_id: RecordId, limit: int, now_ms: int
     ) -> Sequence[Delivery]:
-        return await self._due((_retries_in_order, _others_in_order), record_id, limit, now_ms)
-
-    async def _due(
-        self, reads: tuple[HotRead, HotRead], record_id: RecordId, limit: int, now_ms: int
-    ) -> Sequence[Delivery]:
-        retries, others = reads
         asked = {"of": record_id, "now": now_ms, "most": limit}
-        found = await self._database.fetch(retries, asked)
+        found = await self._database.fetch(_retries_in_order, asked)
         if len(found) < limit:
-            found += await self._database.fetch(others, asked | {"most": limit - len(found)})
+            found += await self._ordered.waiting(record_id, limit - len(found), now_ms)
+        return await self._read(found, now_ms)
+
+    async def _read(self, found: Sequence[tuple[Any, ...]], now_ms: int) -> Sequence[Delivery]:
+        """These deliveries, or as many as fit into a turn, of which their sizes are known."""
         ids: list[int] = []
         size = 0
         for id, length in found:

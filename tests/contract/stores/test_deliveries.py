@@ -3,6 +3,7 @@
 import random
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from hedgerow.pipelines.payload import payload_of
 from hedgerow.pipelines.retry import HEALTHY, LONGEST_RETRY_AFTER_MS, Dead, Health, RetryAt
 from hedgerow.pipelines.store import Backlog
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import delivery_ages
+from hedgerow.storage import delivery_ages, delivery_order
 from hedgerow.storage.deliveries import UNREADABLE, DeliveryRecords, add
 from hedgerow.storage.delivery_backlogs import DeliveryBacklogs
 from hedgerow.storage.delivery_groups import DeliveredGroups
@@ -208,8 +209,12 @@ async def test_what_cannot_be_read_is_dead_and_stands_in_nobodys_way(stores: Sto
     ]
 
 
-async def test_order_holds_through_any_failures(stores: Stores) -> None:
+async def test_order_holds_through_any_failures(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some of each turn arrive, then one has to wait, for a time of its own."""
+    monkeypatch.setattr(delivery_order, "WINDOW", 5)
+    monkeypatch.setattr(delivery_order, "SETTLED_MS", 0)
     chance = random.Random(7)
     people = [chance.choice(["ann", "bob", "cid"]) for _ in range(60)]
     records, id = await queue(stores, *(event(number, by) for number, by in enumerate(people)))
@@ -240,6 +245,44 @@ async def test_order_holds_through_any_failures(stores: Stores) -> None:
     for came in arrived.values():
         assert came == sorted(came)
     assert sum(map(len, arrived.values())) == len(people)
+
+
+async def test_what_is_behind_a_retry_is_passed_over_once(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_order, "WINDOW", 2)
+    people = ["ann"] * 10 + ["bob", "cid", "bob"]
+    records, id = await queue(stores, *(event(number, by) for number, by in enumerate(people)))
+    (first,) = await records.due_in_order(id, 1, NOW_MS)
+    again = RetryAt(due_ms=NOW_MS + 10**9, attempts=1, reason="HTTP 500")
+    await records.report(report(id, retried={first.id: again}), NOW)
+    later_ms = NOW_MS + 2 * delivery_order.SETTLED_MS
+    reads = Reads(stores, monkeypatch)
+    (bob,) = await records.due_in_order(id, 1, later_ms)
+    assert (bob.event, reads.number) == (event(10, "bob"), 7)
+    reads.number = 0
+    assert [each.event.distinct_id for each in await records.due_in_order(id, 2, later_ms)] == [
+        "bob",
+        "cid",
+    ]
+    assert reads.number == 3
+    await records.report(report(id, delivered=[first.id]), NOW)
+    (second,) = await records.due_in_order(id, 1, later_ms)
+    assert second.event == event(1, "ann")
+
+
+class Reads:
+    """How many hot reads there were."""
+
+    def __init__(self, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        fetch = stores.database.fetch
+
+        async def counted(*asked: Any) -> Any:
+            self.number += 1
+            return await fetch(*asked)
+
+        monkeypatch.setattr(stores.database, "fetch", counted)
 
 
 async def test_old_ones_are_found_a_few_at_a_time(
