@@ -50,16 +50,19 @@ class LogLine:
 @dataclass(slots=True, kw_only=True)
 class Report:
     """What became of some deliveries of one record, by their ids. `latencies` counts requests by
-    the bounds above."""
+    the bounds above; `notice` is what somebody is to be told of it."""
 
     record_id: RecordId
     health: Health
     delivered: list[int] = field(default_factory=list)
+    # The events of these, to be remembered.
+    arrived: list[Event] = field(default_factory=list)
     retried: dict[int, RetryAt] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
     latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
     logs: list[LogLine] = field(default_factory=list)
     entry: Entry | None = None
+    notice: str = ""
 
     def took(self, milliseconds: float) -> None:
         self.latencies[latency_place(milliseconds)] += 1
@@ -67,18 +70,23 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """How long deliveries are kept that wait, and those that are dead."""
+    """How long deliveries are kept that wait, and those that are dead, and how long it is known
+    what has been delivered."""
 
     waiting_ms: int
     dead_ms: int
+    delivered_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldDelivery:
-    """A delivery as people see it. `due_ms` is 0 for one that is due at once."""
+    """A delivery as people see it. `due_ms` is 0 for one that is due at once; there is no `event`
+    where that cannot be read."""
 
     id: int
-    event: Event
+    uuid: str
+    distinct_id: str
+    event: Event | None
     status: DeliveryStatus
     attempts: int
     due_ms: int

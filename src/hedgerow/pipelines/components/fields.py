@@ -12,18 +12,43 @@ from hedgerow.pipelines.component import (
     Settings,
     SettingType,
 )
+from hedgerow.pipelines.replay_span import check_payload
 
 REPLAY = JobOffer(
     type="replay",
     title="Send stored events again",
     payload=(
-        JobField(key="date_from", title="From (ISO time; default: 24 hours ago)"),
-        JobField(key="date_to", title="To (ISO time; default: now)"),
+        JobField(key="date_from", title="From (ISO time or -7d; default: 24 hours ago)"),
+        JobField(key="date_to", title="To (ISO time or -1d; default: now)"),
+        JobField(
+            key="events",
+            title="Names of events, as a list; default: all that the record wants",
+            type=SettingType.JSON,
+        ),
+        JobField(
+            key="again",
+            title="Also those that the destination has got already",
+            type=SettingType.BOOLEAN,
+            default=False,
+        ),
+    ),
+    is_default=True,
+    check=check_payload,
+)
+TEST_CONNECTION = JobOffer(type="test_connection", title="Check that the other side answers")
+RUN_IMPORT = JobOffer(
+    type="import",
+    title="Import now",
+    payload=(
+        JobField(
+            key="again",
+            title="From the beginning, also what was read before",
+            type=SettingType.BOOLEAN,
+            default=False,
+        ),
     ),
     is_default=True,
 )
-TEST_CONNECTION = JobOffer(type="test_connection", title="Check that the other side answers")
-RUN_IMPORT = JobOffer(type="import", title="Import now", is_default=True)
 
 EVENT_FILTER = SettingField(
     key="events",
@@ -54,6 +79,23 @@ KEEP_ORDER = SettingField(
     hint="Send the events of a distinct id one after the other; later ones wait for a retry.",
 )
 FILTERS = (EVENT_FILTER, PROPERTY_FILTER)
+# The events that a transformation is about.
+CONCERNED = (
+    SettingField(
+        key="events",
+        name="Events",
+        type=SettingType.JSON,
+        default=[],
+        hint="Names of the events that this is about, as a list. Empty: all.",
+    ),
+    SettingField(
+        key="properties",
+        name="Property filters",
+        type=SettingType.JSON,
+        default=[],
+        hint="Filters on the event's properties that must all match, as in a flag's conditions.",
+    ),
+)
 DELIVERY = (SAMPLING, KEEP_ORDER)
 
 
