@@ -229,7 +229,7 @@ async def test_the_other_instance_may_refuse_some_all_or_the_key() -> None:
     (key, _) = await posthog_copy.deliver(events, plain, Answering(401, b"no").around)
     assert key == Failed(reason="HTTP 401: no Check the project key.")
     (bad, _) = await posthog_copy.deliver(events, plain, Answering(400, b"no").around)
-    assert bad == Failed(reason="HTTP 400: no", is_final=True)
+    assert bad == Failed(reason="HTTP 400: no", is_final=True, is_events_fault=True)
 
 
 async def test_an_object_is_named_by_its_events_and_always_the_same() -> None:
