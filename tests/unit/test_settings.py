@@ -44,6 +44,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
+    ("project_key", "phc_0123456789abcdef", "phc_0123456789abcdef"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
     (
@@ -100,6 +101,7 @@ BAD: list[tuple[str, str, str]] = [
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
+    ("project_key", "phx_0123456789abcdef", "phc_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
     ("public_url", "http://[::1", ADDRESS),

@@ -1,11 +1,10 @@
 import gzip
 from collections.abc import Mapping
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from hedgerow.pipelines.imports import rows
 from hedgerow.pipelines.imports.rows import CSV, JSONL, PARQUET, Portion, format_of, portions
@@ -67,8 +66,9 @@ def test_reading_goes_on_at_every_position(
 
 def test_parquet_is_read_by_rows_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "PORTION", 4)
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     file = BytesIO()
-    table = pyarrow.table({"n": list(range(10)), "at": [None] * 9 + [b"\xff"]})
+    table = arrow.table({"n": list(range(10)), "at": [None] * 9 + [b"\xff"]})
     parquet.write_table(table, file, row_group_size=5)
     whole = read(file.getvalue(), PARQUET)
     assert [row["n"] for row in values(whole)] == list(range(10))
