@@ -33,14 +33,14 @@ test: check ## Set up, run every check and every test: the same line CI runs
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types and import contracts
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 fix: setup ## Format and repair what can be repaired
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples
 
 unit: setup ## Only the unit tests, a few seconds
 	$(PYTEST) --dist worksteal tests/unit

@@ -46,11 +46,14 @@ class OwnPostgres:
         self._run("SELECT pg_reload_conf()")
 
     @contextmanager
-    def door(self) -> Iterator[int]:
-        """A port of this machine that leads to the server, which itself has none."""
+    def door(self, at: str = "127.0.0.1", came: list[str] | None = None) -> Iterator[int]:
+        """A port of this machine that leads to the server, which itself has none. `came` notes at
+        which address each caller came."""
         path = parse_qs(urlsplit(self.url).query)["host"][0] + "/.s.PGSQL.5432"
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            threading.Thread(target=_let_in, args=(listening, path), daemon=True).start()
+        noted = came if came is not None else []
+        with socket.create_server((at, 0)) as listening:
+            arguments = (listening, path, noted)
+            threading.Thread(target=_let_in, args=arguments, daemon=True).start()
             yield listening.getsockname()[1]
 
     def numbers(self, sql: LiteralString) -> list[int]:
@@ -103,10 +106,11 @@ class OwnPostgres:
         os.posix_spawnp("rm", ["rm", "-rf", self._folder], os.environ)
 
 
-def _let_in(listening: socket.socket, path: str) -> None:
+def _let_in(listening: socket.socket, path: str, came: list[str]) -> None:
     with suppress(OSError):
         while True:
             caller, _ = listening.accept()
+            came.append(caller.getsockname()[0])
             threading.Thread(target=_join, args=(caller, path), daemon=True).start()
 
 

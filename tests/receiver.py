@@ -43,7 +43,7 @@ def well(_: Received) -> Answer:
 
 
 class Receiver:
-    def __init__(self, decide: Decide = well) -> None:
+    def __init__(self, decide: Decide = well, *, at: str = "127.0.0.1", port: int = 0) -> None:
         self.decide = decide
         self.received: list[Received] = []
         self._ended = threading.Event()
@@ -69,7 +69,7 @@ class Receiver:
 
             def log_message(self, format: str, *args: Any) -> None: ...
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server((at, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -88,8 +88,12 @@ class Receiver:
         handler.wfile.write(answer.body)
 
     @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
+        return f"http://127.0.0.1:{self.port}/hook"
 
     @property
     def names(self) -> list[str]:

@@ -4,7 +4,6 @@ each database, kept open for a while.
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +22,8 @@ Connection = psycopg.AsyncConnection[Any]
 CONNECT_S = 5
 AT_ONCE = 4
 KEPT_OPEN_S = 30.0
+# Where the driver looks for what it must not find.
+NO_FILE = "/dev/null/none"
 
 
 @dataclass(slots=True)
@@ -114,10 +115,10 @@ def _parameters(address: DatabaseAddress, found: str) -> dict[str, Any]:
         "password": address.password,
         "dbname": address.database,
         "sslmode": address.ssl_mode,
-        "sslrootcert": certifi.where() if address.ssl_mode == "verify-full" else os.devnull,
+        "sslrootcert": certifi.where() if address.ssl_mode == "verify-full" else NO_FILE,
         "sslcertmode": "disable",
         "gssencmode": "disable",
-        "passfile": os.devnull,
+        "passfile": NO_FILE,
         "options": "",
         "connect_timeout": CONNECT_S,
         "application_name": "hedgerow",
