@@ -264,6 +264,9 @@ class Settings:
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
     )
+    project_key: str = setting(
+        "", key("phc_"), "The project key with which `hedgerow import` sends events."
+    )
     personal_key: str = setting(
         "", key("phx_"), "The personal key with which such verbs ask.", secret=True
     )

@@ -47,6 +47,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("notification_url", "", ""),
     ("notification_secret", "whsec_c2VjcmV0", "whsec_c2VjcmV0"),
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
+    ("project_key", "phc_0123456789abcdef", "phc_0123456789abcdef"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
     (
@@ -105,6 +106,7 @@ BAD: list[tuple[str, str, str]] = [
     ("notification_url", "example.com", "an address such as https://example.com/hook"),
     ("notification_url", "http://", "an address such as https://example.com/hook"),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
+    ("project_key", "phx_0123456789abcdef", "phc_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
     ("public_url", "http://[::1", ADDRESS),
