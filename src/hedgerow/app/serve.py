@@ -156,6 +156,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
+        sdk_fields=sdk_configs,
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),

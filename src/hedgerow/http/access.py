@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -62,6 +62,12 @@ KEY_IN_BODY_BYTES = 256 * 1024
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 
 
+class SdkFields(Protocol):
+    def part(self, project_id: ProjectId) -> bytes:
+        """What SDKs read besides flags: fields as they stand in the middle of a JSON object."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
     """Everything that endpoints work with, joined in app/serve.py."""
@@ -91,6 +97,7 @@ class Rooms:
     warnings: WarningStore
     decider: Decider
     reaches: Reaches
+    sdk_fields: SdkFields
     pages: PageCache
     throttle: Throttle
     bodies: BodyReader
