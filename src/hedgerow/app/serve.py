@@ -168,6 +168,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
+        sdk_fields=sdk_configs,
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),

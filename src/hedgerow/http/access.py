@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -66,6 +66,12 @@ CURRENT = "@current"
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 
 
+class SdkFields(Protocol):
+    def part(self, project_id: ProjectId) -> bytes:
+        """What SDKs read besides flags: fields as they stand in the middle of a JSON object."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
     """Everything that endpoints work with, joined in app/serve.py."""
@@ -98,6 +104,7 @@ class Rooms:
     warnings: WarningStore
     decider: Decider
     reaches: Reaches
+    sdk_fields: SdkFields
     pages: PageCache
     throttle: Throttle
     sdk_throttle: Throttle

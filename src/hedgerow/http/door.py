@@ -185,7 +185,7 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
     if scope["method"] == "HEAD":
         inner["method"] = "GET"
     path = scope["path"]
-    if path.startswith(("/api", "/site_app/")) and not path.endswith("/"):
+    if path.startswith(("/api", "/site_app/", "/array/")) and not path.endswith("/"):
         inner["path"] = path + "/"
     return inner
 
