@@ -33,14 +33,14 @@ test: check ## Set up, run every check and every test: the same line CI runs
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types and import contracts
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 fix: setup ## Format and repair what can be repaired
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples
 
 unit: setup ## Only the unit tests, a few seconds
 	$(PYTEST) --dist worksteal tests/unit
@@ -50,10 +50,11 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
-	$(BIN)/python -m benchmarks.listing
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
+	$(BIN)/python -m benchmarks.transforming
 
 clean: ## Remove .venv and caches; never touches your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

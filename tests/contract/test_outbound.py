@@ -3,7 +3,6 @@
 import pytest
 
 from hedgerow.pipelines.sending import CannotSend, Request
-from hedgerow.storage import outbound
 from hedgerow.storage.guard import Guard
 from hedgerow.storage.outbound import BODY_BYTES, HttpOutbound
 from tests.receiver import CUTS, DRIPS, DROPS, HANGS, POURS, Answer, Receiver
@@ -23,8 +22,9 @@ async def test_odd_spellings_lead_nowhere(host: str) -> None:
     await http.close()
 
 
-def to(url: str) -> Request:
-    return Request(method="POST", url=url, headers={"x-odd": "ü"}, body=b"{}")
+def to(url: str, timeout_s: float = 10) -> Request:
+    headers = {"x-odd": "ü"}
+    return Request(method="POST", url=url, headers=headers, body=b"{}", timeout_s=timeout_s)
 
 
 async def test_an_answer_is_bounded_and_a_redirect_is_one() -> None:
@@ -50,15 +50,12 @@ async def test_what_cannot_be_sent_is_said(url: str) -> None:
 
 
 @pytest.mark.parametrize("how", [HANGS, DROPS, CUTS, DRIPS])
-async def test_half_an_answer_is_none_and_the_next_request_works(
-    how: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outbound, "TIMEOUT_S", 0.5)
+async def test_half_an_answer_is_none_and_the_next_request_works(how: int) -> None:
     http = HttpOutbound(Guard(allow_private=True))
     with Receiver() as receiver:
         receiver.decide = lambda _: Answer(status=how)
         with pytest.raises(CannotSend):
-            await http.send(to(receiver.url))
+            await http.send(to(receiver.url, timeout_s=0.5))
         receiver.decide = lambda _: Answer(status=204, body=b"")
         assert (await http.send(to(receiver.url))).status == 204
     await http.close()
@@ -73,14 +70,13 @@ async def test_an_answer_without_end_is_read_as_far_as_it_is_shown() -> None:
     await http.close()
 
 
-async def test_an_error_does_not_tell_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "TIMEOUT_S", 0.5)
+async def test_an_error_does_not_tell_the_address() -> None:
     http = HttpOutbound(Guard(allow_private=True))
     with Receiver() as receiver:
         for how in (HANGS, DROPS, CUTS):
             receiver.decide = lambda _, how=how: Answer(status=how)  # type: ignore[misc]
             with pytest.raises(CannotSend) as caught:
-                await http.send(to(receiver.url + "/hidden-token"))
+                await http.send(to(receiver.url + "/hidden-token", timeout_s=0.5))
             assert "hidden-token" not in str(caught.value)
     for url in ("http://127.0.0.1:1/hidden-token", "nonsense/hidden-token", "http:///hidden-token"):
         with pytest.raises(CannotSend) as caught:

@@ -37,6 +37,9 @@ GOOD: list[tuple[str, str, Any]] = [
     ("read_wait_s", "0", 0.0),
     ("delivery_days", "14", 14),
     ("dead_delivery_days", "1", 1),
+    ("delivered_days", "7", 7),
+    ("exports_folder", "~/out", "~/out"),
+    ("imports_folder", "in", "in"),
     ("allow_private_destinations", "yes", True),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
@@ -95,6 +98,7 @@ BAD: list[tuple[str, str, str]] = [
     ("read_wait_s", "61", "a number of seconds from 0 to 60"),
     ("delivery_days", "0", "a whole number from 1 to 365"),
     ("dead_delivery_days", "0", "a whole number from 1 to 3650"),
+    ("delivered_days", "0", "a whole number from 1 to 3650"),
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
@@ -134,7 +138,14 @@ def refusal(name: str, raw: str) -> str:
 
 def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
-    free = {"geoip_file", "host", "notification_secret", "sealing_keys"}
+    free = {
+        "exports_folder",
+        "geoip_file",
+        "host",
+        "imports_folder",
+        "notification_secret",
+        "sealing_keys",
+    }
     assert {name for name, _, _ in BAD} == set(NAMES) - free
 
 

@@ -12,9 +12,11 @@ from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
+from hedgerow.capture.transform import Transforming
 from hedgerow.events.delete import CountedEvents, Deletion
 from hedgerow.kit.clock import utc_now
 from hedgerow.pipelines.routing import Routing
+from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.database import Database
@@ -44,6 +46,7 @@ class Intake:
     processor: Processor
     room: Room
     events: OpenedWhenNeeded
+    inbox: InboxRecords
     lag: Lag
     warnings: WarningRecords
     # Whether no other process accepts events or works on them.
@@ -110,6 +113,7 @@ def join_intake(
     database: Database,
     events: OpenedWhenNeeded,
     geoip: GeoIp,
+    transformations: Transformations,
     routing: Routing,
 ) -> Intake:
     is_embedded = database.engine_name == "sqlite"
@@ -136,11 +140,13 @@ def join_intake(
             is_alone=is_embedded,
             idle_s=0.5 if is_embedded else 0.05,
             place=place,
+            transforming=Transforming(transformations),
             routing=routing,
             clock=utc_now,
         ),
         room=room,
         events=events,
+        inbox=inbox,
         lag=Lag(inbox, utc_now),
         warnings=WarningRecords(database),
         is_alone=is_embedded,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hedgerow.app.capture import Intake
 from hedgerow.app.delivery import Delivery
+from hedgerow.app.jobs import RunsJobs
 from hedgerow.app.mirror import mirror_chore
 from hedgerow.app.state import State
 from hedgerow.events.delete import Deletion
@@ -21,7 +22,12 @@ ENFORCE_RETENTION_EVERY_S = 3600.0
 
 
 def working_chores(
-    state: State, intake: Intake, deletion: Deletion, mirror: Mirror, delivery: Delivery
+    state: State,
+    intake: Intake,
+    deletion: Deletion,
+    mirror: Mirror,
+    delivery: Delivery,
+    jobs: RunsJobs,
 ) -> list[Chore]:
     async def projects() -> Iterable[Project]:
         await state.directory.refresh()
@@ -31,6 +37,7 @@ def working_chores(
         *intake.chores(worker=True),
         mirror_chore(mirror),
         *delivery.chores(),
+        *jobs.chores(),
         Chore(
             name="forget expired project keys",
             every_s=FORGET_TOKENS_EVERY_S,

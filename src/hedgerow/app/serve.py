@@ -16,6 +16,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intak
 from hedgerow.app.chores import working_chores
 from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import (
@@ -30,19 +31,24 @@ from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
+from hedgerow.http.early_access import EarlyAccessDoor
 from hedgerow.http.health import Readiness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.log import AccessLog
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
-from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
@@ -50,10 +56,11 @@ from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.standings import Standings
+from hedgerow.pipelines.transform_trial import TransformTrials
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
-from hedgerow.projects.throttle import API_RATES, Throttle
+from hedgerow.projects.throttle import API_RATES, SDK_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
@@ -62,14 +69,17 @@ from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
+from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
+from hedgerow.storage.import_states import ImportRecords
 from hedgerow.storage.jobs import JobRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
+from hedgerow.storage.transformation_counts import TransformationTrail
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -110,12 +120,15 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     board = Board(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events_store, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events_store, geoip, pipelines.transformations, delivery.routing
+    )
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
     deletion = join_deletion(database, events_store, intake.arrivals)
     mirror = join_mirror(database, events_store)
+    running_jobs = join_jobs(settings, database, pipelines, delivery, intake)
     reading = join_reading(
         database,
         events_store,
@@ -135,10 +148,15 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         records=pipelines.records,
         served_records=served_records,
         jobs=Jobs(JobRecords(database), ActivityRecords(database)),
+        schedules=ImportRecords(database),
         standings=standings,
         deliveries=DeliveryTrail(database),
-        trials=Trials(pipelines.records, delivery.outbound),
+        trials=Trials(pipelines.records, delivery.ways_out),
+        transformed=TransformationTrail(database),
+        transform_trials=TransformTrials(pipelines.records, pipelines.transformations),
         flags=Flags(flag_records, board, pipelines.sealer),
+        local_board=LocalBoard(board, in_daemon_thread),
+        early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -152,6 +170,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         reaches=Reaches(board, PersonRecords(database)),
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
+        sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
         clock=utc_now,
@@ -166,12 +185,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
+    places = _places(geoip, rooms.origins)
     decide = Decide(
         state.directory,
         decider,
         sdk_configs,
         payloads,
-        _places(geoip, rooms.origins),
+        places,
         utc_now,
     )
     capture = CaptureDoor(
@@ -187,7 +207,19 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         utc_now,
     )
     door = FrontDoor(
-        lean_routes(readiness, metrics, decide, capture),
+        lean_routes(
+            readiness,
+            metrics,
+            Doors(
+                decide=decide,
+                capture=capture,
+                local_evaluation=LocalEvaluationDoor(
+                    state.directory, rooms.local_board, rooms.sdk_throttle
+                ),
+                ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
+                early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+            ),
+        ),
         api(rooms),
         readiness=readiness,
         metrics=metrics,
@@ -206,8 +238,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 run=standings.watch,
                 backs_off=False,
             ),
+            delivery.tidying(),
             *(
-                working_chores(state, intake, deletion, mirror, delivery)
+                working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker
                 else intake.chores(worker=False)
             ),
@@ -223,7 +256,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
             await background
         await reading.queries.end()
         await intake.processor.end()
-        await delivery.outbound.close()
+        await delivery.close()
         await events_store.close()
         await database.close()
         log.flush()

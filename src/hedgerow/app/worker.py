@@ -10,6 +10,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
 from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import join_pipelines, register_components
@@ -42,9 +43,12 @@ async def run_worker(
     events = OpenedWhenNeeded(event_place(settings))
     pipelines = join_pipelines(database, _sealer(settings))
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events, geoip, pipelines.transformations, delivery.routing
+    )
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
+    jobs = join_jobs(settings, database, pipelines, delivery, intake)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
         with _shown(join_metrics(database, intake, delivery), shown_at) as address:
@@ -52,9 +56,15 @@ async def run_worker(
             ready(address)
             state = join_state(database)
             await register_components(pipelines)
-            await work([waits, *working_chores(state, intake, deletion, mirror, delivery)])
+            await work(
+                [
+                    waits,
+                    delivery.tidying(),
+                    *working_chores(state, intake, deletion, mirror, delivery, jobs),
+                ]
+            )
     finally:
-        await delivery.outbound.close()
+        await delivery.close()
         await intake.processor.end()
         await events.close()
         await database.close()

@@ -13,7 +13,7 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, Fields
 from hedgerow.http.paging import WINDOW, Page, page, positive
-from hedgerow.http.records import found_record, under_every_base
+from hedgerow.http.records import OTHERS, found_record, under_every_base
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
@@ -83,7 +83,8 @@ class MetricsItem(msgspec.Struct, kw_only=True):
 
 
 class ExchangeItem(msgspec.Struct, kw_only=True):
-    """A request with its secrets masked, and its answer: null if it was not sent, or had none."""
+    """A request with its secrets masked, and its answer: null if it was not sent, or had none. Of
+    a file the method is APPEND, of a database SQL; these have no status."""
 
     method: str
     url: str
@@ -222,7 +223,7 @@ async def test_destination(
 ) -> Response:
     """Send one sample event now, and show the request and the answer. Nothing is stored."""
     record = await found_record(call, record_id)
-    sample = _sample(await call.body(TrialBody))
+    sample = sample_of(await call.body(TrialBody))
     return JsonResponse(_trial(await call.rooms.trials.test(record, sample, call.now)))
 
 
@@ -232,7 +233,7 @@ async def preview_destination(
 ) -> Response:
     """What would be sent of a sample event. Nothing is sent or stored."""
     record = await found_record(call, record_id)
-    sample = _sample(await call.body(TrialBody))
+    sample = sample_of(await call.body(TrialBody))
     return JsonResponse(_trial(await call.rooms.trials.preview(record, sample, call.now)))
 
 
@@ -244,7 +245,7 @@ def _choice(call: ProjectCall, name: str, choices: tuple[str, ...]) -> str:
     return asked
 
 
-def _sample(body: TrialBody) -> Sample:
+def sample_of(body: TrialBody) -> Sample:
     return Sample(
         event=_text(body.event, "event", Sample().event),
         distinct_id=_text(body.distinct_id, "distinct_id", Sample().distinct_id),
@@ -309,7 +310,7 @@ def _trial(trial: Trial) -> TrialItem:
                 url=each.request.url,
                 headers=each.request.headers,
                 body=each.request.body.decode("utf-8", "replace"),
-                status=each.response.status if each.response else None,
+                status=(each.response.status or None) if each.response else None,
                 response_headers=each.response.headers if each.response else None,
                 response_body=each.response.body.decode("utf-8", "replace")
                 if each.response
@@ -324,9 +325,9 @@ def _moment(milliseconds: int) -> str:
     return iso(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
-under_every_base(router.get, "{record_id}/deliveries/", list_deliveries)
-under_every_base(router.post, "{record_id}/deliveries/{delivery_id}/retry/", retry_delivery)
+under_every_base(router.get, "{record_id}/deliveries/", list_deliveries, OTHERS)
+under_every_base(router.post, "{record_id}/deliveries/{delivery_id}/retry/", retry_delivery, OTHERS)
 under_every_base(router.get, "{record_id}/logs/", list_logs)
-under_every_base(router.get, "{record_id}/metrics/", show_metrics)
-under_every_base(router.post, "{record_id}/test/", test_destination)
-under_every_base(router.post, "{record_id}/preview/", preview_destination)
+under_every_base(router.get, "{record_id}/metrics/", show_metrics, OTHERS)
+under_every_base(router.post, "{record_id}/test/", test_destination, OTHERS)
+under_every_base(router.post, "{record_id}/preview/", preview_destination, OTHERS)

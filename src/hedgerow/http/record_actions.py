@@ -1,4 +1,4 @@
-"""What else can be asked of a record: activity, frontend, job, migrate, rearrange, settings.
+"""What else can be asked of a record: activity, frontend, migrate, rearrange, settings.
 
 The bare call is the specification's: 200 and an empty body. `?format=json` (for the script:
 `?format=js`) gives the result.
@@ -7,19 +7,17 @@ The bare call is the specification's: 200 and an empty body. `?format=json` (for
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter
 from pydantic import ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import Invalid
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.body import Form
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import Fields
-from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.records import (
     RecordBody,
     RecordItem,
@@ -32,12 +30,10 @@ from hedgerow.http.records import (
 )
 from hedgerow.http.reply import JsonResponse
 from hedgerow.http.site_app import frontend_module
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.kit.text import cut_short
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.audit import SCOPE
-from hedgerow.pipelines.jobs import JobWish
-from hedgerow.pipelines.model import ComponentId, Job, JobId, Record, RecordId
+from hedgerow.pipelines.model import ComponentId, Record, RecordId
 from hedgerow.pipelines.numbers import checked_int32
 from hedgerow.projects.store import ActivityQuery
 
@@ -49,25 +45,8 @@ FORMAT = (Parameter("format", "json for the result; without it the body is empty
 KEY_FIELD = "personal_api_key"
 
 
-class JobItem(msgspec.Struct, kw_only=True):
-    id: str
-    type: str
-    payload: Mapping[str, Any]
-    status: str
-    error: str
-    requested_by: str
-    created_at: str
-    updated_at: str
-
-
 class MigrateBody(RecordBody):
     """Only `plugin` counts: the component to move to."""
-
-
-class JobBody(Fields):
-    """`{"job": {"type": …, "payload": {…}}}`; without it the component's default job runs."""
-
-    job: Any = None
 
 
 class RearrangeBody(Fields):
@@ -91,8 +70,8 @@ async def record_activity(
 ) -> Response:
     """Who changed what, newest first."""
     record = await call.rooms.records.find(place_of(call, record_id), deleted_too=True)
-    if not _wants(call.request, "json"):
-        return _empty()
+    if not wants(call.request, "json"):
+        return empty()
     query = ActivityQuery(project_id=call.project.id, scope=SCOPE, item_id=str(record.id))
     return await activity_page(call, query)
 
@@ -104,59 +83,10 @@ async def record_frontend(
 ) -> Response:
     """The script of a frontend app, with `?format=js`."""
     record = await call.rooms.records.find(place_of(call, record_id))
-    if not _wants(call.request, "js"):
-        return _empty()
+    if not wants(call.request, "js"):
+        return empty()
     component = call.rooms.records.component(record)
     return Response(frontend_module(component), media_type="application/javascript; charset=UTF-8")
-
-
-@describes(answer=JobItem | None, query=FORMAT, body=JobBody)
-async def start_job(
-    record_id: str,
-    call: Annotated[ProjectCall, in_project("plugin:write")],
-) -> Response:
-    """Run one of the component's jobs, or its default one. X-Job-Id names it."""
-    record = await call.rooms.records.find(place_of(call, record_id))
-    wish = _job_wish((await call.body(JobBody)).job)
-    component = call.rooms.records.component(record)
-    job = await call.rooms.jobs.start(record, component, wish, call.actor, call.now)
-    headers = {"X-Job-Id": job.id} if job else {}
-    if not _wants(call.request, "json"):
-        return _empty(headers)
-    return JsonResponse(job_item(job) if job else None, headers=headers)
-
-
-@describes(answer=Page[JobItem], query=WINDOW)
-async def list_jobs(
-    record_id: str,
-    call: Annotated[ProjectCall, in_project("plugin:read")],
-) -> Response:
-    """The record's jobs, newest first."""
-    record = await found_record(call, record_id)
-    asked = call.window
-    jobs, count = await call.rooms.jobs.listing(record.id, limit=asked.limit, offset=asked.offset)
-    listed = [job_item(job) for job in jobs]
-    return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
-
-
-@describes(answer=JobItem)
-async def retrieve_job(
-    record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
-) -> Response:
-    """One job."""
-    record = await found_record(call, record_id)
-    return JsonResponse(job_item(await call.rooms.jobs.find(record.id, _job_id(job_id))))
-
-
-@describes(answer=JobItem)
-async def cancel_job(
-    record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
-) -> Response:
-    """Cancel a job. One that is over stays as it is."""
-    record = await found_record(call, record_id)
-    component = call.rooms.records.component(record)
-    job = await call.rooms.jobs.cancel(record, component, _job_id(job_id), call.actor, call.now)
-    return JsonResponse(job_item(job))
 
 
 @describes(answer=RecordItem, query=FORMAT, body=MigrateBody)
@@ -169,7 +99,7 @@ async def migrate_record(
     await call.rooms.records.find(place)
     to = (await call.body(MigrateBody)).plugin
     record = await call.rooms.records.migrate(place, to, call.actor, call.now)
-    return JsonResponse(item(call, record)) if _wants(call.request, "json") else _empty()
+    return JsonResponse(item(call, record)) if wants(call.request, "json") else empty()
 
 
 @describes(answer=list[RecordItem], query=FORMAT, body=RearrangeBody)
@@ -190,7 +120,7 @@ async def rearrange_records(call: Annotated[ProjectCall, in_project("plugin:writ
         moved = await records.rearrange(
             call.project.id, family, _orders(body.orders), call.actor, call.now
         )
-    return JsonResponse(items(call, moved)) if _wants(call.request, "json") else _empty()
+    return JsonResponse(items(call, moved)) if wants(call.request, "json") else empty()
 
 
 @describes(answer=dict[str, Any])
@@ -217,19 +147,6 @@ async def change_config(
     return await _set_config(call, record_id, whole=False)
 
 
-def job_item(job: Job) -> JobItem:
-    return JobItem(
-        id=job.id,
-        type=job.type,
-        payload=job.payload,
-        status=job.status.value,
-        error=job.error,
-        requested_by=job.requested_by,
-        created_at=iso(job.created_at),
-        updated_at=iso(job.updated_at),
-    )
-
-
 async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:
     place = place_of(call, record_id)
     component = call.rooms.records.component(await call.rooms.records.find(place))
@@ -249,34 +166,12 @@ def _config(call: ProjectCall, record: Record) -> Response:
     return JsonResponse(settings.masked(component, record.config) if component else {})
 
 
-def _wants(request: Request, format: str) -> bool:
+def wants(request: Request, format: str) -> bool:
     return request.query_params.get("format") == format
 
 
-def _empty(headers: Mapping[str, str] | None = None) -> Response:
+def empty(headers: Mapping[str, str] | None = None) -> Response:
     return Response(status_code=200, headers=dict(headers or {}))
-
-
-def _job_id(text: str) -> JobId:
-    if why_unstorable(text):
-        raise NotFound
-    return JobId(text)
-
-
-def _job_wish(job: Any) -> JobWish | None:
-    if job is None:
-        return None
-    if not isinstance(job, dict) or not isinstance(job.get("type"), str) or not job["type"]:
-        raise Invalid("The job type must be specified!")
-    payload = {} if job.get("payload") is None else job["payload"]
-    if not isinstance(payload, dict):
-        kind = type(payload).__name__
-        raise Invalid(
-            f'Expected a dictionary of items but got type "{kind}".',
-            attr="job__payload",
-            code="not_a_dict",
-        )
-    return JobWish(type=job["type"], payload=payload)
 
 
 def _orders(orders: Any) -> dict[RecordId, int]:
@@ -308,10 +203,6 @@ def _id(key: str) -> int:
 under_every_base(router.patch, "rearrange/", rearrange_records)
 under_every_base(router.get, "{record_id}/activity/", record_activity)
 under_every_base(router.get, "{record_id}/frontend/", record_frontend)
-under_every_base(router.post, "{record_id}/job/", start_job)
-under_every_base(router.get, "{record_id}/jobs/", list_jobs)
-under_every_base(router.get, "{record_id}/jobs/{job_id}/", retrieve_job)
-under_every_base(router.post, "{record_id}/jobs/{job_id}/cancel/", cancel_job)
 under_every_base(router.post, "{record_id}/migrate/", migrate_record)
 under_every_base(router.get, "{record_id}/config/", retrieve_config)
 under_every_base(router.put, "{record_id}/config/", replace_config)

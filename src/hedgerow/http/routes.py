@@ -1,6 +1,7 @@
 """The site map: every path and where it leads."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -11,11 +12,13 @@ from hedgerow.http import (
     components,
     deliveries,
     docs,
+    early_access,
     errors,
     event_deletion,
     events,
     flags,
     ingestion_warnings,
+    jobs,
     keys,
     person_actions,
     persons,
@@ -24,6 +27,7 @@ from hedgerow.http import (
     record_actions,
     records,
     site_app,
+    transformations,
     users,
 )
 from hedgerow.http.access import Rooms
@@ -31,7 +35,10 @@ from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.metrics import Metrics
+from hedgerow.http.ofrep import PATH as OFREP
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.switchboard import Switchboard
 
 FAMILIES = (
@@ -42,10 +49,13 @@ FAMILIES = (
     activity.router,
     components.router,
     record_actions.router,
+    jobs.router,
     deliveries.router,
+    transformations.router,
     records.router,
     site_app.router,
     flags.router,
+    early_access.router,
     cohorts.router,
     persons.router,
     person_actions.router,
@@ -60,10 +70,20 @@ FAMILIES = (
 EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
 
 
-def lean_routes(
-    readiness: Readiness, metrics: Metrics, decide: Decide, capture: CaptureDoor
-) -> Mapping[str, Lean]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """What apps and SDKs call, with keys of a project."""
+
+    decide: Decide
+    capture: CaptureDoor
+    local_evaluation: LocalEvaluationDoor
+    ofrep: OfrepDoor
+    early_access: early_access.EarlyAccessDoor
+
+
+def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
     """Paths that are answered before FastAPI is reached."""
+    decide, capture, ofrep = doors.decide, doors.capture, doors.ofrep
     events = Lean(handler=capture.events, methods=("GET", "POST"), public=True)
     engage = Lean(handler=capture.engage, methods=("GET", "POST"), public=True)
     return {
@@ -71,6 +91,22 @@ def lean_routes(
         "/engage": engage,
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
+        "/flags/definitions": Lean(
+            handler=doors.local_evaluation.definitions, methods=("GET",), quick=True
+        ),
+        "/api/feature_flag/local_evaluation": Lean(
+            handler=doors.local_evaluation.older, methods=("GET",), quick=True
+        ),
+        "/api/early_access_features": Lean(
+            handler=doors.early_access.public, methods=("GET",), public=True
+        ),
+        OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
+        f"{OFREP}/{{key}}": Lean(
+            handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True
+        ),
+        "/ofrep/v1/configuration": Lean(
+            handler=ofrep.configuration, methods=("GET",), public=True, quick=True
+        ),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
         "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
         "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),

@@ -7,11 +7,14 @@ a Component, or a function without arguments that returns one or several of them
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hedgerow.pipelines.imports.model import Reach, Read
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.sending import Deliver
+from hedgerow.pipelines.transforming import MakeTransform
 
 ENTRY_POINTS = "hedgerow.components"
 
@@ -55,12 +58,14 @@ class JobField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOffer:
-    """A job that can be asked for by its type. The default one runs when no type is named."""
+    """A job that can be asked for by its type. The default one runs when no type is named. `check`
+    raises Invalid for a payload that it cannot use."""
 
     type: str
     title: str
     payload: tuple[JobField, ...] = ()
     is_default: bool = False
+    check: Callable[[Mapping[str, Any], datetime], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +85,9 @@ Adopt = Callable[[Origin, Settings], Settings]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Component:
     """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
-    `check` raises Invalid for settings that it cannot use; `deliver` is how a destination sends
-    events."""
+    `check` raises Invalid for settings, in the clear, that it cannot use; `deliver` is how a
+    destination sends events; `transform` makes what a transformation does to each; `read` gives the
+    rows of an import app's source, and `reach` looks whether that answers."""
 
     key: str
     family: Family
@@ -96,6 +102,9 @@ class Component:
     adopt: Adopt | None = None
     check: Callable[[Settings], None] | None = None
     deliver: Deliver | None = None
+    transform: MakeTransform | None = None
+    read: Read | None = None
+    reach: Reach | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
@@ -129,3 +138,5 @@ class Component:
                 return {"methods": [], "jobs": jobs, "scheduled_tasks": ["runEveryMinute"]}
             case Family.FRONTEND_APP:
                 return {"jobs": jobs}
+            case Family.TRANSFORMATION:
+                return {"methods": ["processEvent"], "jobs": jobs, "scheduled_tasks": []}

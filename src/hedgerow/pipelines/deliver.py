@@ -22,7 +22,7 @@ from hedgerow.pipelines.destinations import Destination, Destinations
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.notifications import notice
 from hedgerow.pipelines.retry import Dead, Health, RetryAt, Retrying, Tried, decided
-from hedgerow.pipelines.sending import Failed, Outbound, Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Failed, Outcome, Sent, WaysOut
 from hedgerow.pipelines.store import DeliveryStore
 from hedgerow.projects.activity import SYSTEM, Entry
 from hedgerow.projects.model import ProjectId
@@ -47,7 +47,7 @@ class Deliverer:
         self,
         destinations: Destinations,
         store: DeliveryStore,
-        http: Outbound,
+        ways_out: WaysOut,
         clock: Clock,
         *,
         keep_ms: int,
@@ -56,7 +56,7 @@ class Deliverer:
     ) -> None:
         self._destinations = destinations
         self._store = store
-        self._http = http
+        self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
         self._notifies = notifies
@@ -148,7 +148,7 @@ class Deliverer:
         turn = Turn(
             destination,
             health,
-            self._http,
+            self._ways_out,
             self._clock,
             self._keep_ms,
             is_current=lambda: self._destinations.enabled.get(id) is destination,
@@ -194,7 +194,7 @@ class Turn:
         self,
         destination: Destination,
         health: Health,
-        http: Outbound,
+        ways_out: WaysOut,
         clock: Clock,
         keep_ms: int,
         *,
@@ -202,7 +202,7 @@ class Turn:
     ) -> None:
         self._destination = destination
         self._before = self._health = health
-        self._http = http
+        self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
         self._is_current = is_current
@@ -246,7 +246,7 @@ class Turn:
             self._destination.deliver,
             [delivery.event for delivery in batch],
             self._destination.settings,
-            Surroundings(http=self._http, now=self._clock()),
+            self._ways_out.at(self._clock()),
         )
         self._report.took((time.monotonic() - began) * 1000)
         return outcomes
@@ -275,6 +275,7 @@ class Turn:
                 self._log(LogLevel.ERROR, f"Not delivered: {reason}", delivery)
             case _:
                 self._report.delivered.append(delivery.id)
+                self._report.arrived.append(delivery.event)
 
     def _log(self, level: LogLevel, message: str, delivery: Delivery) -> None:
         if len(self._report.logs) < LOGGED_IN_A_TURN:

@@ -55,6 +55,8 @@ class Report:
     record_id: RecordId
     health: Health
     delivered: list[int] = field(default_factory=list)
+    # The events of these, to be remembered.
+    arrived: list[Event] = field(default_factory=list)
     retried: dict[int, RetryAt] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
     latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
@@ -68,10 +70,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """How long deliveries are kept that wait, and those that are dead."""
+    """How long deliveries are kept that wait, and those that are dead, and how long it is known
+    what has been delivered."""
 
     waiting_ms: int
     dead_ms: int
+    delivered_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class Destinations:
         plain: Mapping[str, Any] = {}
         problem = ""
         try:
-            check_settings(component, record.config)
+            check_settings(component, record.config, self._sealer)
             plain = settings.unsealed(component, record.config, self._sealer)
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")

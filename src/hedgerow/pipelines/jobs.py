@@ -1,4 +1,4 @@
-"""Jobs of records: asked for, stored, looked at, cancelled. Running them is the worker's part."""
+"""Jobs of records: asked for, stored, looked at, paused, cancelled. job_runner.py runs them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,23 @@ from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.component import Component, JobOffer
 from hedgerow.pipelines.config import checked_value
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
-from hedgerow.pipelines.store import JobStore
+from hedgerow.pipelines.store import JobStore, JobSwitch
 from hedgerow.projects.activity import Actor, Entry
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.text import check_storable
+
+OPEN = tuple(status for status in JobStatus if not status.is_over)
+CANCEL = JobSwitch(activity="job_cancelled", before=OPEN, after=JobStatus.CANCELLED)
+PAUSE = JobSwitch(
+    activity="job_paused",
+    before=(JobStatus.WAITING, JobStatus.RUNNING),
+    after=JobStatus.PAUSED,
+)
+RESUME = JobSwitch(
+    activity="job_resumed",
+    before=(JobStatus.PAUSED, JobStatus.FAILED),
+    after=JobStatus.WAITING,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +61,7 @@ class Jobs:
             id=JobId(str(uuid4())),
             record_id=record.id,
             type=offer.type,
-            payload=_checked(offer, payload),
+            payload=_checked(offer, payload, now),
             status=JobStatus.WAITING,
             error="",
             requested_by=actor.name,
@@ -75,12 +88,35 @@ class Jobs:
         self, record: Record, component: Component | None, id: JobId, actor: Actor, now: datetime
     ) -> Job:
         """The cancelled job. One that is over stays as it is."""
+        return await self._switch(CANCEL, record, component, id, actor, now)
+
+    async def pause(
+        self, record: Record, component: Component | None, id: JobId, actor: Actor, now: datetime
+    ) -> Job:
+        """Put aside. One that is over stays as it is."""
+        return await self._switch(PAUSE, record, component, id, actor, now)
+
+    async def resume(
+        self, record: Record, component: Component | None, id: JobId, actor: Actor, now: datetime
+    ) -> Job:
+        """To go on where it was paused or has failed. Any other stays as it is."""
+        return await self._switch(RESUME, record, component, id, actor, now)
+
+    async def _switch(
+        self,
+        switch: JobSwitch,
+        record: Record,
+        component: Component | None,
+        id: JobId,
+        actor: Actor,
+        now: datetime,
+    ) -> Job:
         job = await self.find(record.id, id)
-        entry = _entry("job_cancelled", record, component, job, actor)
-        cancelled = await self._store.cancel_job(record.id, id, entry, now)
-        if cancelled is None:
+        entry = _entry(switch.activity, record, component, job, actor)
+        switched = await self._store.switch_job(record.id, id, switch, entry, now)
+        if switched is None:
             raise NotFound
-        return cancelled
+        return switched
 
 
 def _offer(component: Component | None, wish: JobWish | None) -> JobOffer | None:
@@ -97,7 +133,7 @@ def _offer(component: Component | None, wish: JobWish | None) -> JobOffer | None
     )
 
 
-def _checked(offer: JobOffer, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked(offer: JobOffer, payload: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
     known = {field.key: field for field in offer.payload}
     for key in payload:
         if key not in known:
@@ -105,12 +141,15 @@ def _checked(offer: JobOffer, payload: Mapping[str, Any]) -> Mapping[str, Any]:
     for key, field in known.items():
         if field.required and payload.get(key) in (None, ""):
             raise Invalid(f"Missing required job field: {key}", attr="job")
-    return {
+    checked = {
         key: field.default
         if payload.get(key) is None
         else checked_value(field.type, (), payload[key], f"job__payload__{key}")
         for key, field in known.items()
     }
+    if offer.check is not None:
+        offer.check(checked, now)
+    return checked
 
 
 def _entry(

@@ -19,11 +19,12 @@ WEB_TOKEN_BITS = 128
 
 
 class Family(StrEnum):
-    """The three kinds of record. They share one shape and never see each other."""
+    """The kinds of record. They share one shape and never see each other."""
 
     DESTINATION = "destination"
     FRONTEND_APP = "frontend_app"
     IMPORT_APP = "import_app"
+    TRANSFORMATION = "transformation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +74,23 @@ class RecordDraft:
 class JobStatus(StrEnum):
     WAITING = "waiting"  # stored, nobody has taken it yet
     RUNNING = "running"  # a worker holds it
+    PAUSED = "paused"  # put aside until somebody says so
     DONE = "done"  # ended well
     FAILED = "failed"  # ended badly; `error` says why
     CANCELLED = "cancelled"  # ended because somebody said so
 
     @property
     def is_over(self) -> bool:
-        return self not in (JobStatus.WAITING, JobStatus.RUNNING)
+        return self in (JobStatus.DONE, JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run that was asked for: durable, visible, cancellable."""
+    """One run that was asked for: durable, visible, cancellable.
+
+    `cursor` is where to go on. `done` counts what was looked at, of `total` if that is known, by
+    `rate` a second; `details` is what else there is to tell, as the kind of job has it.
+    """
 
     id: JobId
     record_id: RecordId
@@ -95,3 +101,22 @@ class Job:
     requested_by: str
     created_at: datetime
     updated_at: datetime
+    cursor: Any = None
+    done: int = 0
+    total: int | None = None
+    rate: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMark:
+    """A file that was imported wholly, in one version of it."""
+
+    name: str
+    version: str
+
+
+class JobProblem(Exception):
+    """Why a job cannot go on, in words for people."""

@@ -155,7 +155,7 @@ class Planner:
         try:
             config = settings.changed(component, secrets, given, self.sealer)
             if config and not jsonio.same(config, before.config):
-                check_settings(component, config)
+                check_settings(component, config, self.sealer)
         except Invalid as error:
             key = (error.attr or "").removeprefix("config__")
             raise Invalid(error.detail, attr=f"{wanted.place}: {key}", code=error.code) from None

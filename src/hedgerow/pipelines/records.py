@@ -56,6 +56,11 @@ class Records:
         """The record's settings in the clear, for the component's own code and the terminal."""
         return settings.unsealed(self._present(record), record.config, self._sealer)
 
+    def usable_settings(self, record: Record) -> Mapping[str, Any]:
+        """The same, or Invalid for the first that cannot be used."""
+        check_settings(self._present(record), record.config, self._sealer)
+        return self.settings(record)
+
     async def listing(self, query: RecordQuery) -> tuple[list[Record], int]:
         if query.search:
             needle = query.search.lower()
@@ -138,7 +143,7 @@ class Records:
             component = self._present(before)
             merge = settings.replaced if whole else settings.changed
             stored = merge(component, before.config, given, self._sealer)
-            check_settings(component, stored)
+            check_settings(component, stored, self._sealer)
             after = replace(before, config=stored)
             return Edited(record=after, entry=self._audit.change(before, after, actor))
 

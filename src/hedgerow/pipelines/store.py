@@ -21,6 +21,7 @@ from hedgerow.pipelines.model import (
     Family,
     Job,
     JobId,
+    JobStatus,
     Record,
     RecordDraft,
     RecordId,
@@ -170,9 +171,35 @@ class GroupStore(Protocol):
         ...
 
 
+class TransformationStore(Protocol):
+    async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """The enabled ones of these projects, by order and id."""
+        ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """For each project, a number that moves with every change of its records."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformedHour:
+    """What a transformation did in an hour."""
+
+    hour_ms: int
+    changed: int
+    dropped: int
+    failed: int
+
+
+class TransformationReading(Protocol):
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[TransformedHour]:
+        """What was counted in hours that began after a moment, oldest first."""
+        ...
+
+
 class StandingStore(Protocol):
     async def errors(self) -> Mapping[RecordId, str]:
-        """What is wrong with destinations, for those with which something is."""
+        """What is wrong with records, for those with which something is."""
         ...
 
     async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
@@ -278,16 +305,26 @@ class NotificationStore(Protocol):
     async def end(self, id: int) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSwitch:
+    """From one of some statuses to another, because somebody said so."""
+
+    activity: str
+    before: Sequence[JobStatus]
+    after: JobStatus
+
+
 class JobStore(Protocol):
     async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None: ...
     async def jobs(
         self, record_id: RecordId, *, limit: int, offset: int
     ) -> tuple[list[Job], int]: ...
     async def job(self, record_id: RecordId, id: JobId) -> Job | None: ...
-    async def cancel_job(
-        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    async def switch_job(
+        self, record_id: RecordId, id: JobId, switch: JobSwitch, entry: Entry, now: datetime
     ) -> Job | None:
-        """Cancelled, or as it is when it was over already; None when there is none."""
+        """Nobody's after it, or as it is when it had none of the statuses before; None when there
+        is none."""
         ...
 
 

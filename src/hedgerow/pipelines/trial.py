@@ -2,6 +2,7 @@
 is stored. Secrets are masked in what is shown.
 """
 
+import gzip
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,19 +15,13 @@ from hedgerow.kit import jsonio
 from hedgerow.pipelines.attempt import attempted
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import MASK
-from hedgerow.pipelines.filters import check_settings
 from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.noting import Notes, noting
 from hedgerow.pipelines.records import Records
-from hedgerow.pipelines.sending import (
-    Failed,
-    Outbound,
-    Outcome,
-    Request,
-    Response,
-    Surroundings,
-)
+from hedgerow.pipelines.sending import Failed, Outcome, Request, Response, WaysOut
 
 SHOWN_BYTES = 20_000
+GZIP = b"\x1f\x8b"
 # A shorter text is in others by chance.
 TELLING = 4
 
@@ -55,45 +50,26 @@ class Trial:
     outcome: Outcome
 
 
-class _Noting:
-    """Notes requests; with a way out, sends them too."""
-
-    def __init__(self, http: Outbound | None) -> None:
-        self._http = http
-        self.noted: list[tuple[Request, Response | None]] = []
-
-    async def send(self, request: Request) -> Response:
-        response: Response | None = None
-        try:
-            if self._http is None:
-                return Response(status=200, headers={}, body=b"")
-            response = await self._http.send(request)
-            return response
-        finally:
-            self.noted.append((request, response))
-
-
 class Trials:
-    def __init__(self, records: Records, http: Outbound) -> None:
+    def __init__(self, records: Records, ways_out: WaysOut) -> None:
         self._records = records
-        self._http = http
+        self._ways_out = ways_out
 
     async def test(self, record: Record, sample: Sample, now: datetime) -> Trial:
-        return await self._try(record, sample, now, self._http)
+        return await self._try(record, sample, now, self._ways_out)
 
     async def preview(self, record: Record, sample: Sample, now: datetime) -> Trial:
         return await self._try(record, sample, now, None)
 
     async def _try(
-        self, record: Record, sample: Sample, now: datetime, http: Outbound | None
+        self, record: Record, sample: Sample, now: datetime, ways_out: WaysOut | None
     ) -> Trial:
         component = self._records.component(record)
         if component is None or component.deliver is None:
             raise Invalid("The component of this record delivers nothing.", attr="plugin")
-        check_settings(component, record.config)
-        settings = self._records.settings(record)
-        noting = _Noting(http)
-        around = Surroundings(http=noting, now=now)
+        settings = self._records.usable_settings(record)
+        notes: Notes = []
+        around = noting(ways_out, notes).at(now)
         events = [_event(record, sample, now)]
         (outcome,) = await attempted(component.deliver, events, settings, around)
         secrets = sorted(_secrets(component, settings), key=len, reverse=True)
@@ -103,7 +79,7 @@ class Trials:
                     request=_shown(request, secrets),
                     response=response and _shown_answer(response, secrets),
                 )
-                for request, response in noting.noted
+                for request, response in notes
             ],
             outcome=outcome,
         )
@@ -132,7 +108,7 @@ def _shown(request: Request, secrets: list[str]) -> Request:
         method=request.method,
         url=_masked(request.url, secrets),
         headers={name: _masked(value, secrets) for name, value in request.headers.items()},
-        body=_masked(request.body.decode("utf-8", "replace"), secrets).encode()[:SHOWN_BYTES],
+        body=_masked(_readable(request.body), secrets).encode()[:SHOWN_BYTES],
     )
 
 
@@ -143,6 +119,16 @@ def _shown_answer(response: Response, secrets: list[str]) -> Response:
         headers={name: _masked(value, secrets) for name, value in response.headers.items()},
         body=_masked(response.body.decode("utf-8", "replace"), secrets).encode()[:SHOWN_BYTES],
     )
+
+
+def _readable(body: bytes) -> str:
+    """A body as text: unpacked, or how long it is if it is no text at all."""
+    if body.startswith(GZIP):
+        body = gzip.decompress(body)  # made of one sample event, by us
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return f"({len(body)} bytes)"
 
 
 def _masked(text: str, secrets: list[str]) -> str:

@@ -22,7 +22,14 @@ from hedgerow.pipelines.deliveries import Ages, Delivery, NewDelivery, Report
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import HEALTHY, Health
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, bulk, delivery_ages, delivery_counts, notifications
+from hedgerow.storage import (
+    activity,
+    bulk,
+    delivered,
+    delivery_ages,
+    delivery_counts,
+    notifications,
+)
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.delivery_order import OrderedQueues
 from hedgerow.storage.leases import Leases
@@ -198,6 +205,7 @@ class DeliveryRecords:
             _end(connection, report.delivered)
             _put_off(connection, report)
             _bury(connection, report)
+            delivered.add(connection, report.record_id, report.arrived, now)
             delivery_counts.add(connection, report, now)
             _save_health(connection, report)
             _log(connection, report, now)

@@ -13,7 +13,7 @@ from sqlalchemy import Column, Connection, bindparam, delete, func, select
 from hedgerow.pipelines.deliveries import Ages
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import LONGEST_RETRY_AFTER_MS
-from hedgerow.storage import bulk, delivery_counts
+from hedgerow.storage import bulk, delivered, delivery_counts, transformation_counts
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import deliveries, delivery_logs
 
@@ -74,6 +74,9 @@ async def forget_old(database: Database, ages: Ages, now: datetime) -> None:
         await _until_done(database, partial(dead, id))
         await _until_done(database, partial(far_away, id))
     await database.write(lambda connection: delivery_counts.forget_old(connection, now))
+    before_ms = now_ms - ages.delivered_ms
+    await database.write(lambda connection: delivered.forget_old(connection, before_ms))
+    await database.write(lambda connection: transformation_counts.forget_old(connection, now))
     for id in await _records(database, delivery_logs.c.record_id):
         await database.write(partial(_forget_logs, id))
 

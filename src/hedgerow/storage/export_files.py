@@ -1,8 +1,7 @@
 """Files of events: lines of JSON, CSV, Parquet. One is there under its name once it is complete."""
 
 import os
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import msgspec
 from hedgerow.errors import Unready
 from hedgerow.events.spreadsheet import lines
 from hedgerow.kit.clock import iso
+from hedgerow.kit.parquet import Parquet
 from hedgerow.queries.export import COLUMNS, Ledger
 
 LEDGER = "export.json"
@@ -96,34 +96,15 @@ class Csv:
         self._file.close()
 
 
-class Parquet:
+def _parquet(path: Path) -> Parquet:
     """A row group for each page; properties are JSON text."""
-
-    def __init__(self, path: Path) -> None:
-        # Takes a while to load, and only here.
-        self._arrow = import_module("pyarrow")
-        parquet = import_module("pyarrow.parquet")
-        text, moment = self._arrow.string(), self._arrow.timestamp("us", tz="UTC")
-        self._schema = self._arrow.schema(
-            [(name, moment if name in MOMENTS else text) for name in COLUMNS]
-        )
-        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
-
-    def write(self, rows: Sequence[Row]) -> None:
-        columns = [
-            self._arrow.array(column, type=field.type)
-            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
-        ]
-        self._writer.write_table(self._arrow.table(columns, schema=self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
+    return Parquet(path, COLUMNS, MOMENTS)
 
 
-FORMATS: dict[str, type[JsonLines] | type[Csv] | type[Parquet]] = {
+FORMATS: dict[str, Callable[[Path], EventFile]] = {
     "jsonl": JsonLines,
     "csv": Csv,
-    "parquet": Parquet,
+    "parquet": _parquet,
 }
 
 

@@ -1,4 +1,4 @@
-"""Pipeline jobs' SQL: store, look, cancel."""
+"""Pipeline jobs' SQL: store, look, pause, cancel."""
 
 from datetime import datetime
 from typing import Any
@@ -6,13 +6,16 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from hedgerow.pipelines.model import Job, JobId, JobStatus, RecordId
+from hedgerow.pipelines.store import JobSwitch
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import pipeline_jobs as table
 
-COLUMNS = tuple(column for column in table.c if column.name != "project_id")
+COLUMNS = tuple(
+    column for column in table.c if column.name not in ("project_id", "holder", "expires_at")
+)
 
 
 class JobRecords:
@@ -21,21 +24,7 @@ class JobRecords:
 
     async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None:
         def change(connection: Connection) -> None:
-            connection.execute(
-                insert(table),
-                {
-                    "id": job.id,
-                    "project_id": project_id,
-                    "record_id": job.record_id,
-                    "type": job.type,
-                    "payload": dict(job.payload),
-                    "status": job.status.value,
-                    "error": job.error,
-                    "requested_by": job.requested_by,
-                    "created_at": job.created_at,
-                    "updated_at": job.updated_at,
-                },
-            )
+            add(connection, project_id, job)
             activity.record(connection, entry, job.created_at)
 
         await self._database.write(change)
@@ -53,37 +42,64 @@ class JobRecords:
                 .limit(limit)
                 .offset(offset)
             )
-            return [_job(row) for row in connection.execute(page)], count
+            return [job_from(row) for row in connection.execute(page)], count
 
         return await self._database.read(run)
 
     async def job(self, record_id: RecordId, id: JobId) -> Job | None:
         return await self._database.read(lambda connection: _find(connection, record_id, id))
 
-    async def cancel_job(
-        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    async def switch_job(
+        self, record_id: RecordId, id: JobId, switch: JobSwitch, entry: Entry, now: datetime
     ) -> Job | None:
+        values = {
+            "status": switch.after.value,
+            "updated_at": now,
+            "ended_at": now if switch.after.is_over else None,
+            "holder": None,
+            "expires_at": None,
+        }
+        if not switch.after.is_over:
+            values["error"] = ""
+
         def change(connection: Connection) -> Job | None:
-            open_ones = [status.value for status in JobStatus if not status.is_over]
-            cancelled = connection.execute(
+            switched = connection.execute(
                 update(table)
                 .where((table.c.record_id == record_id) & (table.c.id == id))
-                .where(table.c.status.in_(open_ones))
-                .values(status=JobStatus.CANCELLED.value, updated_at=now)
+                .where(table.c.status.in_([status.value for status in switch.before]))
+                .values(values)
             )
-            if cancelled.rowcount:
+            if switched.rowcount:
                 activity.record(connection, entry, now)
             return _find(connection, record_id, id)
 
         return await self._database.write(change)
 
 
+def add(connection: Connection, project_id: ProjectId, job: Job) -> None:
+    connection.execute(
+        insert(table),
+        {
+            "id": job.id,
+            "project_id": project_id,
+            "record_id": job.record_id,
+            "type": job.type,
+            "payload": dict(job.payload),
+            "status": job.status.value,
+            "error": job.error,
+            "requested_by": job.requested_by,
+            "created_at": job.created_at,
+            "updated_at": job.updated_at,
+        },
+    )
+
+
 def _find(connection: Connection, record_id: RecordId, id: JobId) -> Job | None:
     row = connection.execute(
         select(*COLUMNS).where((table.c.record_id == record_id) & (table.c.id == id))
     ).one_or_none()
-    return None if row is None else _job(row)
+    return None if row is None else job_from(row)
 
 
-def _job(row: Row[Any]) -> Job:
+def job_from(row: Row[Any]) -> Job:
     return Job(**{**row._mapping, "status": JobStatus(row.status)})

@@ -4,17 +4,17 @@ guard has checked, and redirects are not followed.
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
-from hedgerow.pipelines.sending import CannotSend, Request, Response
+from hedgerow.pipelines.sending import CannotSend, Request, Response, Stream
 from hedgerow.storage.guard import Guard, refused
 
-TIMEOUT_S = 10.0
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
 KEPT_OPEN_S = 15.0
@@ -56,25 +56,34 @@ class HttpOutbound:
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, request: Request) -> Response:
-        with _told():
-            async with asyncio.timeout(TIMEOUT_S):
+        with _told(request):
+            async with asyncio.timeout(request.timeout_s):
                 return await self._send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        patience = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_S, sock_read=request.timeout_s
+        )
+        # Only what we do is told as ours: whoever reads may fail for reasons of their own.
+        with _told(request):
+            response = await self._opened().request(**_arguments(request), timeout=patience)
+        parts = _parts(response, request)
+        try:
+            yield Stream(status=response.status, headers=_headers(response), parts=parts)
+        finally:
+            await parts.aclose()
+            response.close()  # the connection may be in the midst of something
 
     async def _send(self, request: Request) -> Response:
         body = bytearray()
-        async with self._opened().request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=request.body,
-            allow_redirects=False,
-        ) as response:
+        async with self._opened().request(**_arguments(request)) as response:
             # What is longer is not read to its end, and its connection not used again.
             while len(body) < BODY_BYTES and (part := await response.content.readany()):
                 body += part
         return Response(
             status=response.status,
-            headers={name.lower(): value for name, value in response.headers.items()},
+            headers=_headers(response),
             body=bytes(body[:BODY_BYTES]),
         )
 
@@ -108,16 +117,43 @@ class HttpOutbound:
             await self._session.close()
 
 
+async def _parts(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:
+    while True:
+        with _told(request):
+            part = await response.content.readany()
+        if not part:
+            return
+        yield part
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    # An address that needs no quoting is sent as it is: it may be part of what was signed.
+    url = URL(request.url, encoded=request.url.isascii() and " " not in request.url)
+    return {
+        "method": request.method,
+        "url": url,
+        "headers": request.headers,
+        "data": request.body or None,
+        "allow_redirects": False,
+    }
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(request: Request) -> Iterator[None]:
     """Whatever keeps a request from its answer, as CannotSend. The library's own words may hold the
     address, and with it a secret."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError:
         raise CannotSend("No connection in time.") from None
+    except aiohttp.SocketTimeoutError:
+        raise CannotSend(f"Nothing more came within {request.timeout_s:g} s.") from None
     except TimeoutError:
-        raise CannotSend(f"No answer within {TIMEOUT_S:g} s.") from None
+        raise CannotSend(f"No answer within {request.timeout_s:g} s.") from None
     except aiohttp.InvalidURL:
         raise CannotSend("The address must begin with http:// or https:// and a host.") from None
     except aiohttp.ClientConnectorError as error:

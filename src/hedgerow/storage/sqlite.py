@@ -59,8 +59,8 @@ class SqliteDatabase:
         self._read_engine = sqlite_engine(path, timeout_s, reads_only=True)
         self._write_engine = sqlite_engine(path, timeout_s)
         self._reader: Connection | None = None
-        # The reader's own connection below SQLAlchemy.
-        self._hot_reader: sqlite3.Connection | None = None
+        # The reader's own connection below SQLAlchemy, by the one cursor that hot reads share.
+        self._hot_reader: sqlite3.Cursor | None = None
         self._is_shared = False
         self._writer = GroupWriter(self._write_engine.connect, translated)
 
@@ -96,7 +96,7 @@ class SqliteDatabase:
         sql, names = read.prepared(self._read_engine.dialect)
         try:
             if self._hot_reader is None:
-                self._hot_reader = _driver(self._opened_reader())
+                self._hot_reader = _driver(self._opened_reader()).cursor()
             if not self._is_shared:
                 self._share_view(self._hot_reader)
             return self._hot_reader.execute(sql, [values[name] for name in names]).fetchall()
@@ -131,7 +131,7 @@ class SqliteDatabase:
         except (DBAPIError, sqlite3.Error) as error:
             raise self._dropping_reader(error) from error
 
-    def _share_view(self, driver: sqlite3.Connection) -> None:
+    def _share_view(self, driver: sqlite3.Cursor) -> None:
         """Hot reads of one turn of the loop share a view, which saves each the taking and giving
         back of a lock on the file. Whoever waits for a change to be stored goes on in a later
         turn, so they see it."""

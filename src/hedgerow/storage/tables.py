@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -82,6 +83,17 @@ project_tokens = Table(
     Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment),
+)
+
+# The secret key of a project and, after a rotation, the one before.
+project_secrets = Table(
+    "project_secrets",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("is_backup", Boolean, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("mask", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )
 
 personal_keys = Table(
@@ -174,6 +186,17 @@ pipeline_jobs = Table(
     Column("requested_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    # Where to go on, and how far it has come.
+    Column("cursor", Json),
+    Column("done", BigInteger, nullable=False, default=0),
+    Column("total", BigInteger),
+    Column("rate", Float, nullable=False, default=0.0),
+    Column("details", Json, nullable=False, default=dict),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    # Which process works on it, and until when nobody else does.
+    Column("holder", Text),
+    Column("expires_at", Moment),
 )
 
 # One row per topic that processes keep in memory; its number goes up with every change.
@@ -208,6 +231,20 @@ flags = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("last_called_at", Moment),
+)
+
+early_access_features = Table(
+    "early_access_features",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("documentation_url", Text, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )
 
 cohorts = Table(
@@ -380,7 +417,8 @@ delivery_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
-# How a destination fares: how often it failed in a row, and until when it is left alone.
+# How a destination fares: how often it failed in a row, and until when it is left alone. Of a
+# transformation only what went wrong.
 destination_states = Table(
     "destination_states",
     metadata,
@@ -413,6 +451,18 @@ delivery_counts = Table(
     Column("latencies", Json, nullable=False),
 )
 
+# What transformations did to events, by the hour.
+transformation_counts = Table(
+    "transformation_counts",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True),
+    Column("changed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+)
+
+# What went wrong with records, destinations and transformations alike.
 delivery_logs = Table(
     "delivery_logs",
     metadata,
@@ -422,4 +472,37 @@ delivery_logs = Table(
     Column("message", Text, nullable=False),
     Column("uuid", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
+)
+
+# Which events a destination got, by the second in which they happened: uuids of 16 bytes, one after
+# another. A replay leaves them out.
+delivered_events = Table(
+    "delivered_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("second", BigInteger, nullable=False),
+    Column("uuids", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# How far the imports of a record have come, and when the next is due. The cursor is that of the
+# settings in `about`.
+import_states = Table(
+    "import_states",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("about", Text, nullable=False),
+    Column("cursor", Json),
+    Column("schedule", Text, nullable=False),
+    Column("next_run_ms", BigInteger),
+)
+
+# Files that were imported wholly, as they were then.
+imported_files = Table(
+    "imported_files",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", Text, nullable=False),
 )

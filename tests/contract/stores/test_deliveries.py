@@ -36,7 +36,7 @@ from tests.contract.stores.conftest import DEFAULT_PROJECT, LATER, NOW, Stores, 
 from tests.contract.stores.test_inbox import arrived, decide
 
 NOW_MS = int(NOW.timestamp() * 1000)
-AGES = Ages(waiting_ms=7 * 86_400_000, dead_ms=30 * 86_400_000)
+AGES = Ages(waiting_ms=7 * 86_400_000, dead_ms=30 * 86_400_000, delivered_ms=90 * 86_400_000)
 
 
 def event(number: int, by: str = "ann") -> Event:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hedgerow.pipelines.jobs import CANCEL
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
 from hedgerow.projects.activity import Entry
 from tests.contract.stores.conftest import DEFAULT_PROJECT, LATER, NOW, SOMEBODY, Stores, run_sql
@@ -40,7 +41,7 @@ async def stored(stores: Stores, *jobs: Job) -> None:
 
 
 async def cancelled(stores: Stores, job: Job) -> Job | None:
-    return await stores.jobs.cancel_job(job.record_id, job.id, TOLD, LATER)
+    return await stores.jobs.switch_job(job.record_id, job.id, CANCEL, TOLD, LATER)
 
 
 async def test_a_job_reads_back_as_it_was_stored(stores: Stores) -> None:
@@ -106,6 +107,6 @@ async def test_a_job_of_another_record_is_not_there(stores: Stores) -> None:
     await stored(stores, job)
     elsewhere = RecordId(job.record_id + 1)
     before = await stores.entry_count()
-    assert await stores.jobs.cancel_job(elsewhere, job.id, TOLD, LATER) is None
+    assert await stores.jobs.switch_job(elsewhere, job.id, CANCEL, TOLD, LATER) is None
     assert await stores.jobs.job(job.record_id, job.id) == job
     assert await stores.entry_count() == before

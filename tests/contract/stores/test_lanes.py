@@ -15,7 +15,7 @@ from hedgerow.pipelines.deliver import Deliverer
 from hedgerow.pipelines.deliveries import NewDelivery
 from hedgerow.pipelines.destinations import Destinations
 from hedgerow.pipelines.model import ComponentId, Family, RecordId
-from hedgerow.pipelines.sending import Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Outcome, Sent, Surroundings, WaysOut
 from hedgerow.storage.deliveries import DeliveryRecords, add
 from hedgerow.storage.tables import deliveries
 from tests.contract.stores.conftest import NOW, Stores
@@ -46,7 +46,7 @@ class Loop:
         self.deliverer = Deliverer(
             destinations,
             DeliveryRecords(stores.database),
-            http,
+            WaysOut(http=http),
             utc_now,
             keep_ms=KEEP_MS,
             note=lambda _, error: self.defects.append(error),

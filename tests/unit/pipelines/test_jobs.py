@@ -7,6 +7,7 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.jobs import Jobs, JobWish
 from hedgerow.pipelines.model import Job, JobId, JobStatus, RecordId
+from hedgerow.pipelines.store import JobSwitch
 from hedgerow.projects.activity import Entry, Recorded
 from hedgerow.projects.model import ProjectId
 from hedgerow.projects.store import ActivityQuery
@@ -35,8 +36,8 @@ class ListOfJobs:
     async def job(self, record_id: RecordId, id: JobId) -> Job | None:
         return next((job for job in self.kept if (job.record_id, job.id) == (record_id, id)), None)
 
-    async def cancel_job(
-        self, record_id: RecordId, id: JobId, entry: Entry, now: datetime
+    async def switch_job(
+        self, record_id: RecordId, id: JobId, switch: JobSwitch, entry: Entry, now: datetime
     ) -> Job | None:
         self.told.append(entry)
         return await self.job(record_id, id)
@@ -153,4 +154,8 @@ async def test_an_unknown_job_is_not_found(jobs: Jobs, store: ListOfJobs) -> Non
 
 
 def test_a_job_is_over_when_nobody_will_touch_it_again() -> None:
-    assert [status.value for status in JobStatus if not status.is_over] == ["waiting", "running"]
+    assert [status.value for status in JobStatus if not status.is_over] == [
+        "waiting",
+        "running",
+        "paused",
+    ]

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
@@ -17,6 +16,7 @@ from hedgerow.pipelines.components.fields import (
     FILTERS,
     REPLAY,
     TEST_CONNECTION,
+    check_address,
 )
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.payload import payload_of
@@ -27,14 +27,7 @@ from hedgerow.pipelines.templates import TemplateProblem, compiled
 
 def check(settings: Settings) -> None:
     """Raise Invalid for an address or a template that cannot be used."""
-    try:
-        address = urlsplit(settings["url"])
-        is_usable = address.scheme in ("http", "https") and bool(address.hostname)
-        _ = address.port
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise Invalid("An http:// or https:// address is required.", attr="config__url")
+    check_address(settings, "url")
     try:
         compiled(settings.get("body"))
     except TemplateProblem as problem:

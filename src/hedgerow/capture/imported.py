@@ -1,0 +1,84 @@
+"""Events that an import brings: checked and accepted as those that clients send, once there is
+room. What happened long ago must say when, or it would count as new.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from hedgerow.capture.accept import Capture
+from hedgerow.capture.model import Batch, Rejected
+from hedgerow.capture.moments import EARLIEST, MAX_AHEAD, parsed
+from hedgerow.capture.progress import Progress
+from hedgerow.capture.reading import NothingAccepted, read_batch
+from hedgerow.kit.clock import Clock
+from hedgerow.kit.randomness import Randomness
+from hedgerow.kit.text import cut_short
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.projects.model import ProjectId
+
+# An import waits while so many events wait: those that clients send go first.
+FULL = 20_000
+LOOK_S = 0.05
+# In the place of a project's key: whose the events are is known.
+NO_TOKEN = "import"  # noqa: S105 - no secret
+
+
+class ImportedEvents:
+    def __init__(self, capture: Capture, progress: Progress, clock: Clock) -> None:
+        self._capture = capture
+        self._progress = progress
+        self._clock = clock
+        self._randomness = Randomness()
+
+    async def take(
+        self, project_id: ProjectId, events: Sequence[dict[str, Any]]
+    ) -> Mapping[int, str]:
+        """Accept some events. Why those were refused, by their place, that were."""
+        while self._progress.waiting >= FULL:
+            await asyncio.sleep(LOOK_S)
+        now = self._clock()
+        refused = {at: why for at, event in enumerate(events) if (why := misdated(event, now))}
+        places = [at for at in range(len(events)) if at not in refused]
+        if places:
+            sent = [events[at] for at in places]
+            randomness = self._randomness.for_uuid7()
+            batch = await in_daemon_thread(partial(_read, sent, now, randomness))
+            await self._capture.accept(project_id, batch, now)
+            refused |= {places[each.index]: each.detail for each in batch.rejected}
+        return refused
+
+
+def misdated(event: Mapping[str, Any], now: datetime) -> str:
+    """What is wrong with an event's timestamp; nothing if it has none or a good one."""
+    said = event.get("timestamp")
+    if said is None:
+        return ""
+    moment = parsed(said)
+    if moment is None:
+        return f"The timestamp {cut_short(str(said))} cannot be read."
+    if moment > now + MAX_AHEAD:
+        return f"The timestamp {cut_short(str(said))} lies ahead."
+    if moment < EARLIEST:
+        return f"The timestamp {cut_short(str(said))} is before the year 1900."
+    return ""
+
+
+def _read(events: Sequence[dict[str, Any]], now: datetime, randomness: bytes) -> Batch:
+    payload = {"api_key": NO_TOKEN, "batch": list(events), "historical_migration": True}
+    try:
+        batch = read_batch(
+            payload,
+            now=now,
+            query_sent_at_ms=None,
+            is_engage=False,
+            ip="",
+            randomness=randomness,
+        )
+    except NothingAccepted as refusal:
+        batch = refusal.batch
+    # Whoever imports is told by the job.
+    rejected: Sequence[Rejected] = batch.rejected
+    return Batch(token=batch.token, events=batch.events, rejected=rejected)

@@ -1,0 +1,63 @@
+"""What destinations got: the uuids of delivered events, by the second in which they happened.
+
+One row holds the uuids of one turn and second, so that a busy destination adds few rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, insert, select
+
+from hedgerow.events.model import Event
+from hedgerow.pipelines.model import RecordId
+from hedgerow.storage.tables import delivered_events as table
+
+UUID_BYTES = 16
+
+
+def add(
+    connection: Connection, record_id: RecordId, events: Sequence[Event], now: datetime
+) -> None:
+    by_second: dict[int, list[bytes]] = defaultdict(list)
+    for event in events:
+        by_second[_second(event)].append(UUID(event.uuid).bytes)
+    if by_second:
+        created_ms = int(now.timestamp() * 1000)
+        rows = [
+            {
+                "record_id": record_id,
+                "second": second,
+                "uuids": b"".join(uuids),
+                "created_ms": created_ms,
+            }
+            for second, uuids in by_second.items()
+        ]
+        connection.execute(insert(table), rows)
+
+
+def found(connection: Connection, record_id: RecordId, events: Sequence[Event]) -> set[str]:
+    """The uuids of those that were delivered."""
+    wanted = {UUID(event.uuid).bytes: event.uuid for event in events}
+    seconds = [_second(event) for event in events]
+    rows = connection.execute(
+        select(table.c.uuids).where(
+            (table.c.record_id == record_id) & table.c.second.between(min(seconds), max(seconds))
+        )
+    )
+    delivered = set()
+    for (uuids,) in rows:
+        for start in range(0, len(uuids), UUID_BYTES):
+            uuid = wanted.get(uuids[start : start + UUID_BYTES])
+            if uuid is not None:
+                delivered.add(uuid)
+    return delivered
+
+
+def forget_old(connection: Connection, before_ms: int) -> None:
+    connection.execute(delete(table).where(table.c.created_ms < before_ms))
+
+
+def _second(event: Event) -> int:
+    return int(event.timestamp.timestamp())

@@ -1,0 +1,61 @@
+"""A real S3 server of our own, from the test wheel: it keeps objects as files and checks every
+signature."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from tests.live import free_port
+
+KEY_ID = "test-access-key-id"
+SECRET = "test-secret-access-key"
+
+
+class S3Server:
+    """`folder` has a folder for each bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.endpoint = f"http://127.0.0.1:{free_port()}"
+        self._process = subprocess.Popen(
+            [
+                str(Path(sys.executable).parent / "rclone"),
+                *("serve", "s3", str(folder)),
+                *("--addr", self.endpoint.removeprefix("http://")),
+                *("--auth-key", f"{KEY_ID},{SECRET}"),
+                *("--config", "/dev/null", "--vfs-cache-mode", "off", "--dir-cache-time", "0"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def new_bucket(self, name: str) -> Path:
+        bucket = self.folder / name
+        bucket.mkdir()
+        return bucket
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + 30
+        while True:
+            assert self._process.poll() is None, self._process.communicate()[1]
+            assert time.monotonic() < deadline, "the S3 server did not get ready"
+            try:
+                httpx.get(self.endpoint)
+            except httpx.TransportError:
+                time.sleep(0.02)
+            else:
+                return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,118 @@
+import gzip
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import pyarrow  # type: ignore[import-untyped]
+import pytest
+from pyarrow import parquet
+
+from hedgerow.pipelines.imports import rows
+from hedgerow.pipelines.imports.rows import CSV, JSONL, PARQUET, Portion, format_of, portions
+from hedgerow.pipelines.model import JobProblem
+
+
+def read(data: bytes, format: str, position: Mapping[str, int] | None = None) -> list[Portion]:
+    return list(portions(BytesIO(data), format, "f", position))
+
+
+def values(found: list[Portion]) -> list[Mapping[str, Any]]:
+    return [row.values for portion in found for row in portion.rows]
+
+
+def bad(found: list[Portion]) -> list[tuple[str, str]]:
+    return [(row.place, row.reason) for portion in found for row in portion.bad]
+
+
+@pytest.mark.parametrize("between", [",", ";", "\t", "|"])
+def test_csv_is_read_whatever_stands_between(between: str) -> None:
+    data = "\ufeffa,b\r\n1,ü\r\n\r\n2,\r\n".replace(",", between).encode()
+    assert values(read(data, CSV)) == [{"a": "1", "b": "ü"}, {"a": "2", "b": ""}]
+
+
+def test_bad_rows_of_csv_are_told_by_their_line_and_others_kept() -> None:
+    data = b'a,b\n1,2,3\n"x\ny",5\n\xff,6\n"7"8,9\n10,11\n'
+    found = read(data, CSV)
+    assert values(found) == [{"a": "x\ny", "b": "5"}, {"a": "10", "b": "11"}]
+    assert [place for place, _ in bad(found)] == ["f line 2", "f line 5", "f line 6"]
+    assert [row.place for portion in found for row in portion.rows] == ["f line 3", "f line 7"]
+
+
+def test_lines_of_json_and_what_is_none() -> None:
+    data = b'{"a": 1}\n\n[1]\n{"b": NaN}\n{"c": "\\ud83e\\udd94"}'
+    found = read(data, JSONL)
+    assert values(found) == [{"a": 1}, {"c": "🦔"}]
+    assert [place for place, _ in bad(found)] == ["f line 3", "f line 4"]
+
+
+@pytest.mark.parametrize("format", [CSV, JSONL])
+@pytest.mark.parametrize("packed", [False, True])
+def test_reading_goes_on_at_every_position(
+    format: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "PORTION", 3)
+    lines = ["a,b"] if format == CSV else []
+    lines += [f'{n},"x\n"' if format == CSV else f'{{"n": {n}}}' for n in range(10)]
+    data = "\n".join(lines).encode()
+    data = gzip.compress(data) if packed else data
+    whole = read(data, format)
+    assert len(whole) == 4
+    for at, portion in enumerate(whole):
+        rest = read(data, format, portion.position)
+        after = [row for later in whole[at + 1 :] for row in later.rows]
+        assert [row for later in rest for row in later.rows] == after
+    identities = {row.identity for portion in whole for row in portion.rows}
+    assert len(identities) == 10
+
+
+def test_parquet_is_read_by_rows_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "PORTION", 4)
+    file = BytesIO()
+    table = pyarrow.table({"n": list(range(10)), "at": [None] * 9 + [b"\xff"]})
+    parquet.write_table(table, file, row_group_size=5)
+    whole = read(file.getvalue(), PARQUET)
+    assert [row["n"] for row in values(whole)] == list(range(10))
+    assert values(whole)[9]["at"] == "/w=="
+    assert whole[0].total == 10
+    assert [row["n"] for row in values(read(file.getvalue(), PARQUET, {"line": 7}))] == [7, 8, 9]
+
+
+def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_LINE", 100)
+    found = read(b'{"a": 1}\n' + b"x" * 1000 + b'\n{"b": 2}\n', JSONL)
+    assert values(found) == [{"a": 1}, {"b": 2}]
+    assert bad(found) == [("f line 2", "The line is longer than 100 bytes.")]
+
+
+@pytest.mark.parametrize(
+    ("data", "format"),
+    [
+        (b"", CSV),
+        (b"a,a\n1,2\n", CSV),
+        (b"a,\n1,2\n", CSV),
+        (gzip.compress(b"a,b\n1,2\n" * 100)[:-20], CSV),
+        (b"no parquet", PARQUET),
+        (b"PAR1" * 10, PARQUET),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_so(data: bytes, format: str) -> None:
+    with pytest.raises(JobProblem, match=r"^f"):
+        read(data, format)
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("x.csv", CSV),
+        ("X.CSV.gz", CSV),
+        ("d.d/x.tsv", CSV),
+        ("x.ndjson", JSONL),
+        ("x.parquet", PARQUET),
+        ("x.txt", None),
+        ("csv", None),
+        ("x.gz", None),
+    ],
+)
+def test_a_format_is_told_by_the_name(name: str, format: str | None) -> None:
+    assert format_of(name, "auto") == format
+    assert format_of(name, JSONL) == JSONL
