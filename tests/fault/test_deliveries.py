@@ -25,7 +25,7 @@ from hedgerow.pipelines.deliver import CONCURRENCY, Turn
 from hedgerow.pipelines.deliveries import Delivery
 from hedgerow.pipelines.destinations import Destination
 from hedgerow.pipelines.retry import HEALTHY
-from hedgerow.pipelines.sending import Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Outcome, Sent, Surroundings, WaysOut
 from hedgerow.storage.connect import Place, plain_engine
 from tests.acceptance.test_deliveries import RECORDS, capture, destination
 from tests.clickhouse_http import OwnClickHouse
@@ -251,7 +251,7 @@ def turn(deliver: Any, **settings: Any) -> Turn:
     )
     http: Any = None
     keep_ms = int(timedelta(days=7).total_seconds() * 1000)
-    return Turn(component, HEALTHY, http, utc_now, keep_ms)
+    return Turn(component, HEALTHY, WaysOut(http=http), utc_now, keep_ms)
 
 
 def waiting(number: int) -> list[Delivery]:
