@@ -52,6 +52,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("body_timeout_s", "3600", 3600.0),
     ("sealing_keys", "newest,older", "newest,older"),
     ("geoip_file", "/srv/GeoLite2-City.mmdb", "/srv/GeoLite2-City.mmdb"),
+    ("sdk_scripts", "/srv/scripts", "/srv/scripts"),
     ("rate_limits", "On", True),
     ("rate_limits", "yes", True),
     ("rate_limits", "0", False),
@@ -129,7 +130,8 @@ def refusal(name: str, raw: str) -> str:
 
 def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
-    assert {name for name, _, _ in BAD} == set(NAMES) - {"geoip_file", "host", "sealing_keys"}
+    free = {"geoip_file", "host", "sdk_scripts", "sealing_keys"}
+    assert {name for name, _, _ in BAD} == set(NAMES) - free
 
 
 @pytest.mark.parametrize(("name", "raw", "value"), GOOD)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import Scope
@@ -49,6 +50,7 @@ from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
+from hedgerow.http.sdk_extras import ExtrasDoor
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
@@ -163,6 +165,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
+        sdk_scripts=Path(settings.sdk_scripts) if settings.sdk_scripts else None,
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
@@ -208,6 +211,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 ),
                 ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
                 early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+                extras=ExtrasDoor(
+                    state.directory, max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s
+                ),
             ),
         ),
         api(rooms),

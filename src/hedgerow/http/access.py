@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import Depends
@@ -98,6 +99,8 @@ class Rooms:
     sdk_throttle: Throttle
     bodies: BodyReader
     origins: Origins
+    # Where the scripts of posthog-js are, if anywhere.
+    sdk_scripts: Path | None
     clock: Clock
 
 

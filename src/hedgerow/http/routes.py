@@ -25,6 +25,7 @@ from hedgerow.http import (
     query,
     record_actions,
     records,
+    sdk_extras,
     site_app,
     users,
 )
@@ -50,6 +51,7 @@ FAMILIES = (
     deliveries.router,
     records.router,
     site_app.router,
+    sdk_extras.router,
     flags.router,
     early_access.router,
     cohorts.router,
@@ -75,6 +77,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    extras: sdk_extras.ExtrasDoor
 
 
 def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
@@ -96,6 +99,8 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
+        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(
             handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True
