@@ -35,6 +35,7 @@ from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
@@ -134,6 +135,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
     standings = Standings(delivery.records, utc_now)
+    local_board = LocalBoard(board, in_daemon_thread)
+    stopping = asyncio.Event()
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -147,7 +150,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.outbound),
         flags=Flags(flag_records, board, pipelines.sealer),
-        local_board=LocalBoard(board, in_daemon_thread),
+        local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
@@ -165,6 +168,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
+        flag_streams=FlagStreams(board, local_board, stopping),
         sdk_scripts=Path(settings.sdk_scripts) if settings.sdk_scripts else None,
         clock=utc_now,
     )
@@ -220,6 +224,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         readiness=readiness,
         metrics=metrics,
         log=log,
+        stopping=stopping,
     )
     parts = Parts(
         state=state,

@@ -33,6 +33,7 @@ from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -83,6 +84,7 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
     arrivals: Arrivals
