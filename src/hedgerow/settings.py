@@ -261,6 +261,11 @@ class Settings:
         "A file in MaxMind's format that tells where addresses are. Empty: that of the package "
         "maxminddb-geolite2 if it is installed, else none.",
     )
+    sdk_scripts: str = setting(
+        "",
+        text,
+        "A folder with the scripts of posthog-js, for pages that load them from here.",
+    )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
     )

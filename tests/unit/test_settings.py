@@ -59,6 +59,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("body_timeout_s", "3600", 3600.0),
     ("sealing_keys", "newest,older", "newest,older"),
     ("geoip_file", "/srv/GeoLite2-City.mmdb", "/srv/GeoLite2-City.mmdb"),
+    ("sdk_scripts", "/srv/scripts", "/srv/scripts"),
     ("rate_limits", "On", True),
     ("rate_limits", "yes", True),
     ("rate_limits", "0", False),
@@ -146,6 +147,7 @@ def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_b
         "host",
         "imports_folder",
         "notification_secret",
+        "sdk_scripts",
         "sealing_keys",
     }
     assert {name for name, _, _ in BAD} == set(NAMES) - free

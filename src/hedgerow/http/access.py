@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends
@@ -32,6 +33,7 @@ from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -93,6 +95,7 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
     arrivals: Arrivals
@@ -110,6 +113,8 @@ class Rooms:
     sdk_throttle: Throttle
     bodies: BodyReader
     origins: Origins
+    # Where the scripts of posthog-js are, if anywhere.
+    sdk_scripts: Path | None
     clock: Clock
 
 

@@ -61,7 +61,10 @@ class FrontDoor:
         readiness: Readiness,
         metrics: Metrics,
         log: AccessLog,
+        stopping: asyncio.Event | None = None,
     ) -> None:
+        # Set when the service begins to stop, for answers that have no end of their own.
+        self.stopping = stopping or asyncio.Event()
         self._lean = {
             form: (path, route)
             for path, route in lean.items()

@@ -16,6 +16,7 @@ from hedgerow.http import (
     errors,
     event_deletion,
     events,
+    flag_stream,
     flags,
     ingestion_warnings,
     jobs,
@@ -27,6 +28,7 @@ from hedgerow.http import (
     record_actions,
     records,
     remote_config,
+    sdk_extras,
     site_app,
     transformations,
     users,
@@ -56,6 +58,8 @@ FAMILIES = (
     records.router,
     site_app.router,
     remote_config.router,
+    sdk_extras.router,
+    flag_stream.router,
     flags.router,
     early_access.router,
     cohorts.router,
@@ -81,6 +85,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    extras: sdk_extras.ExtrasDoor
 
 
 def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
@@ -102,6 +107,8 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
+        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(
             handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True
