@@ -25,7 +25,7 @@ from hedgerow.pipelines.deliver import CONCURRENCY, Turn
 from hedgerow.pipelines.deliveries import Delivery
 from hedgerow.pipelines.destinations import Destination
 from hedgerow.pipelines.retry import HEALTHY
-from hedgerow.pipelines.sending import Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Outcome, Sent, Surroundings, WaysOut
 from hedgerow.storage.connect import Place, plain_engine
 from tests.acceptance.test_deliveries import RECORDS, capture, destination
 from tests.clickhouse_http import OwnClickHouse
@@ -43,6 +43,7 @@ from tests.receiver import (
     Receiver,
     wait_until,
 )
+from tests.stored_events import wait_until_stored
 from tests.unit.pipelines.test_route import event
 from tests.unit.pipelines.world import RECORD
 
@@ -68,12 +69,17 @@ def test_kill_9_during_delivery_loses_nothing(tmp_path: Path, tell: Callable[[st
                 receiver.wait_for(before + 1, timeout_s=SOON_S)
                 time.sleep(moments.uniform(0, 0.2))
             server.kill()
-        with LiveServer(tmp_path, allow_private_destinations="true") as server:
-            wait_until(lambda: set(receiver.uuids) >= sent, timeout_s=SOON_S)
-            with server.client() as client:
-                wait_until(lambda: client.get(f"{path}deliveries/").json()["count"] == 0)
-        assert set(receiver.uuids) == sent
-        repeated = len(receiver.uuids) - len(sent)
+        with (
+            LiveServer(tmp_path, allow_private_destinations="true") as server,
+            server.client() as client,
+        ):
+            wait_until_stored(server.data)
+            wait_until(lambda: not left(server, number_of(path)), timeout_s=SOON_S + ROUNDS)
+            assert client.get(f"{path}deliveries/").json()["count"] == 0
+        came = [each.headers["webhook-id"] for each in receiver.received]
+        assert sent - set(came) == set()
+        assert set(came) - sent == set()
+        repeated = len(came) - len(sent)
         tell(f"deliveries: {ROUNDS} kills, {len(sent)} events, {repeated} of them sent again")
 
 
@@ -96,7 +102,7 @@ def test_switching_moving_and_deleting_while_delivering(client: httpx.Client) ->
     with Receiver() as receiver, Receiver() as other:
         path = destination(client, receiver.url)
         gone = destination(client, other.url)
-        ids = [int(each.rstrip("/").rpartition("/")[2]) for each in (path, gone)]
+        ids = [number_of(each) for each in (path, gone)]
         uuids = set(capture(client, *("seen" for _ in range(200))))
         for turn in range(3):
             switched(client, path, enabled=False)
@@ -127,11 +133,14 @@ def test_nothing_is_sent_after_a_deletion(server: LiveServer, client: httpx.Clie
         capture(client, "last")
         other.wait_for(1)
         held.set()
-        record_id = int(path.rstrip("/").rpartition("/")[2])
-        wait_until(lambda: left(server, record_id) == 200 - CONCURRENCY)
+        wait_until(lambda: left(server, number_of(path)) == 200 - CONCURRENCY)
         capture(client, "last")
         other.wait_for(2)
         assert len(receiver.received) == CONCURRENCY
+
+
+def number_of(path: str) -> int:
+    return int(path.rstrip("/").rpartition("/")[2])
 
 
 def left(server: LiveServer, record_id: int) -> int:
@@ -242,7 +251,7 @@ def turn(deliver: Any, **settings: Any) -> Turn:
     )
     http: Any = None
     keep_ms = int(timedelta(days=7).total_seconds() * 1000)
-    return Turn(component, HEALTHY, http, utc_now, keep_ms)
+    return Turn(component, HEALTHY, WaysOut(http=http), utc_now, keep_ms)
 
 
 def waiting(number: int) -> list[Delivery]:

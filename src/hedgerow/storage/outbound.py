@@ -19,6 +19,8 @@ from hedgerow.storage.guard import Guard, refused
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
 PART_BYTES = 64 * 1024
+# What is larger is written piece by piece, so that others have their turn.
+AT_ONCE_BYTES = 512 * 1024
 KEPT_OPEN_S = 15.0
 # Headers that the library would add: who sends decides.
 NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -135,8 +137,9 @@ def _arguments(request: Request) -> dict[str, Any]:
         "method": request.method,
         "url": url,
         "headers": request.headers,
-        # A large one goes out piece by piece.
-        "data": BytesIO(request.body) if len(request.body) > PART_BYTES else request.body or None,
+        "data": BytesIO(request.body)
+        if len(request.body) > AT_ONCE_BYTES
+        else request.body or None,
         "allow_redirects": False,
     }
 

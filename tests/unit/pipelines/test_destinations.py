@@ -225,7 +225,8 @@ async def test_the_other_instance_may_refuse_some_all_or_the_key() -> None:
     events = [sent_event(), sent_event()]
     told = b'{"status": 1, "rejected": [{"index": 1, "code": "x", "detail": "too long"}, 3]}'
     some = await posthog_copy.deliver(events, plain, Answering(200, told).around)
-    assert some == [Sent(), Failed(reason="Refused: too long", is_final=True, is_events_fault=True)]
+    refused = Failed(reason="Refused: too long", is_final=True, is_events_fault=True)
+    assert some == [Sent(), refused]
     (key, _) = await posthog_copy.deliver(events, plain, Answering(401, b"no").around)
     assert key == Failed(reason="HTTP 401: no Check the project key.")
     (bad, _) = await posthog_copy.deliver(events, plain, Answering(400, b"no").around)

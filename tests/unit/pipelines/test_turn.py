@@ -16,7 +16,7 @@ from hedgerow.pipelines.deliver import Turn
 from hedgerow.pipelines.deliveries import Delivery, Report
 from hedgerow.pipelines.destinations import Destination
 from hedgerow.pipelines.retry import FAILURES_TO_PAUSE, HEALTHY
-from hedgerow.pipelines.sending import Failed, Outcome, Sent, Surroundings
+from hedgerow.pipelines.sending import Failed, Outcome, Sent, Surroundings, WaysOut
 from tests.unit.pipelines.test_route import event
 from tests.unit.pipelines.world import RECORD
 
@@ -68,7 +68,7 @@ def turn(receiver: Receiver, **settings: Any) -> Turn:
         record=RECORD, name="Odd", deliver=receiver, settings=settings, problem=""
     )
     http: Any = None
-    return Turn(destination, HEALTHY, http, utc_now, KEEP_MS)
+    return Turn(destination, HEALTHY, WaysOut(http=http), utc_now, KEEP_MS)
 
 
 def uuid(id: int) -> str:
@@ -140,7 +140,7 @@ async def test_a_turn_ends_when_its_record_is_changed() -> None:
     current = Turn(
         destination,
         HEALTHY,
-        http,
+        WaysOut(http=http),
         utc_now,
         KEEP_MS,
         is_current=lambda: receiver.requests < 5,
