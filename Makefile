@@ -50,9 +50,11 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
-	$(BIN)/python -m benchmarks.listing
 	$(BIN)/python -m benchmarks.capture
+	$(BIN)/python -m benchmarks.deliver
+	$(BIN)/python -m benchmarks.transforming
 
 clean: ## Remove .venv and caches; never touches your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

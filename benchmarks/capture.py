@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,13 @@ def resident_mib(pid: int) -> int:
 
 
 def disk_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """The engine makes and removes files meanwhile; os.walk passes over folders that are gone."""
+    size = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                size += Path(parent, name).stat().st_size
+    return size
 
 
 # Single events against the echo

@@ -1,180 +1,246 @@
-"""Appending events, against raw chDB inserts of the same rows.
+"""Reading events over HTTP, against the same SQL typed by hand into the same engine.
 
-    python -m benchmarks.events [STORED]
+    python -m benchmarks.events [EVENTS ...]
 
-The reference is chDB itself, that already holds a block's lines in its hands and inserts them into
-a table of the same shape without asking whether it has them. Ours encodes the events, looks for
-duplicates and inserts. Then STORED rows are added (a million by default), to see what the look for
-duplicates costs among so many: for events that are new, and for events that are there already.
+For each number of events (a million and ten million by default) a world is generated, the service
+runs in this process, and a client in another thread asks it over a socket. The reference is chDB
+itself, in the same process, with SQL that a person would write. Rounds alternate. Overhead is what
+our answer takes more than that: parameters, waiting for what was accepted before, HogQL, persons,
+JSON and HTTP. Then events are walked by `next` for a while, and the newest million is exported as
+CSV.
 """
 
+import asyncio
+import http.client
 import json
-import os
-import random
 import statistics
 import sys
 import tempfile
 import time
-from datetime import timedelta
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from uuid import UUID
+from typing import Any
+from urllib.parse import quote
 
 import chdb
-import msgspec
+import structlog
 import uvloop
 from chdb.state.sqlitelike import Connection
 
-from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit.clock import utc_now
-from hedgerow.projects.model import ProjectId
-from hedgerow.storage.connect import EventPlace, open_events
-from hedgerow.storage.events import EventRecords
-from hedgerow.storage.events_schema import COLUMNS
+from benchmarks.event_world import DAYS, PERSONAL_KEY, generate, person_uuid
+from hedgerow.app.serve import Events, service
+from hedgerow.http.server import listen, server
+from hedgerow.settings import Settings
 
-BLOCKS = {100: 20, 1_000: 10, 5_000: 8}
-ROUNDS_AMONG_MANY = 5
-FILL = 250_000
-
-chance = random.Random(20260329)
-WORDS = [f"{chance.getrandbits(40):x}" for _ in range(2_000)]
-encoder = msgspec.json.Encoder()
-
-
-def some_uuid() -> str:
-    return str(UUID(int=chance.getrandbits(128), version=4))
+ROUNDS = 11
+# A question that the engine itself takes this long over needs no more rounds than three.
+LONG_MS = 1_500
+EXPORTED = 1_000_000
+WALKED = 100_000
+PAGE = 1_000
+COLUMNS = "uuid, event, distinct_id, properties, elements_chain, timestamp"
+NEWEST = "ORDER BY timestamp DESC, uuid DESC LIMIT 101"
 
 
-def properties() -> str:
-    """About 500 bytes, of which a part repeats from event to event."""
-    return json.dumps(
-        {
-            "$lib": "web",
-            "$session_id": some_uuid(),
-            "$current_url": f"https://example.com/{chance.choice(WORDS)}",
-            "$browser": "Firefox",
-            "$os": "Linux",
-            "text": " ".join(chance.choices(WORDS, k=28)),
-        }
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    name: str
+    path: str
+    sql: str
 
 
-def block(size: int) -> list[Event]:
-    now = utc_now()
+def scenarios(cohort: int) -> list[Scenario]:
+    now = datetime.now(UTC)
+    start, end = now - timedelta(days=31), now - timedelta(days=30)
+    until, day = now + timedelta(seconds=5), now.replace(hour=0, minute=0, second=0, microsecond=0)
+    own = f"FROM events WHERE project_id = 1 AND timestamp < {_at(until)}"
+    pros = """distinct_id IN (SELECT distinct_id FROM person_distinct_ids FINAL WHERE project_id = 1
+        AND person_id IN (SELECT id FROM persons FINAL WHERE project_id = 1
+        AND lowerUTF8(JSONExtract(properties, 'plan', 'Nullable(String)')) = 'pro'))"""
     return [
-        Event(
-            project_id=ProjectId(1),
-            uuid=some_uuid(),
-            event=chance.choice(("$pageview", "$autocapture", "signed up")),
-            distinct_id=f"user-{chance.randrange(50_000)}",
-            properties=properties(),
-            elements_chain="",
-            timestamp=now - timedelta(seconds=chance.random() * 3_600),
-            created_at=now,
-            person_id=some_uuid(),
-            person_created_at=now,
-            person_properties='{"email": "somebody@example.com"}',
-            person_mode=PersonMode.FULL,
-            historical_migration=False,
-        )
-        for _ in range(size)
+        Scenario(name="first page", path="", sql=f"SELECT {COLUMNS} {own} {NEWEST}"),
+        Scenario(
+            name="property filter",
+            path=f"?properties={_json([{'key': 'rare', 'value': 'yes'}])}",
+            sql=f"SELECT {COLUMNS} {own} AND "
+            f"JSONExtract(properties, 'rare', 'Nullable(String)') = 'yes' {NEWEST}",
+        ),
+        Scenario(
+            name="person filter",
+            path=f"?person_id={person_uuid(123)}",
+            sql=f"SELECT {COLUMNS} {own} AND distinct_id = 'user-123' {NEWEST}",
+        ),
+        Scenario(
+            name="cohort filter",
+            path=f"?properties={_json([{'key': 'id', 'type': 'cohort', 'value': cohort}])}",
+            sql=f"SELECT {COLUMNS} {own} AND {pros} {NEWEST}",
+        ),
+        Scenario(
+            name="one-day window",
+            path=f"?after={quote(start.isoformat())}&before={quote(end.isoformat())}",
+            sql=f"SELECT {COLUMNS} FROM events WHERE project_id = 1 AND timestamp > {_at(start)} "
+            f"AND timestamp < {_at(end)} {NEWEST}",
+        ),
+        Scenario(
+            name="values",
+            path="values/?key=$browser",
+            sql="SELECT DISTINCT JSONExtract(properties, '$browser', 'Nullable(String)') AS v "
+            f"FROM events WHERE project_id = 1 AND timestamp >= {_at(day - timedelta(days=7))} "
+            f"AND timestamp < {_at(day + timedelta(days=1))} AND isNotNull(v) LIMIT 10",
+        ),
     ]
 
 
-def raw_insert(connection: Connection, lines: bytes) -> None:
-    insert = f"INSERT INTO raw ({', '.join(COLUMNS)})"
-    with connection.send_insert(insert, "JSONCompactEachRow") as stream:
-        stream.append(lines)
-        stream.finish()
+def _at(moment: datetime) -> str:
+    return f"toDateTime64('{moment:%Y-%m-%d %H:%M:%S.%f}', 6, 'UTC')"
 
 
-async def append_s(store: EventRecords, events: list[Event]) -> float:
+def _json(value: Any) -> str:
+    return quote(json.dumps(value))
+
+
+class Client:
+    """On one connection, as a client that knows what it does."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+
+    def send(self, path: str, method: str = "GET", body: Any = None) -> http.client.HTTPResponse:
+        headers = {"Authorization": f"Bearer {PERSONAL_KEY}", "Content-Type": "application/json"}
+        sent = None if body is None else json.dumps(body)
+        self._connection.request(method, path, body=sent, headers=headers)
+        answer = self._connection.getresponse()
+        assert answer.status in (200, 201), answer.read()
+        return answer
+
+    def get(self, path: str) -> bytes:
+        return self.send(path).read()
+
+
+def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
-    await store.append(events)
-    return time.perf_counter() - started
+    work()
+    return (time.perf_counter() - started) * 1000
 
 
-async def appends(store: EventRecords, raw: Connection) -> None:
-    print("rows/s, median of interleaved blocks")
-    print(f"  {'block':>6} {'raw chDB':>10} {'hedgerow':>10} {'ratio':>6}")
-    for size, rounds in BLOCKS.items():
-        reference, ours = [], []
-        for _ in range(rounds):
-            events = block(size)
-            lines = encoder.encode_lines(events)
-            started = time.perf_counter()
-            raw_insert(raw, lines)
-            reference.append(time.perf_counter() - started)
-            ours.append(await append_s(store, events))
-        raw_s, our_s = statistics.median(reference), statistics.median(ours)
-        print(f"  {size:>6} {size / raw_s:>10,.0f} {size / our_s:>10,.0f} {raw_s / our_s:>6.0%}")
+def compare(client: Client, raw: Connection) -> dict[str, float]:
+    """What each takes over HTTP."""
+    definition = {"type": "AND", "values": [{"key": "plan", "type": "person", "value": "pro"}]}
+    cohort = {"name": "Pros", "filters": {"properties": definition}}
+    made = json.loads(client.send("/api/projects/1/cohorts/", "POST", cohort).read())
+    print(f"  {'ms, median':<18} {'raw SQL':>9} {'HTTP':>9} {'overhead':>9}")
+    theirs, ours = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for number in range(ROUNDS + 1):
+        # With a new moment in each: the engine remembers what it found for the very same question.
+        for scenario in scenarios(made["id"]):
+            if len(theirs[scenario.name]) >= 3 and theirs[scenario.name][0] > LONG_MS:
+                continue
+            sql_ms = timed(partial(raw.query, scenario.sql, "JSONCompact"))
+            http_ms = timed(partial(client.get, f"/api/projects/1/events/{scenario.path}"))
+            if number:
+                theirs[scenario.name].append(sql_ms)
+                ours[scenario.name].append(http_ms)
+    for name, times in theirs.items():
+        sql_ms, http_ms = statistics.median(times), statistics.median(ours[name])
+        print(f"  {name:<18} {sql_ms:>9.1f} {http_ms:>9.1f} {http_ms - sql_ms:>9.1f}")
+    return {name: statistics.median(times) for name, times in ours.items()}
 
 
-def fill(raw: Connection, stored: int) -> None:
-    for start in range(0, stored, FILL):
-        # As if they had come in one a second.
-        raw.query(f"""
-            INSERT INTO events ({", ".join(COLUMNS)})
-            SELECT 1, generateUUIDv4(), '$pageview', concat('user-', toString(number % 50000)),
-                   '{{}}', '', now64(6) - toIntervalSecond({stored} - number), now64(6),
-                    generateUUIDv4(number), now64(6), '{{}}', 'full', false
-            FROM numbers({start}, {min(FILL, stored - start)})
-        """)
+def walk(client: Client) -> None:
+    path = f"/api/projects/1/events/?limit={PAGE}"
+    times, seen = [], 0
+    while path and seen < WALKED:
+        started = time.perf_counter()
+        page = json.loads(client.get(path))
+        times.append((time.perf_counter() - started) * 1000)
+        seen += len(page["results"])
+        path = (page["next"] or "").partition("://")[2].partition("/")[2]
+        path = f"/{path}" if path else ""
+    tenth = max(1, len(times) // 10)
+    first, last = (statistics.median(part) for part in (times[:tenth], times[-tenth:]))
+    print(f"  walked {seen:,} by next: a page in {first:.0f} ms, the last ones in {last:.0f} ms")
 
 
-async def among_many(store: EventRecords, stored: int) -> None:
-    print(f"among {stored:,} events, ms")
+def export(client: Client, rows: int) -> None:
+    hours = round(DAYS * 24 * min(1, EXPORTED / rows))
+    before = resident_mb("VmRSS")
+    started, size, highest = time.perf_counter(), 0, before
+    answer = client.send(f"/api/projects/1/events.csv?before=-0h&after=-{hours}h")
+    first_s = time.perf_counter() - started
+    while chunk := answer.read(1 << 20):
+        size += len(chunk)
+        highest = max(highest, resident_mb("VmRSS"))
+    seconds = time.perf_counter() - started
     print(
-        f"  first append, which learns their uuids: {await append_s(store, block(1)) * 1000:,.0f}"
+        f"  CSV of {min(rows, EXPORTED):,}: {size / 1e6:,.0f} MB in {seconds:.0f} s,"
+        f" first byte after {first_s:.0f} s, memory {before:.0f} MB before,"
+        f" {highest:.0f} MB at most"
     )
-    print(f"  {'block':>6} {'all new':>9} {'all there':>9}   median of {ROUNDS_AMONG_MANY}")
-    for size in BLOCKS:
-        new, there = [], []
-        for _ in range(ROUNDS_AMONG_MANY):
-            new.append(await append_s(store, block(size)))
-            rows = await store.query(
-                f"SELECT uuid FROM events ORDER BY rand() LIMIT {size}",
-                {},
-                max_rows=size,
-                timeout_s=60,
-            )
-            known = zip(block(size), rows, strict=True)
-            repeated = [msgspec.structs.replace(e, uuid=str(row["uuid"])) for e, row in known]
-            there.append(await append_s(store, repeated))
-        new_ms, there_ms = statistics.median(new) * 1000, statistics.median(there) * 1000
-        print(f"  {size:>6} {new_ms:>9.1f} {there_ms:>9.1f}")
 
 
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def resident_mb(name: str) -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) / 1024
 
 
-async def measure(folder: Path, stored: int) -> None:
-    place = EventPlace(url="", folder=folder, timeout_s=5)
-    store = open_events(place)
-    await store.prepare()
-    raw = chdb.connect(str((folder / "chdb").resolve()))
-    raw.query("USE hedgerow")
-    raw.query("SET date_time_input_format = 'best_effort'")
-    raw.query("CREATE TABLE raw AS events")
-    await appends(store, raw)
-    stored_parts = "SELECT sum(bytes_on_disk) / sum(rows) AS each FROM system.parts WHERE active"
-    own = f"{stored_parts} AND database = currentDatabase() AND table = 'events'"
-    (parts,) = await store.query(own, {}, max_rows=1, timeout_s=60)
-    print(f"disk: {parts['each']:.0f} bytes for each event")
-    fill(raw, stored)
-    raw.close()
-    await store.close()
-    store = open_events(place)
-    await among_many(store, stored)
-    print(f"resident memory at the end: {resident_mb():.0f} MB")
-    await store.close()
+@asynccontextmanager
+async def running(data: Path) -> AsyncIterator[int]:
+    ready = asyncio.Event()
+
+    def failed(error: Exception) -> None:
+        raise error
+
+    settings = Settings(data=data, port=0, log_level="error", read_wait_s=30)
+    listening = listen("127.0.0.1", 0)
+    told = Events(ready=lambda _: ready.set(), failed=failed)
+    async with service(settings, told, worker=True) as door:
+        web = server(door, header_timeout_s=60, grace_s=1)
+        task = asyncio.create_task(web.serve(sockets=[listening]))
+        await ready.wait()
+        yield listening.getsockname()[1]
+        web.should_exit = True
+        await task
+
+
+async def measure(data: Path, rows: int) -> dict[str, float]:
+    await generate(data, rows)
+    started = time.perf_counter()
+    async with running(data) as port:
+        ready_s = time.perf_counter() - started
+        # The engine opens with the first question, and copies of persons are made.
+        client = Client(port)
+        filter = _json([{"key": "plan", "type": "person", "value": "x"}])
+        await asyncio.to_thread(client.get, f"/api/projects/1/events/?properties={filter}")
+        answered_s = time.perf_counter() - started
+        raw = chdb.connect(str((data / "events" / "chdb").resolve()))
+        raw.query("USE hedgerow")
+        print(
+            f"{rows:,} events: ready {ready_s:.1f} s after the start,"
+            f" first answer after {answered_s:.1f} s"
+        )
+        found = await asyncio.to_thread(compare, client, raw)
+        raw.close()
+        await asyncio.to_thread(walk, client)
+        await asyncio.to_thread(export, client, rows)
+        return found
 
 
 def main() -> None:
-    stored = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        uvloop.run(measure(Path(folder) / "events", stored))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    found: dict[int, dict[str, float]] = {}
+    for rows in [int(each) for each in sys.argv[1:]] or [1_000_000, 10_000_000]:
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            found[rows] = uvloop.run(measure(Path(folder).resolve(), rows))
+    fewest, most = min(found), max(found)
+    if fewest < most:
+        print(f"growth from {fewest:,} to {most:,} events")
+        for name, few_ms in found[fewest].items():
+            print(f"  {name:<18} {found[most][name] / few_ms:>9.1f} times")
 
 
 if __name__ == "__main__":

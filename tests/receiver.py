@@ -1,5 +1,6 @@
 """A real HTTP server that notes what it is sent and answers as a test tells it to."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -12,6 +13,10 @@ from typing import Any, Self
 
 HANGS = -1
 DROPS = -2
+# In the midst of an answer: the connection ends, byte after byte comes, it never ends.
+CUTS = -3
+DRIPS = -4
+POURS = -5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A status, or that it hangs or drops the connection."""
+    """A status, or what it does instead of answering well."""
 
     status: int = 200
     headers: Mapping[str, str] | None = None
@@ -77,6 +82,8 @@ class Receiver:
         if answer.status == HANGS:
             self._ended.wait(60)
         if answer.status < 0:
+            with contextlib.suppress(OSError):  # whoever has had enough goes away
+                self._misbehave(handler.connection, answer.status)
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -85,7 +92,19 @@ class Receiver:
             handler.send_header(name, value)
         handler.send_header("content-length", str(len(answer.body)))
         handler.end_headers()
-        handler.wfile.write(answer.body)
+        if handler.command != "HEAD":
+            handler.wfile.write(answer.body)
+
+    def _misbehave(self, connection: socket.socket, how: int) -> None:
+        begun = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"
+        if how == CUTS:
+            connection.sendall(begun + b"x")
+        while how == POURS:
+            connection.sendall(begun)
+        for byte in begun * (how == DRIPS):
+            connection.sendall(bytes([byte]))
+            if self._ended.wait(0.2):
+                return
 
     @property
     def port(self) -> int:

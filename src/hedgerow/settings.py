@@ -110,6 +110,13 @@ def public_url(raw: str) -> str:
     return url
 
 
+def web_address(raw: str) -> str:
+    url = raw.strip()
+    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
+        raise ValueError("an address such as https://example.com/hook, or nothing")
+    return url
+
+
 def networks(raw: str) -> tuple[Network, ...]:
     try:
         return tuple(
@@ -211,6 +218,14 @@ class Settings:
         text,
         "Folder that destinations may write files below. Empty: exports in the data folder.",
     )
+    notification_url: str = setting(
+        "",
+        web_address,
+        "Where to tell that a destination was paused or works again, as a webhook. Empty: nowhere.",
+    )
+    notification_secret: str = setting(
+        "", text, "Signs these notifications, in the form of Standard Webhooks.", secret=True
+    )
     server_url: str = setting(
         "",
         public_url,
@@ -245,6 +260,11 @@ class Settings:
         text,
         "A file in MaxMind's format that tells where addresses are. Empty: that of the package "
         "maxminddb-geolite2 if it is installed, else none.",
+    )
+    sdk_scripts: str = setting(
+        "",
+        text,
+        "A folder with the scripts of posthog-js, for pages that load them from here.",
     )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."

@@ -10,6 +10,7 @@ import pytest
 from tests.live import PERSONAL_KEY, PROJECT_KEY, Installation
 from tests.postgres import OwnPostgres
 
+STEPS = [f"{number:04}" for number in range(1, 13)]
 NOWHERE = "postgresql://someone:hunter2@127.0.0.1:1/nothing"
 
 
@@ -81,7 +82,7 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
     check = installation.here("migrate", "--check")
     assert (check.returncode, check.stdout) == (
         1,
-        "8 step(s) to apply: 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008.\n",
+        f"{len(STEPS)} step(s) to apply: {', '.join(STEPS)}.\n",
     )
     assert not installation.data.exists()
     return installation.here("migrate")
@@ -89,9 +90,7 @@ def migrated(installation: Installation) -> subprocess.CompletedProcess[str]:
 
 def test_migrate_says_what_it_did(migrated: subprocess.CompletedProcess[str]) -> None:
     assert (migrated.returncode, migrated.stderr) == (0, "")
-    assert migrated.stdout == (
-        "Applied 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008: now at step 0008.\n"
-    )
+    assert migrated.stdout == (f"Applied {', '.join(STEPS)}: now at step {STEPS[-1]}.\n")
 
 
 def test_verbs_after_migrate_and_before_init_say_what_to_run(

@@ -12,17 +12,33 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.contract.test_openapi import valid, without_extras
 from tests.live import PROJECT_KEY, LiveServer
-from tests.receiver import DROPS, HANGS, Answer, Received, Receiver, wait_until
+from tests.receiver import Answer, Received, Receiver, wait_until
 
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
 WEBHOOK = 1
+WATCHERS_SECRET = "a secret of the watcher"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+def watcher() -> Iterator[Receiver]:
+    """Whoever is told of pauses. Nothing reaches it at first."""
+    with Receiver() as running:
+        tries = iter([503])
+        running.decide = lambda _: Answer(status=next(tries, 200))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, watcher: Receiver) -> Iterator[LiveServer]:
     data = tmp_path_factory.mktemp("deliveries")
-    with LiveServer(data, allow_private_destinations="true") as running:
+    with LiveServer(
+        data,
+        allow_private_destinations="true",
+        notification_url=watcher.url,
+        notification_secret=WATCHERS_SECRET,
+    ) as running:
         yield running
 
 
@@ -132,20 +148,6 @@ def test_who_asks_for_time_gets_it(client: httpx.Client, receiver: Receiver) -> 
     assert came[1] - came[0] >= 2.9
 
 
-@pytest.mark.parametrize("kind", [HANGS, DROPS], ids=["hangs", "drops"])
-def test_no_answer_is_tried_again(client: httpx.Client, receiver: Receiver, kind: int) -> None:
-    first = []
-
-    def once(received: Received) -> Answer:
-        first.append(received)
-        return Answer(status=kind if len(first) == 1 else 200)
-
-    receiver.decide = once
-    uuids = capture_to(client, receiver, "bought")
-    receiver.wait_for(2, timeout_s=60)
-    assert receiver.uuids == uuids * 2
-
-
 def test_a_redirect_is_not_followed(client: httpx.Client, receiver: Receiver) -> None:
     with Receiver() as inner:
         receiver.decide = lambda _: Answer(status=307, headers={"location": inner.url})
@@ -171,10 +173,7 @@ def test_a_body_is_made_by_a_template_and_signed(client: httpx.Client, receiver:
     assert received.method == "PUT"
     assert received.json == {"said": "BOUGHT!", "price": [1, 2.5]}
     assert received.headers["authorization"] == "Bearer t"
-    id, moment = received.headers["webhook-id"], received.headers["webhook-timestamp"]
-    signed = f"{id}.{moment}.".encode() + received.body
-    signature = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
-    assert received.headers["webhook-signature"] == f"v1,{signature}"
+    assert_signed(received, key)
 
 
 def test_events_go_in_batches(client: httpx.Client, receiver: Receiver) -> None:
@@ -187,7 +186,7 @@ def test_events_go_in_batches(client: httpx.Client, receiver: Receiver) -> None:
 
 
 def test_a_bad_destination_is_paused_says_so_and_comes_back(
-    client: httpx.Client, receiver: Receiver
+    client: httpx.Client, receiver: Receiver, watcher: Receiver
 ) -> None:
     is_well = False
 
@@ -207,6 +206,20 @@ def test_a_bad_destination_is_paused_says_so_and_comes_back(
     wait_until(lambda: shown(client, path)["error"] == "")
     told = client.get(f"{path}activity/?format=json").json()["results"]
     assert {"paused", "resumed"} <= {each["activity"] for each in told}
+    wait_until(lambda: len(watcher.received) >= 3)
+    kinds = [each.json["type"] for each in watcher.received]
+    assert sorted(kinds[1:]) == ["destination.paused", "destination.resumed"]
+    paused = next(each for each in watcher.received if each.json["type"].endswith("paused"))
+    assert paused.json["data"]["destination_id"] == int(path.rstrip("/").rpartition("/")[2])
+    assert "HTTP 500" in paused.json["data"]["error"]
+    assert_signed(paused, WATCHERS_SECRET.encode())
+
+
+def assert_signed(received: Received, key: bytes) -> None:
+    id, moment = received.headers["webhook-id"], received.headers["webhook-timestamp"]
+    signed = f"{id}.{moment}.".encode() + received.body
+    signature = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+    assert received.headers["webhook-signature"] == f"v1,{signature}"
 
 
 def test_order_is_kept_for_who_asks(client: httpx.Client, receiver: Receiver) -> None:
@@ -279,6 +292,11 @@ def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver
     assert sum(hour["delivered"] for hour in metrics["hours"]) == 1
     assert client.post(f"{path}deliveries/{dead['id']}/retry/").status_code == 404
     assert client.post(f"{path}deliveries/x/retry/").status_code == 404
+    assert_documented(client, "{record_id}/deliveries/{delivery_id}/retry/", again)
+    own = f'{{destination="{path.rstrip("/").rpartition("/")[2]}",project="1"}}'
+    shown_metrics = client.get("/metrics").text
+    assert f"hedgerow_deliveries_delivered_total{own} 1.0" in shown_metrics
+    assert f"hedgerow_deliveries_failed_total{own} 1.0" in shown_metrics
     wait_until(lambda: client.get(RECORDS).json()["results"][-1]["delivery_rate_24h"] == "0.500")
     assert shown(client, path)["error"] == ""
 
@@ -310,8 +328,42 @@ def test_a_destination_is_tried_out_and_shows_no_secret(
     receiver.decide = lambda _: Answer(status=500, body=b"oh")
     failed = client.post(f"{path}test/", json={}).json()
     assert (failed["delivered"], failed["error"]) == (False, "HTTP 500: oh")
+    assert_documented(client, "{record_id}/test/", tested)
+    assert_documented(client, "{record_id}/preview/", client.post(f"{path}preview/", json=sample))
     bad = client.post(f"{path}test/", json={"properties": 3})
     assert (bad.status_code, bad.json()["attr"]) == (400, "properties")
+
+
+def assert_documented(client: httpx.Client, what: str, answer: httpx.Response) -> None:
+    document = client.get("/api/schema/").json()
+    described = document["paths"][RECORDS.replace("/1/", "/{project_id}/") + what]["post"]
+    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+    assert answer.status_code == 200
+    assert valid(schema, answer.json(), without_extras(document))
+
+
+def test_groups_go_out_with_their_properties(client: httpx.Client, receiver: Receiver) -> None:
+    destination(client, receiver.url, events=["bought"], body={"is": "{{ groups.company }}"})
+    group: dict[str, Any] = {
+        "$group_type": "company",
+        "$group_key": "acme",
+        "$group_set": {"plan": "team"},
+    }
+    capture(client, "$groupidentify", **group)
+    of_group: dict[str, Any] = {"$groups": {"company": "acme"}}
+    capture(client, "bought", **of_group)
+    receiver.wait_for(1)
+    told = {"index": 0, "key": "acme", "properties": {"plan": "team"}}
+    assert [each.json for each in receiver.received] == [{"is": told}]
+
+
+def test_what_waits_is_in_the_metrics(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: Answer(status=404)
+    path = destination(client, receiver.url)
+    capture(client, "seen")
+    own = f'{{destination="{path.rstrip("/").rpartition("/")[2]}",project="1"}}'
+    wait_until(lambda: f"hedgerow_deliveries_dead{own} 1.0" in client.get("/metrics").text)
+    assert f"hedgerow_deliveries_waiting{own} 0.0" in client.get("/metrics").text
 
 
 @pytest.mark.parametrize(

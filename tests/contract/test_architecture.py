@@ -50,6 +50,8 @@ CATCH_ALLS = {
     "pipelines/filters.py _check_by_component": "somebody else's check may raise anything",
     "pipelines/records.py Records._adopted": "somebody else's migration rule may raise anything",
     "pipelines/catalogue.py load_components": "somebody else's package may raise anything",
+    "pipelines/transform.py Chain.passed": "somebody else's component may raise anything",
+    "pipelines/transformations.py Transformations._made": "somebody else's may here, too",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",
     "storage/group_commit.py GroupWriter._run_group": "one caller's error is not another's",
     "storage/group_commit.py _insert_rows": "bad rows fail their own caller alone",

@@ -114,6 +114,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "DeletionBody": {"event": "documented"},
     "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
+    "NewFeature": {"name": "Documented feature", "stage": "beta"},
+    "FeatureBody": {"stage": "alpha"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
@@ -146,10 +148,16 @@ def ids(admin: httpx.Client) -> Ids:
 
 
 def can_succeed(operation: Operation) -> bool:
-    """No frontend app has a job that could be looked at, and none of the records delivers."""
-    if operation.path.endswith(("/retry/", "/test/", "/preview/")):
+    """No frontend app and no transformation has a job that could be looked at, and none of the
+    records delivers."""
+    if operation.path.endswith(("/retry/", "/preview/")):
         return False
-    return "{job_id}" not in operation.path or "frontend_apps" not in operation.family
+    transforms = "transformation" in operation.family
+    if operation.path.endswith("/test/"):
+        return transforms
+    return "{job_id}" not in operation.path or not (
+        transforms or "frontend_apps" in operation.family
+    )
 
 
 @pytest.mark.parametrize("operation", [o for o in OF_ONE_ROOT if can_succeed(o)], ids=str)

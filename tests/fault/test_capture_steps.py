@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -19,21 +19,36 @@ from hedgerow.capture.progress import Progress
 from hedgerow.capture.reading import read_batch
 from hedgerow.capture.room import Room
 from hedgerow.capture.store import Ready
+from hedgerow.capture.transform import Transforming
 from hedgerow.events.model import Event
+from hedgerow.kit import jsonio
 from hedgerow.kit.ids import UUID7_RANDOM_BYTES
 from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries import NewDeliveries
 from hedgerow.pipelines.destinations import Destinations
+from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft
 from hedgerow.pipelines.routing import Routing
+from hedgerow.pipelines.store import Edited
+from hedgerow.pipelines.store import Place as RecordPlace
+from hedgerow.pipelines.transformations import Transformations
+from hedgerow.projects.activity import SYSTEM, Entry
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
 from hedgerow.storage.database import Database
+from hedgerow.storage.delivery_groups import DeliveredGroups
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.migrate import prepare
 from hedgerow.storage.pipelines import PipelineRecords
-from hedgerow.storage.tables import flag_calls, flags, inbox, person_distinct_ids, persons
+from hedgerow.storage.tables import (
+    flag_calls,
+    flags,
+    inbox,
+    person_distinct_ids,
+    persons,
+    transformation_counts,
+)
 from tests.clickhouse_http import OwnClickHouse
 from tests.fault.capturing import COUNTED, call, event, story, uuids
 from tests.fault.deciding import one, write
@@ -62,6 +77,33 @@ class Death:
                 self.step = ""
                 raise Killed(step)
             self.turns -= 1
+
+
+TRANSFORMATION = RecordDraft(
+    project_id=PROJECT,
+    family=Family.TRANSFORMATION,
+    component_id=ComponentId(64),
+    component_version="1.0.0",
+    enabled=True,
+    order=None,
+    name="",
+    description="",
+    deleted=False,
+    web_token="",
+)
+# printf a | openssl dgst -sha256 -hmac pepper
+HASH_OF_A = "69dfcf5937d48bf9fc1d6ec1c7f067449e2466f352259e7b573d5c9fa9daec72"
+
+
+def _say(_: Record | None, after: Record) -> Entry:
+    return Entry(
+        scope="PluginConfig",
+        item_id=str(after.id),
+        item_name="",
+        activity="told",
+        actor=SYSTEM,
+        project_id=PROJECT,
+    )
 
 
 class MortalInbox(InboxRecords):
@@ -116,6 +158,7 @@ class World:
                 is_alone=True,
                 idle_s=0.01,
                 place=_nowhere,
+                transforming=Transforming(self.transformations()),
                 routing=self.routing(),
                 clock=clock,
             ),
@@ -126,7 +169,12 @@ class World:
 
     def routing(self) -> Routing:
         records = PipelineRecords(self.database)
-        return Routing(Destinations(records, Catalogue(), SEALER), lambda _: None, lambda: NOW)
+        destinations = Destinations(records, Catalogue(), SEALER)
+        groups = DeliveredGroups(self.database)
+        return Routing(destinations, groups, lambda _: None, lambda: NOW)
+
+    def transformations(self) -> Transformations:
+        return Transformations(PipelineRecords(self.database), Catalogue(), SEALER)
 
     async def stored(self) -> list[dict[str, Any]]:
         sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
@@ -211,6 +259,27 @@ async def test_a_death_between_two_steps_shows_nowhere(world: World, step: str) 
         await second.work()
     await (await world.process(Death(""))).work()
     await _assert_once(world, [each for batch in batches for each in batch])
+
+
+@pytest.mark.parametrize("step", ["before settle", "after settle"])
+async def test_a_death_transforms_nothing_twice(world: World, step: str) -> None:
+    """Not even the counts tell of it."""
+    records = PipelineRecords(world.database)
+    config = {"names": ["email", "$set.email"], "salt": {"$sealed": SEALER.seal("pepper")}}
+    made = await records.add(TRANSFORMATION, _say, None, NOW)
+    place = RecordPlace(project_id=PROJECT, family=made.family, id=made.id)
+    edited = Edited(record=replace(made, config=config), entry=None)
+    await records.edit(place, lambda _: edited, _say, NOW)
+    batch = [event("$set", "ann", email="a", **{"$set": {"email": "a"}}) for _ in range(9)]
+    life = await world.process(Death(step))
+    await life.accept(batch)
+    with pytest.raises(Killed, match=step):
+        await life.work()
+    await (await world.process(Death(""))).work()
+    emails = {jsonio.decode(row["properties"])["email"] for row in await world.stored()}
+    assert emails == {HASH_OF_A}
+    assert (await world.properties())["email"] == HASH_OF_A
+    assert await world.number_of(func.sum(transformation_counts.c.changed)) == len(batch)
 
 
 async def test_a_death_after_the_answer_and_before_anything_else(world: World) -> None:

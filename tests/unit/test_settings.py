@@ -43,6 +43,9 @@ GOOD: list[tuple[str, str, Any]] = [
     ("allow_private_destinations", "yes", True),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
+    ("notification_url", " https://example.com/hook/?a=b ", "https://example.com/hook/?a=b"),
+    ("notification_url", "", ""),
+    ("notification_secret", "whsec_c2VjcmV0", "whsec_c2VjcmV0"),
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
     ("project_key", "phc_0123456789abcdef", "phc_0123456789abcdef"),
     ("public_url", "", ""),
@@ -56,6 +59,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("body_timeout_s", "3600", 3600.0),
     ("sealing_keys", "newest,older", "newest,older"),
     ("geoip_file", "/srv/GeoLite2-City.mmdb", "/srv/GeoLite2-City.mmdb"),
+    ("sdk_scripts", "/srv/scripts", "/srv/scripts"),
     ("rate_limits", "On", True),
     ("rate_limits", "yes", True),
     ("rate_limits", "0", False),
@@ -100,6 +104,8 @@ BAD: list[tuple[str, str, str]] = [
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
+    ("notification_url", "example.com", "an address such as https://example.com/hook"),
+    ("notification_url", "http://", "an address such as https://example.com/hook"),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
     ("project_key", "phx_0123456789abcdef", "phc_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
@@ -135,13 +141,16 @@ def refusal(name: str, raw: str) -> str:
 
 def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
-    assert {name for name, _, _ in BAD} == set(NAMES) - {
+    free = {
         "exports_folder",
         "geoip_file",
         "host",
         "imports_folder",
+        "notification_secret",
+        "sdk_scripts",
         "sealing_keys",
     }
+    assert {name for name, _, _ in BAD} == set(NAMES) - free
 
 
 @pytest.mark.parametrize(("name", "raw", "value"), GOOD)

@@ -12,9 +12,11 @@ from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
+from hedgerow.capture.transform import Transforming
 from hedgerow.events.delete import CountedEvents, Deletion
 from hedgerow.kit.clock import utc_now
 from hedgerow.pipelines.routing import Routing
+from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.database import Database
@@ -111,6 +113,7 @@ def join_intake(
     database: Database,
     events: OpenedWhenNeeded,
     geoip: GeoIp,
+    transformations: Transformations,
     routing: Routing,
 ) -> Intake:
     is_embedded = database.engine_name == "sqlite"
@@ -137,6 +140,7 @@ def join_intake(
             is_alone=is_embedded,
             idle_s=0.5 if is_embedded else 0.05,
             place=place,
+            transforming=Transforming(transformations),
             routing=routing,
             clock=utc_now,
         ),

@@ -7,19 +7,24 @@ import structlog
 from hedgerow.app.pipelines import Pipelines
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.pipelines.backlogs import Backlogs
 from hedgerow.pipelines.deliver import KEEP_EVERY_S, Deliverer
 from hedgerow.pipelines.deliveries import Ages
 from hedgerow.pipelines.destinations import Destinations
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.notifications import Notifier, Receiver
 from hedgerow.pipelines.routing import Routing
 from hedgerow.pipelines.sending import WaysOut
 from hedgerow.settings import Settings
 from hedgerow.storage.database import Database
 from hedgerow.storage.deliveries import DeliveryRecords
+from hedgerow.storage.delivery_backlogs import DeliveryBacklogs
+from hedgerow.storage.delivery_groups import DeliveredGroups
 from hedgerow.storage.event_tables import EventTables
 from hedgerow.storage.guard import Guard
 from hedgerow.storage.guarded_postgres import GuardedPostgres
 from hedgerow.storage.local_files import LocalFiles
+from hedgerow.storage.notifications import NotificationRecords
 from hedgerow.storage.outbound import HttpOutbound
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.worker import Chore
@@ -28,6 +33,8 @@ DELIVER_EVERY_S = 0.5
 MAX_PAUSE_S = 5.0
 FORGET_EVERY_S = 3600.0
 TIDY_EVERY_S = 2.0
+LOOK_EVERY_S = 5.0
+NOTIFY_EVERY_S = 1.0
 DAY_MS = 24 * 3600 * 1000
 MEGABYTE = 1024 * 1024
 
@@ -44,9 +51,22 @@ class Delivery:
     http: HttpOutbound
     files: LocalFiles
     databases: GuardedPostgres
+    backlogs: Backlogs
+    notifier: Notifier | None
 
     def chores(self) -> list[Chore]:
+        notifying = (
+            [Chore(name="send notifications", every_s=NOTIFY_EVERY_S, run=self.notifier.send)]
+            if self.notifier is not None
+            else []
+        )
         return [
+            *notifying,
+            Chore(
+                name="see what waits for destinations",
+                every_s=LOOK_EVERY_S,
+                run=self.backlogs.look,
+            ),
             Chore(
                 name="deliver events",
                 every_s=DELIVER_EVERY_S,
@@ -92,19 +112,38 @@ def join_delivery(settings: Settings, database: Database, pipelines: Pipelines) 
         _log.error("a destination's turn failed", record=id, exc_info=error)
 
     deliverer = Deliverer(
-        destinations, records, ways_out, utc_now, keep_ms=ages.waiting_ms, note=note
+        destinations,
+        records,
+        ways_out,
+        utc_now,
+        keep_ms=ages.waiting_ms,
+        notifies=bool(settings.notification_url),
+        note=note,
     )
     return Delivery(
         deliverer=deliverer,
-        routing=Routing(destinations, deliverer.wake, utc_now),
+        routing=Routing(destinations, DeliveredGroups(database), deliverer.wake, utc_now),
         records=records,
         ways_out=ways_out,
         ages=ages,
         http=http,
         files=files,
         databases=databases,
+        backlogs=Backlogs(DeliveryBacklogs(database), utc_now),
+        notifier=_notifier(settings, database, http),
     )
 
 
 def _note_file(name: str, error: OSError) -> None:
     _log.error("a file of events cannot be completed yet", name=name, reason=str(error))
+
+
+def _notifier(settings: Settings, database: Database, outbound: HttpOutbound) -> Notifier | None:
+    if not settings.notification_url:
+        return None
+
+    def note(reason: str) -> None:
+        _log.error("a notification was not delivered", reason=reason)
+
+    receiver = Receiver(url=settings.notification_url, secret=settings.notification_secret)
+    return Notifier(NotificationRecords(database), receiver, outbound, utc_now, note)

@@ -1,14 +1,21 @@
-"""What a process shows to whoever watches over it: its database, and events on their way."""
+"""What a process shows to whoever watches over it: its database, and events on their way in and
+out.
+"""
 
 from collections.abc import Iterable
 
 from hedgerow.app.capture import Intake
+from hedgerow.app.delivery import Delivery
+from hedgerow.app.delivery_metrics import delivery_metrics
 from hedgerow.http.metrics import Metrics
 from hedgerow.storage.database import Database
 
 
-def join_metrics(database: Database, intake: Intake) -> Metrics:
-    return Metrics(lambda: (*_database_gauges(database), *intake.gauges()))
+def join_metrics(database: Database, intake: Intake, delivery: Delivery) -> Metrics:
+    return Metrics(
+        lambda: (*_database_gauges(database), *intake.gauges()),
+        lambda: delivery_metrics(delivery),
+    )
 
 
 def _database_gauges(database: Database) -> Iterable[tuple[str, str, float]]:

@@ -13,6 +13,7 @@ from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.records import Records
+from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.components import ComponentRecords
@@ -37,6 +38,7 @@ class Pipelines:
     components: ComponentRecords
     records: Records
     as_code: AsCode
+    transformations: Transformations
 
 
 def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
@@ -48,6 +50,7 @@ def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
         components=ComponentRecords(database),
         records=Records(store, catalogue, sealer),
         as_code=AsCode(store, catalogue, sealer),
+        transformations=Transformations(store, catalogue, sealer),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import Scope
@@ -31,30 +32,38 @@ from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide, Places
 from hedgerow.http.door import FrontDoor
+from hedgerow.http.early_access import EarlyAccessDoor
 from hedgerow.http.health import Readiness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.log import AccessLog
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
-from hedgerow.http.routes import api, lean_routes
+from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
+from hedgerow.http.sdk_extras import ExtrasDoor
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.standings import Standings
+from hedgerow.pipelines.transform_trial import TransformTrials
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.directory import POLL_S
-from hedgerow.projects.throttle import API_RATES, Throttle
+from hedgerow.projects.throttle import API_RATES, SDK_RATES, Throttle
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_check
 from hedgerow.storage.activity import ActivityRecords
@@ -63,6 +72,7 @@ from hedgerow.storage.cohorts import CohortRecords
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
+from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.import_states import ImportRecords
@@ -72,6 +82,7 @@ from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
+from hedgerow.storage.transformation_counts import TransformationTrail
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -112,7 +123,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     board = Board(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events_store, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events_store, geoip, pipelines.transformations, delivery.routing
+    )
     subjects = FreshSubjects(
         SubjectRecords(database), intake.progress, at_most_s=settings.read_wait_s
     )
@@ -129,6 +142,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
     standings = Standings(delivery.records, utc_now)
+    local_board = LocalBoard(board, in_daemon_thread)
+    stopping = asyncio.Event()
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -142,7 +157,11 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         standings=standings,
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.ways_out),
+        transformed=TransformationTrail(database),
+        transform_trials=TransformTrials(pipelines.records, pipelines.transformations),
         flags=Flags(flag_records, board, pipelines.sealer),
+        local_board=local_board,
+        early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -154,14 +173,18 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
+        sdk_fields=sdk_configs,
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
+        sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
+        flag_streams=FlagStreams(board, local_board, stopping),
+        sdk_scripts=Path(settings.sdk_scripts) if settings.sdk_scripts else None,
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = join_metrics(database, intake)
+    metrics = join_metrics(database, intake, delivery)
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),
@@ -170,12 +193,13 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     payloads = PayloadReader(
         max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=settings.body_timeout_s
     )
+    places = _places(geoip, rooms.origins)
     decide = Decide(
         state.directory,
         decider,
         sdk_configs,
         payloads,
-        _places(geoip, rooms.origins),
+        places,
         utc_now,
     )
     capture = CaptureDoor(
@@ -191,11 +215,27 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         utc_now,
     )
     door = FrontDoor(
-        lean_routes(readiness, metrics, decide, capture),
+        lean_routes(
+            readiness,
+            metrics,
+            Doors(
+                decide=decide,
+                capture=capture,
+                local_evaluation=LocalEvaluationDoor(
+                    state.directory, rooms.local_board, rooms.sdk_throttle
+                ),
+                ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
+                early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+                extras=ExtrasDoor(
+                    state.directory, max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s
+                ),
+            ),
+        ),
         api(rooms),
         readiness=readiness,
         metrics=metrics,
         log=log,
+        stopping=stopping,
     )
     parts = Parts(
         state=state,

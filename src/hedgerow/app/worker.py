@@ -43,13 +43,15 @@ async def run_worker(
     events = OpenedWhenNeeded(event_place(settings))
     pipelines = join_pipelines(database, _sealer(settings))
     delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(settings, database, events, geoip, delivery.routing)
+    intake = join_intake(
+        settings, database, events, geoip, pipelines.transformations, delivery.routing
+    )
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
     jobs = join_jobs(settings, database, pipelines, delivery, intake)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
-        with _shown(join_metrics(database, intake), shown_at) as address:
+        with _shown(join_metrics(database, intake, delivery), shown_at) as address:
             await once_available(lambda: _check_current(place), "migrations", lambda _: None)
             ready(address)
             state = join_state(database)

@@ -52,8 +52,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox: events of one request, in their order."""
+    """A row of the inbox: events of one request, in their order, without so many that were
+    dropped."""
 
     id: int
     project_id: ProjectId
     events: Sequence[Arrived]
+    dropped: int = 0
+
+    @property
+    def number(self) -> int:
+        return len(self.events) + self.dropped

@@ -1,4 +1,5 @@
-"""What becomes of accepted events: they get their persons, then they go to the event store.
+"""What becomes of accepted events: they are transformed and get their persons, then they go to the
+event store.
 
 Each of the two steps ends in a durable row and is safe to repeat from any point.
 """
@@ -21,6 +22,7 @@ from hedgerow.capture.store import (
     Ready,
     Settled,
 )
+from hedgerow.capture.transform import Transformed, Transforming
 from hedgerow.errors import Unavailable
 from hedgerow.events.elements import without_elements
 from hedgerow.events.model import Event, EventKey, PersonMode
@@ -59,6 +61,7 @@ class Processor:
         is_alone: bool,
         idle_s: float,
         place: Place,
+        transforming: Transforming,
         routing: Routing,
         clock: Clock,
     ) -> None:
@@ -68,6 +71,7 @@ class Processor:
         self._is_alone = is_alone
         self._idle_s = idle_s
         self._place = place
+        self._transforming = transforming
         self._routing = routing
         self._clock = clock
         self._repeats = Repeats(events, is_alone=is_alone)
@@ -95,7 +99,7 @@ class Processor:
                 await self._inbox.let_go()
 
     async def settle(self) -> None:
-        """Wait for events to settle, and give their persons to some of them."""
+        """Wait for events to settle, transform some of them and give them their persons."""
         await self._progress.wait_for_unsettled(
             SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
         )
@@ -105,9 +109,13 @@ class Processor:
         if not any(found.values()):
             return
         known = await self._repeats.known([row for rows in found.values() for row in rows])
-        decide = partial(self._settled, known)
+        await self._transforming.refresh()
         for bucket, rows in found.items():
-            if not rows or not await self._inbox.settle(bucket, rows, decide, self._clock()):
+            if not rows:
+                continue
+            transformed = await self._transforming.transformed(rows, known)
+            decide = partial(self._settled, known, transformed)
+            if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
                 continue
             self._repeats.settled(keys_of_rows(rows))
             number = sum(len(row.events) for row in rows)
@@ -159,7 +167,12 @@ class Processor:
         await asyncio.sleep(4 * (time.monotonic() - began))
 
     def _settled(
-        self, before: KnownEvents, project_id: ProjectId, sent: Sequence[Arrived], known: Known
+        self,
+        before: KnownEvents,
+        transformed: Transformed,
+        project_id: ProjectId,
+        sent: Sequence[Arrived],
+        known: Known,
     ) -> Settled:
         arrived = before.without_repeats(project_id, sent)
         processed = process(project_id, known, arrived, self._place)
@@ -183,6 +196,7 @@ class Processor:
             flag_calls=Counter(
                 _call(event.properties) for event in arrived if event.event == FLAG_CALLED
             ),
+            tallies=transformed.tallies.get(project_id, ()),
         )
 
 

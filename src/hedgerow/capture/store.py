@@ -11,6 +11,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
 from hedgerow.pipelines.deliveries import NewDeliveries
+from hedgerow.pipelines.transform import Tally
 from hedgerow.projects.model import ProjectId
 
 # So many events are settled in one transaction: others wait for as long as that takes.
@@ -30,6 +31,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[IngestionWarning]
     # How often each flag was called, by its answer.
     flag_calls: Mapping[tuple[str, str], int]
+    # What the project's transformations did to them.
+    tallies: Sequence[Tally] = ()
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """Flags see what was captured before: who has events on their way is waited for, a little."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from hedgerow.capture.progress import Progress, Who
@@ -27,19 +26,18 @@ class FreshSubjects:
         cohorts: bool = True,
         hash_keys: bool = True,
     ) -> Coroutine[Any, Any, StoredSubject]:
-        read = partial(
-            self._subjects.subject,
-            project_id,
-            distinct_id,
-            groups,
-            cohorts=cohorts,
-            hash_keys=hash_keys,
+        # Not begun before it is awaited, so waiting first means reading later.
+        reading = self._subjects.subject(
+            project_id, distinct_id, groups, cohorts=cohorts, hash_keys=hash_keys
         )
         who = (project_id, distinct_id)
-        return read() if self._progress.is_settled(who) else self._once_settled(who, read)
+        return reading if self._progress.is_settled(who) else self._once_settled(who, reading)
 
     async def _once_settled(
-        self, who: Who, read: Callable[[], Coroutine[Any, Any, StoredSubject]]
+        self, who: Who, reading: Coroutine[Any, Any, StoredSubject]
     ) -> StoredSubject:
-        await self._progress.wait_until_settled(who, at_most_s=self._at_most_s)
-        return await read()
+        try:
+            await self._progress.wait_until_settled(who, at_most_s=self._at_most_s)
+            return await reading
+        finally:
+            reading.close()

@@ -4,6 +4,7 @@ Persons, groups and cohorts are asked for by subqueries and not by joins: the ev
 read in their order, and only as many as are needed.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,16 +16,19 @@ from hedgerow.events.element_filters import element_condition
 from hedgerow.events.expressions import (
     all_of,
     any_of,
+    call,
+    compared,
     equal,
     field,
     not_,
     select_from,
+    value,
     within,
 )
-from hedgerow.hogql.ast import Expr, SelectQuery
+from hedgerow.hogql.ast import Compare, Expr, SelectQuery
 from hedgerow.kit.text import cut_short, whole_number
 from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId
-from hedgerow.properties.operators import Operator, predicate
+from hedgerow.properties.operators import predicate
 from hedgerow.properties.rules import refuse
 from hedgerow.properties.values import MISSING
 
@@ -35,6 +39,9 @@ TYPES = (
     "event, feature, person, group, cohort, static-cohort, precalculated-cohort, element, "
     "event_metadata and hogql"
 )
+
+# A key that JSON shows as it is, whoever wrote it.
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$. -]+")
 
 Parse = Callable[[str], Expr]
 
@@ -100,7 +107,13 @@ class Filters:
         return condition(text, operator, filter.get("value"), self._at)
 
     def _of_event(self, key: str, filter: Mapping[str, Any], place: str) -> Expr:
-        return self._asked(field("properties", key), filter, place)
+        asked = self._asked(field("properties", key), filter, place)
+        if not _PLAIN_KEY.fullmatch(key) or self._holds_without(filter, place):
+            return asked
+        # Whether a text occurs is told far sooner than what a key stands for, and most events of
+        # which something rare is asked do not even have the key.
+        mentioned = call("position", field("properties"), value(f'"{key}"'))
+        return all_of([compared(mentioned, Compare.GT, value(0)), asked])
 
     def _of_person(self, key: str, filter: Mapping[str, Any], place: str) -> Expr:
         asked = self._asked(field("properties", key), filter, place)
@@ -132,10 +145,14 @@ class Filters:
         events_where: Callable[[Expr], Expr],
     ) -> Expr:
         """Whose owner is not known has no properties, which some operators take for an answer."""
-        operator = checked_operator(filter, place)
-        if _holds_without(operator, filter.get("value"), self._at):
+        if self._holds_without(filter, place):
             return not_(events_where(not_(asked)))
         return events_where(asked)
+
+    def _holds_without(self, filter: Mapping[str, Any], place: str) -> bool:
+        """Whether the operator holds for a property that is not there."""
+        operator, wanted = checked_operator(filter, place), filter.get("value")
+        return wanted == [] or predicate(operator, wanted, self._at.zone)(MISSING, self._at.now)
 
     def _in_cohort(self, filter: Mapping[str, Any], place: str) -> Expr:
         operator = filter.get("operator")
@@ -175,8 +192,3 @@ def events_of(persons: SelectQuery) -> Expr:
 
 def _persons(holds: Expr) -> SelectQuery:
     return select_from("persons", field("id"), holds)
-
-
-def _holds_without(operator: Operator, wanted: Any, at: Moment) -> bool:
-    """Whether the operator holds for a property that is not there."""
-    return wanted == [] or predicate(operator, wanted, at.zone)(MISSING, at.now)

@@ -1,6 +1,6 @@
 """What this room needs of storage. storage/flags.py and persons.py answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -70,7 +70,7 @@ class StoredSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubjectStore(Protocol):
-    async def subject(
+    def subject(
         self,
         project_id: ProjectId,
         distinct_id: str,
@@ -78,7 +78,7 @@ class SubjectStore(Protocol):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
-    ) -> StoredSubject:
+    ) -> Coroutine[Any, Any, StoredSubject]:
         """Static cohorts and hash keys only if they are wanted."""
         ...
 

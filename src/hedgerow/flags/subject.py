@@ -36,7 +36,9 @@ class HashKeys(dict[str, bytes]):
     """By which identifier a person counts in flags that outlast a login; `usual` in all others."""
 
     def __init__(self, stored: Mapping[str, str], usual: bytes) -> None:
-        super().__init__((flag, identifier_bytes(key)) for flag, key in stored.items())
+        super().__init__()
+        for flag, key in stored.items():
+            self[flag] = identifier_bytes(key)
         self._usual = usual
 
     def __missing__(self, key: str) -> bytes:
@@ -122,7 +124,10 @@ class Subject:
         hash_keys: Mapping[str, str],
     ) -> None:
         """Add what is stored; what the request says goes over it, key by key."""
-        self.person = Known({"distinct_id": self.distinct_id, **comparable(person), **self._given})
+        known = Known(comparable(person))
+        known.update(self._given)
+        known.setdefault("distinct_id", self.distinct_id)
+        self.person = known
         self.group_properties = {
             index: Known(
                 {

@@ -8,7 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -28,8 +29,11 @@ from hedgerow.events.listing import Listing
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
 from hedgerow.flags.decide import Decider
+from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -44,7 +48,8 @@ from hedgerow.pipelines.imports.scheduler import ScheduleStore
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.standings import Standings
-from hedgerow.pipelines.store import DeliveryReading, ServedRecords
+from hedgerow.pipelines.store import DeliveryReading, ServedRecords, TransformationReading
+from hedgerow.pipelines.transform_trial import TransformTrials
 from hedgerow.pipelines.trial import Trials
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
@@ -59,7 +64,14 @@ from hedgerow.queries.queries import Queries
 F = TypeVar("F", bound=Fields)
 
 KEY_IN_BODY_BYTES = 256 * 1024
+CURRENT = "@current"
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
+
+
+class SdkFields(Protocol):
+    def part(self, project_id: ProjectId) -> bytes:
+        """What SDKs read besides flags: fields as they stand in the middle of a JSON object."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,12 @@ class Rooms:
     standings: Standings
     deliveries: DeliveryReading
     trials: Trials
+    transformed: TransformationReading
+    transform_trials: TransformTrials
     flags: Flags
+    local_board: LocalBoard
+    early_access: EarlyAccess
+    flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
     arrivals: Arrivals
@@ -90,10 +107,14 @@ class Rooms:
     warnings: WarningStore
     decider: Decider
     reaches: Reaches
+    sdk_fields: SdkFields
     pages: PageCache
     throttle: Throttle
+    sdk_throttle: Throttle
     bodies: BodyReader
     origins: Origins
+    # Where the scripts of posthog-js are, if anywhere.
+    sdk_scripts: Path | None
     clock: Clock
 
 
@@ -148,13 +169,13 @@ class Allow:
 
     async def __call__(self, request: Request) -> Call:
         rooms: Rooms = request.app.state.rooms
-        _check_accept(request, self.also)
+        check_accept(request, self.also)
         key = await _authenticated(request, rooms)
         trace = trace_of(request.scope)
         trace.key_id = key.id
         call: Call
         if self.projects:
-            project = await _project(request.path_params["project_id"], key, rooms)
+            project = await project_named(request.path_params["project_id"], key, rooms.directory)
             trace.project_id = project.id
             call = ProjectCall(request=request, rooms=rooms, key=key, project=project)
         else:
@@ -163,7 +184,7 @@ class Allow:
                     "API keys with scoped projects are only supported on project-based endpoints."
                 )
             call = Call(request=request, rooms=rooms, key=key)
-        _check_scope(key, self.scope)
+        check_scope(key, self.scope)
         rooms.throttle.admit(key.id, time.monotonic())
         trace.mark("access")
         return call
@@ -185,7 +206,7 @@ def accepts(request: Request, media_type: str) -> bool:
     return media_type in (each.partition(";")[0].strip().lower() for each in accept.split(","))
 
 
-def _check_accept(request: Request, also: str) -> None:
+def check_accept(request: Request, also: str) -> None:
     accept = request.headers.get("accept", "*/*")
     if also and (accepts(request, also) or accepts(request, also.partition("/")[0] + "/*")):
         return
@@ -246,22 +267,27 @@ async def _key_in_body(request: Request, rooms: Rooms) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def _project(id: str, key: PersonalKey, rooms: Rooms) -> Project:
+async def project_named(id: str, key: PersonalKey, directory: Directory) -> Project:
+    """By its id or @current, if the key may see it."""
     project: Project | None = None
-    if id == "@current":
-        project = next(iter(rooms.directory.projects_for(key)), None)
+    if id == CURRENT:
+        project = next(iter(directory.projects_for(key)), None)
     elif id.isascii() and id.isdecimal() and (number := int(id[:30])) <= INT64_MAX:
         project = await known_or_new(
-            ProjectId(number), rooms.directory.project, rooms.directory.find_new_project
+            ProjectId(number), directory.project, directory.find_new_project
         )
     if project is None:
         raise NotFound("Project not found.")
-    if not key.may_see(project.id):
-        raise Forbidden(f"API key does not have access to the requested project: ID {project.id}.")
+    check_sight(key, project)
     return project
 
 
-def _check_scope(key: PersonalKey, scope: str) -> None:
+def check_sight(key: PersonalKey, project: Project) -> None:
+    if not key.may_see(project.id):
+        raise Forbidden(f"API key does not have access to the requested project: ID {project.id}.")
+
+
+def check_scope(key: PersonalKey, scope: str) -> None:
     if not scope or allows(key.scopes, scope):
         return
     if scope == ALL:

@@ -23,6 +23,7 @@ FAMILIES: dict[str, Family | None] = {
     "pipeline_destinations": Family.DESTINATION,
     "pipeline_frontend_apps": Family.FRONTEND_APP,
     "pipeline_import_apps": Family.IMPORT_APP,
+    "pipeline_transformations": Family.TRANSFORMATION,
 }
 
 

@@ -127,7 +127,7 @@ def _asked(
         return Asked(
             distinct_id=_distinct_id(body),
             person_properties=properties,
-            runtime=lambda: _runtime(body, scope),
+            runtime=lambda: runtime_of(body, scope),
             only_surveys=only_surveys,
             place=place,
         )
@@ -147,7 +147,7 @@ def _asked(
         device_id=_text(body, "$device_id", "device_id"),
         flag_keys=_texts(keys, "flag_keys"),
         contexts=_texts(contexts, "evaluation_contexts") or None,
-        runtime=lambda: _runtime(body, scope),
+        runtime=lambda: runtime_of(body, scope),
         only_surveys=only_surveys,
         place=place,
     )
@@ -208,7 +208,7 @@ def _texts(value: Any, name: str) -> frozenset[str] | None:
     return frozenset(each for each in value if isinstance(each, str))
 
 
-def _runtime(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
+def runtime_of(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
     """Where the caller says it runs, or looks as if it did; None when nobody can tell."""
     said = body.get("evaluation_runtime")
     if said in ("client", "server", "all"):

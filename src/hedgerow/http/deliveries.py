@@ -13,13 +13,12 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, Fields
 from hedgerow.http.paging import WINDOW, Page, page, positive
-from hedgerow.http.records import place_of, under_every_base
+from hedgerow.http.records import OTHERS, found_record, under_every_base
 from hedgerow.http.reply import JsonResponse
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import DeliveryStatus, Hour, LogLevel, ToldDelivery
-from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.payload import payload_of
 from hedgerow.pipelines.trial import Sample, Trial, reason_of
 from hedgerow.projects.activity import Entry
@@ -121,7 +120,7 @@ async def list_deliveries(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """Deliveries that have not arrived, the newest first."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     asked, status = call.window, _choice(call, "status", STATUSES)
     found, count = await call.rooms.deliveries.deliveries(
         record.id,
@@ -138,7 +137,7 @@ async def retry_delivery(
     record_id: str, delivery_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Send a delivery again now, with all its attempts before it, also if it is dead."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     id = positive(delivery_id)
     if id is None or id > INT64_MAX:
         raise NotFound
@@ -170,7 +169,7 @@ async def list_logs(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """What went wrong and when, the newest first."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     asked, level = call.window, _choice(call, "level", LEVELS)
     search = (call.asked("search") or "").strip()[:SEARCH_MAX]
     if unstorable := why_unstorable(search):
@@ -204,7 +203,7 @@ async def show_metrics(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """Deliveries that arrived, were retried and died, by the hour, and how long requests took."""
-    record = await _found(call, record_id)
+    record = await found_record(call, record_id)
     hours = min(positive(call.asked("hours")) or HOURS, MAX_HOURS)
     since_ms = int(call.now.timestamp() * 1000) - hours * 3_600_000
     found = await call.rooms.deliveries.hours(record.id, since_ms)
@@ -223,8 +222,8 @@ async def test_destination(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Send one sample event now, and show the request and the answer. Nothing is stored."""
-    record = await _found(call, record_id)
-    sample = _sample(await call.body(TrialBody))
+    record = await found_record(call, record_id)
+    sample = sample_of(await call.body(TrialBody))
     return JsonResponse(_trial(await call.rooms.trials.test(record, sample, call.now)))
 
 
@@ -233,13 +232,9 @@ async def preview_destination(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """What would be sent of a sample event. Nothing is sent or stored."""
-    record = await _found(call, record_id)
-    sample = _sample(await call.body(TrialBody))
+    record = await found_record(call, record_id)
+    sample = sample_of(await call.body(TrialBody))
     return JsonResponse(_trial(await call.rooms.trials.preview(record, sample, call.now)))
-
-
-async def _found(call: ProjectCall, record_id: str) -> Record:
-    return await call.rooms.records.find(place_of(call, record_id))
 
 
 def _choice(call: ProjectCall, name: str, choices: tuple[str, ...]) -> str:
@@ -250,7 +245,7 @@ def _choice(call: ProjectCall, name: str, choices: tuple[str, ...]) -> str:
     return asked
 
 
-def _sample(body: TrialBody) -> Sample:
+def sample_of(body: TrialBody) -> Sample:
     return Sample(
         event=_text(body.event, "event", Sample().event),
         distinct_id=_text(body.distinct_id, "distinct_id", Sample().distinct_id),
@@ -278,9 +273,9 @@ def _object(value: Any, attr: str) -> Mapping[str, Any]:
 def _delivery(told: ToldDelivery) -> DeliveryItem:
     return DeliveryItem(
         id=told.id,
-        uuid=told.event.uuid,
-        distinct_id=told.event.distinct_id,
-        event=told.event.event,
+        uuid=told.uuid,
+        distinct_id=told.distinct_id,
+        event=told.event.event if told.event else "",
         status=told.status.value,
         attempts=told.attempts,
         error=told.error,
@@ -288,7 +283,7 @@ def _delivery(told: ToldDelivery) -> DeliveryItem:
         if told.due_ms and told.status is not DeliveryStatus.DEAD
         else None,
         created_at=_moment(told.created_ms),
-        payload=payload_of(told.event),
+        payload=payload_of(told.event) if told.event else {},
     )
 
 
@@ -330,9 +325,9 @@ def _moment(milliseconds: int) -> str:
     return iso(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
-under_every_base(router.get, "{record_id}/deliveries/", list_deliveries)
-under_every_base(router.post, "{record_id}/deliveries/{delivery_id}/retry/", retry_delivery)
+under_every_base(router.get, "{record_id}/deliveries/", list_deliveries, OTHERS)
+under_every_base(router.post, "{record_id}/deliveries/{delivery_id}/retry/", retry_delivery, OTHERS)
 under_every_base(router.get, "{record_id}/logs/", list_logs)
-under_every_base(router.get, "{record_id}/metrics/", show_metrics)
-under_every_base(router.post, "{record_id}/test/", test_destination)
-under_every_base(router.post, "{record_id}/preview/", preview_destination)
+under_every_base(router.get, "{record_id}/metrics/", show_metrics, OTHERS)
+under_every_base(router.post, "{record_id}/test/", test_destination, OTHERS)
+under_every_base(router.post, "{record_id}/preview/", preview_destination, OTHERS)

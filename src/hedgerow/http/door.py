@@ -26,6 +26,8 @@ from hedgerow.http.trace import SCOPE_KEY, Trace
 
 Handler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
 
+# The end of a path of which the last segment may be anything.
+ANY = "/{key}"
 UNMATCHED = "unmatched"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 CLIENT_GONE = 499
@@ -59,11 +61,20 @@ class FrontDoor:
         readiness: Readiness,
         metrics: Metrics,
         log: AccessLog,
+        stopping: asyncio.Event | None = None,
     ) -> None:
+        # Set when the service begins to stop, for answers that have no end of their own.
+        self.stopping = stopping or asyncio.Event()
         self._lean = {
             form: (path, route)
             for path, route in lean.items()
             for form in {path, path.rstrip("/") + "/"}
+        }
+        # Paths that end with something of the caller's, by what stands before it.
+        self._within = {
+            path.removesuffix(ANY): (path, route)
+            for path, route in lean.items()
+            if path.endswith(ANY)
         }
         self._rest = rest
         self._readiness = readiness
@@ -71,14 +82,17 @@ class FrontDoor:
         self._log = log
 
     def is_quick(self, scope: Scope) -> bool:
-        found = self._lean.get(scope["path"])
+        found = self._found(scope["path"])
         return found is not None and found[1].quick
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        found = self._lean.get(scope["path"])
+        found = self._found(scope["path"])
         if found is not None:
             return self._serve_lean(*found, scope, receive, send)
         return self._serve_rest(scope, receive, send)
+
+    def _found(self, path: str) -> tuple[str, Lean] | None:
+        return self._lean.get(path) or self._within.get(path.rstrip("/").rpartition("/")[0])
 
     async def _serve_lean(
         self, path: str, route: Lean, scope: Scope, receive: Receive, send: Send
@@ -174,7 +188,7 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
     if scope["method"] == "HEAD":
         inner["method"] = "GET"
     path = scope["path"]
-    if path.startswith(("/api", "/site_app/")) and not path.endswith("/"):
+    if path.startswith(("/api", "/site_app/", "/array/")) and not path.endswith("/"):
         inner["path"] = path + "/"
     return inner
 

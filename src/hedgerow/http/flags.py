@@ -18,8 +18,10 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
+from hedgerow.http.local_evaluation import CACHING, is_known, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.http.sdk_access import SdkCall, for_sdks
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
@@ -34,6 +36,8 @@ NAME_MAX = 10_000
 RESERVED = {
     "activity": "GET, HEAD",
     "evaluation_reasons": "GET, HEAD",
+    "local_evaluation": "GET, HEAD",
+    "stream": "GET, HEAD",
     "user_blast_radius": "POST",
 }
 FILTERS = (
@@ -182,7 +186,7 @@ def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     }
 
 
-async def _found(call: ProjectCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
+async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
     if flag_id in RESERVED:  # a path of its own, which does not take this method
         raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
     return await call.rooms.flags.find(call.project, flag_id, deleted_too=deleted_too)
@@ -304,14 +308,40 @@ async def flags_activity(
 
 
 @describes(answer=Any)
-async def remote_config(
-    flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
-) -> Response:
-    """The payload of a remote configuration flag, decrypted."""
+async def remote_config(flag_id: str, call: Annotated[SdkCall, for_sdks()]) -> Response:
+    """The payload of a remote configuration flag, decrypted. A secret key of the project will
+    do."""
     found = await _found(call, flag_id)
     if not found.is_remote_configuration:
         raise NotFound
     return JsonResponse(call.rooms.flags.payload(found))
+
+
+class LocalDefinitions(msgspec.Struct, kw_only=True):
+    """All that an SDK needs to evaluate flags by itself."""
+
+    flags: Sequence[Mapping[str, Any]]
+    group_type_mapping: Mapping[str, str]
+    cohorts: Mapping[str, Any]
+
+
+COHORTS_WANTED = (
+    Parameter("send_cohorts", "If it is there, cohorts are told; else conditions do without."),
+    Parameter("token", "The project key, where the path says @current."),
+)
+
+
+@describes(answer=LocalDefinitions, query=COHORTS_WANTED)
+async def local_evaluation(call: Annotated[SdkCall, for_sdks()]) -> Response:
+    """The definitions of all flags, for SDKs that evaluate them by themselves. A secret key of the
+    project will do. `If-None-Match` with the `ETag` of the last answer gives 304 if it is still
+    right."""
+    scope = call.request.scope
+    told = await call.rooms.local_board.told(call.project, older_audience(scope))
+    headers = {"ETag": told.etag, "Cache-Control": CACHING[1].decode()}
+    if is_known(told, scope):
+        return Response(status_code=304, headers=headers)
+    return Response(told.body, media_type="application/json", headers=headers)
 
 
 REASONS = (
@@ -398,6 +428,7 @@ for base in BASES:
     router.get(base + "activity/")(flags_activity)
     router.get(base + "evaluation_reasons/")(evaluation_reasons)
     router.post(base + "user_blast_radius/")(user_blast_radius)
+    router.get(base + "local_evaluation/")(local_evaluation)
     router.get(base + "{flag_id}/")(retrieve_flag)
     router.patch(base + "{flag_id}/")(change_flag)
     router.delete(base + "{flag_id}/")(delete_flag)

@@ -3,8 +3,9 @@ load.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -28,6 +29,26 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 Gauges = Callable[[], Iterable[tuple[str, str, float]]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A number for each of several things, told apart by the values of labels."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    values: Mapping[tuple[str, ...], float]
+
+    def metric(self) -> Metric:
+        made = (
+            CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+            if self.name.endswith("_total")
+            else GaugeMetricFamily(self.name, self.help, labels=self.labels)
+        )
+        for told, value in self.values.items():
+            made.add_metric(told, value)
+        return made
+
+
 class Tally:
     """What one route took in all: seconds, and how many requests fell into each bucket."""
 
@@ -42,8 +63,9 @@ class Metrics(Collector):
     """Counts on the event loop's thread only, so plain numbers do; the library's own counters lock
     on every step and cost a lean request a third of its time."""
 
-    def __init__(self, gauges: Gauges) -> None:
+    def __init__(self, gauges: Gauges, labelled: Callable[[], Iterable[Labelled]] = tuple) -> None:
         self._gauges = gauges
+        self._labelled = labelled
         self._requests: dict[tuple[str, str, int], int] = {}
         self._tallies: dict[str, Tally] = {}
         self._registry = CollectorRegistry()
@@ -97,3 +119,5 @@ class Metrics(Collector):
                 yield CounterMetricFamily(name.removesuffix("_total"), help, value=value)
             else:
                 yield GaugeMetricFamily(name, help, value=value)
+        for each in self._labelled():
+            yield each.metric()

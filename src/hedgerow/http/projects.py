@@ -54,6 +54,15 @@ class ProjectDetail(ProjectItem, kw_only=True):
     updated_at: str
 
 
+class ProjectSecrets(ProjectDetail, kw_only=True):
+    """A project with its secret keys: the value is in the answer that makes it and nowhere else,
+    the masks tell keys apart."""
+
+    secret_api_token: str | None
+    secret_api_token_mask: str | None
+    secret_api_token_backup_mask: str | None
+
+
 class NewProject(Fields):
     name: Name = "Default project"
     timezone: Timezone = "UTC"
@@ -89,12 +98,24 @@ def item(project: Project) -> ProjectItem:
     return ProjectItem(**_facts(project))
 
 
+def _details(project: Project) -> dict[str, Any]:
+    return _facts(project) | {
+        "retention_days": project.retention_days,
+        "created_at": iso(project.created_at),
+        "updated_at": iso(project.updated_at),
+    }
+
+
 def detail(project: Project) -> ProjectDetail:
-    return ProjectDetail(
-        **_facts(project),
-        retention_days=project.retention_days,
-        created_at=iso(project.created_at),
-        updated_at=iso(project.updated_at),
+    return ProjectDetail(**_details(project))
+
+
+def secrets(project: Project, value: str | None = None) -> ProjectSecrets:
+    return ProjectSecrets(
+        **_details(project),
+        secret_api_token=value,
+        secret_api_token_mask=project.secret_mask or None,
+        secret_api_token_backup_mask=project.backup_secret_mask or None,
     )
 
 
@@ -142,9 +163,30 @@ async def reset_token(call: Annotated[ProjectCall, in_project("project:write")])
     return JsonResponse(detail(project))
 
 
+@describes(answer=ProjectSecrets)
+async def rotate_secret_token(
+    call: Annotated[ProjectCall, in_project("project:write")],
+) -> Response:
+    """Give the project a new secret key. The one before works until it is deleted, or until the
+    next rotation."""
+    issued = await call.rooms.projects.rotate_secret(call.project.id, call.actor, call.now)
+    return JsonResponse(secrets(issued.project, issued.value))
+
+
+@describes(answer=ProjectSecrets)
+async def delete_secret_token_backup(
+    call: Annotated[ProjectCall, in_project("project:write")],
+) -> Response:
+    """End the secret key from before the last rotation."""
+    project = await call.rooms.projects.drop_backup_secret(call.project.id, call.actor, call.now)
+    return JsonResponse(secrets(project))
+
+
 for base in ("/api/projects/", "/api/environments/"):
     router.get(base)(list_projects)
     router.post(base)(create_project)
     router.get(base + "{project_id}/")(retrieve_project)
     router.patch(base + "{project_id}/")(change_project)
     router.patch(base + "{project_id}/reset_token/")(reset_token)
+    router.patch(base + "{project_id}/rotate_secret_token/")(rotate_secret_token)
+    router.patch(base + "{project_id}/delete_secret_token_backup/")(delete_secret_token_backup)

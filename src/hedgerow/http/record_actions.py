@@ -22,6 +22,7 @@ from hedgerow.http.records import (
     RecordBody,
     RecordItem,
     family_of,
+    found_record,
     item,
     items,
     place_of,
@@ -127,7 +128,7 @@ async def retrieve_config(
     record_id: str, call: Annotated[ProjectCall, in_project("plugin:read")]
 ) -> Response:
     """The record's settings; secrets are masked."""
-    return _config(call, await _found(call, record_id))
+    return _config(call, await found_record(call, record_id))
 
 
 @describes(answer=dict[str, Any], body=ConfigBody)
@@ -144,10 +145,6 @@ async def change_config(
 ) -> Response:
     """Change some settings. The mask leaves a secret as it is, an empty text clears a setting."""
     return await _set_config(call, record_id, whole=False)
-
-
-async def _found(call: ProjectCall, record_id: str) -> Record:
-    return await call.rooms.records.find(place_of(call, record_id))
 
 
 async def _set_config(call: ProjectCall, record_id: str, *, whole: bool) -> Response:

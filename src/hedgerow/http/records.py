@@ -1,6 +1,6 @@
-"""Pipeline records: list, create, retrieve, change, delete, for all three families alike."""
+"""Pipeline records: list, create, retrieve, change, delete, for all families alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -37,16 +37,14 @@ from hedgerow.projects.model import Organization
 
 router = APIRouter(tags=["Pipelines"])
 
+TRANSFORMATIONS = "pipeline_transformation_configs"
 FAMILIES = {
     "pipeline_destination_configs": Family.DESTINATION,
     "pipeline_frontend_apps_configs": Family.FRONTEND_APP,
     "pipeline_import_apps_configs": Family.IMPORT_APP,
+    TRANSFORMATIONS: Family.TRANSFORMATION,
 }
-BASES = tuple(
-    f"/api/{root}/{{project_id}}/{path}/"
-    for root in ("environments", "projects")
-    for path in FAMILIES
-)
+OTHERS = FAMILIES.keys() - {TRANSFORMATIONS}
 
 IDEMPOTENCY_KEY_MAX = 200
 SEARCH_MAX = 200
@@ -123,6 +121,10 @@ def place_of(call: ProjectCall, record_id: str) -> Place:
     if number is None or number > INT64_MAX:
         raise NotFound
     return Place(project_id=call.project.id, family=family_of(call.request), id=RecordId(number))
+
+
+async def found_record(call: ProjectCall, record_id: str) -> Record:
+    return await call.rooms.records.find(place_of(call, record_id))
 
 
 def item(call: ProjectCall, record: Record) -> RecordItem:
@@ -294,10 +296,17 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def under_every_base(add: Callable[..., Any], path: str, endpoint: Callable[..., Any]) -> None:
-    """Register an endpoint for each family under both roots."""
-    for base in BASES:
-        add(base + path)(endpoint)
+def under_every_base(
+    add: Callable[..., Any],
+    path: str,
+    endpoint: Callable[..., Any],
+    families: Collection[str] = FAMILIES,
+) -> None:
+    """Register an endpoint for each family, or some, under both roots."""
+    for root in ("environments", "projects"):
+        for family in FAMILIES:
+            if family in families:
+                add(f"/api/{root}/{{project_id}}/{family}/{path}")(endpoint)
 
 
 under_every_base(router.get, "", list_records)

@@ -12,6 +12,8 @@ from hedgerow.kit import jsonio
 
 Header = tuple[bytes, bytes]
 
+# Answers that have no body and no length.
+BODILESS = (204, 304)
 JSON_TYPE: Header = (b"content-type", b"application/json")
 
 # An ASGI extension of our server: it takes the head of an answer (status line and headers, without
@@ -32,7 +34,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        if self.status == 204:
+        if self.status in BODILESS:
             return self.own_headers
         return ((b"content-length", b"%d" % len(self.body)), *self.own_headers)
 
@@ -40,13 +42,13 @@ class Reply(msgspec.Struct, frozen=True):
     def head(self) -> bytes:
         """Status line and headers."""
         head = _head(self.status, self.own_headers)
-        if self.status == 204:
+        if self.status in BODILESS:
             return head
         return b"%scontent-length: %d\r\n" % (head, len(self.body))
 
 
 def reply(status: int, body: bytes, *headers: Header) -> Reply:
-    return Reply(status, headers, b"" if status == 204 else body)
+    return Reply(status, headers, b"" if status in BODILESS else body)
 
 
 @lru_cache(maxsize=100)

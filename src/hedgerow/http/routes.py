@@ -1,6 +1,7 @@
 """The site map: every path and where it leads."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -11,9 +12,11 @@ from hedgerow.http import (
     components,
     deliveries,
     docs,
+    early_access,
     errors,
     event_deletion,
     events,
+    flag_stream,
     flags,
     ingestion_warnings,
     jobs,
@@ -24,7 +27,10 @@ from hedgerow.http import (
     query,
     record_actions,
     records,
+    remote_config,
+    sdk_extras,
     site_app,
+    transformations,
     users,
 )
 from hedgerow.http.access import Rooms
@@ -32,7 +38,10 @@ from hedgerow.http.capture import CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
+from hedgerow.http.local_evaluation import LocalEvaluationDoor
 from hedgerow.http.metrics import Metrics
+from hedgerow.http.ofrep import PATH as OFREP
+from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.switchboard import Switchboard
 
 FAMILIES = (
@@ -45,9 +54,14 @@ FAMILIES = (
     record_actions.router,
     jobs.router,
     deliveries.router,
+    transformations.router,
     records.router,
     site_app.router,
+    remote_config.router,
+    sdk_extras.router,
+    flag_stream.router,
     flags.router,
+    early_access.router,
     cohorts.router,
     persons.router,
     person_actions.router,
@@ -62,10 +76,21 @@ FAMILIES = (
 EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
 
 
-def lean_routes(
-    readiness: Readiness, metrics: Metrics, decide: Decide, capture: CaptureDoor
-) -> Mapping[str, Lean]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """What apps and SDKs call, with keys of a project."""
+
+    decide: Decide
+    capture: CaptureDoor
+    local_evaluation: LocalEvaluationDoor
+    ofrep: OfrepDoor
+    early_access: early_access.EarlyAccessDoor
+    extras: sdk_extras.ExtrasDoor
+
+
+def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
     """Paths that are answered before FastAPI is reached."""
+    decide, capture, ofrep = doors.decide, doors.capture, doors.ofrep
     events = Lean(handler=capture.events, methods=("GET", "POST"), public=True)
     engage = Lean(handler=capture.engage, methods=("GET", "POST"), public=True)
     return {
@@ -73,6 +98,24 @@ def lean_routes(
         "/engage": engage,
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
+        "/flags/definitions": Lean(
+            handler=doors.local_evaluation.definitions, methods=("GET",), quick=True
+        ),
+        "/api/feature_flag/local_evaluation": Lean(
+            handler=doors.local_evaluation.older, methods=("GET",), quick=True
+        ),
+        "/api/early_access_features": Lean(
+            handler=doors.early_access.public, methods=("GET",), public=True
+        ),
+        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
+        OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
+        f"{OFREP}/{{key}}": Lean(
+            handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True
+        ),
+        "/ofrep/v1/configuration": Lean(
+            handler=ofrep.configuration, methods=("GET",), public=True, quick=True
+        ),
         "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
         "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
         "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),

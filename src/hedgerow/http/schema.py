@@ -31,6 +31,7 @@ PATH_PARAMETERS = {
     "event_id": "The event's uuid.",
     "person_id": "The person's uuid.",
     "flag_id": "The flag's id, or its key.",
+    "feature_id": "The feature's id.",
     "query_id": "The query's id, from its status or the client_query_id.",
 }
 

@@ -12,6 +12,8 @@ _WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
 
 def why_unstorable(text: str) -> tuple[str, str] | None:
     """A code and a sentence for text that cannot be stored, None for all other."""
+    if text.isascii() and "\x00" not in text:
+        return None
     if "\x00" in text:
         return "null_characters_not_allowed", "Null characters are not allowed."
     if found := _SURROGATE.search(text):

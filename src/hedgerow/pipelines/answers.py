@@ -8,6 +8,8 @@ from hedgerow.pipelines.sending import Failed, Outcome, Response, Sent
 
 # Beside 5xx: try again later.
 FOR_NOW = frozenset({408, 425, 429})
+# The other side works, and cannot use what it was sent.
+UNUSABLE = frozenset({400, 413, 422})
 SHOWN_BYTES = 200
 
 
@@ -21,7 +23,7 @@ def outcome_of(response: Response, now: datetime) -> Outcome:
         return Failed(reason=reason, retry_after_s=retry_after_s(response.headers, now))
     if 300 <= status < 400:
         reason = f"HTTP {status}: redirects are not followed"
-    return Failed(reason=reason, is_final=True)
+    return Failed(reason=reason, is_final=True, is_events_fault=status in UNUSABLE)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:

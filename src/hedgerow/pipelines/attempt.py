@@ -31,7 +31,8 @@ async def attempted(
         if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
             raise
         reason = f"The component failed: {type(error).__name__}"
-    return [Failed(reason=reason)] * len(events)
+    # Sent one by one, the others arrive if only one of them is more than the component can bear.
+    return [Failed(reason=reason, is_events_fault=len(events) > 1)] * len(events)
 
 
 def _bounded(outcome: Outcome) -> Outcome:

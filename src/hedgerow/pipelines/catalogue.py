@@ -58,6 +58,10 @@ class Catalogue:
     def component(self, id: ComponentId) -> Component | None:
         return self._components.get(id)
 
+    def is_ours(self, id: ComponentId) -> bool:
+        """Whether it ships with Hedgerow."""
+        return id in BUILT_IN
+
     def of_family(self, family: Family | None) -> list[Listed]:
         return [
             Listed(id=id, component=component)

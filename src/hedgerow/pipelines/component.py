@@ -14,6 +14,7 @@ from typing import Any
 from hedgerow.pipelines.imports.model import Reach, Read
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.sending import Deliver
+from hedgerow.pipelines.transforming import MakeTransform
 
 ENTRY_POINTS = "hedgerow.components"
 
@@ -85,8 +86,8 @@ Adopt = Callable[[Origin, Settings], Settings]
 class Component:
     """`key` is its name for ever; `adopt` is its own rule for settings that came from elsewhere;
     `check` raises Invalid for settings, in the clear, that it cannot use; `deliver` is how a
-    destination sends events; `read` gives the rows of an import app's source, and `reach` looks
-    whether that answers."""
+    destination sends events; `transform` makes what a transformation does to each; `read` gives the
+    rows of an import app's source, and `reach` looks whether that answers."""
 
     key: str
     family: Family
@@ -101,6 +102,7 @@ class Component:
     adopt: Adopt | None = None
     check: Callable[[Settings], None] | None = None
     deliver: Deliver | None = None
+    transform: MakeTransform | None = None
     read: Read | None = None
     reach: Reach | None = None
 
@@ -136,3 +138,5 @@ class Component:
                 return {"methods": [], "jobs": jobs, "scheduled_tasks": ["runEveryMinute"]}
             case Family.FRONTEND_APP:
                 return {"jobs": jobs}
+            case Family.TRANSFORMATION:
+                return {"methods": ["processEvent"], "jobs": jobs, "scheduled_tasks": []}

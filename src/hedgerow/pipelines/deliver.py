@@ -10,6 +10,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from hedgerow.errors import Unavailable
@@ -19,10 +20,12 @@ from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import Delivery, LogLevel, LogLine, Report
 from hedgerow.pipelines.destinations import Destination, Destinations
 from hedgerow.pipelines.model import Record, RecordId
+from hedgerow.pipelines.notifications import notice
 from hedgerow.pipelines.retry import Dead, Health, RetryAt, Retrying, Tried, decided
 from hedgerow.pipelines.sending import Failed, Outcome, Sent, WaysOut
 from hedgerow.pipelines.store import DeliveryStore
 from hedgerow.projects.activity import SYSTEM, Entry
+from hedgerow.projects.model import ProjectId
 
 LOOK_S = 0.5
 ELSEWHERE_S = 2.0
@@ -37,10 +40,10 @@ LOGGED_IN_A_TURN = 20
 
 
 class Deliverer:
-    """One worker's lanes. `keep_ms` is how long a delivery may wait in all; `note` hears of
-    defects."""
+    """One worker's lanes. `keep_ms` is how long a delivery may wait in all, `notifies` whether
+    somebody is to be told of pauses; `note` hears of defects."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, all named
         self,
         destinations: Destinations,
         store: DeliveryStore,
@@ -48,6 +51,7 @@ class Deliverer:
         clock: Clock,
         *,
         keep_ms: int,
+        notifies: bool = False,
         note: Callable[[RecordId, Exception], None],
     ) -> None:
         self._destinations = destinations
@@ -55,7 +59,10 @@ class Deliverer:
         self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
+        self._notifies = notifies
         self._note = note
+        # What this process did.
+        self.totals: dict[RecordId, Totals] = {}
         self._lanes: dict[RecordId, asyncio.Task[None]] = {}
         self._woken: dict[RecordId, asyncio.Event] = defaultdict(asyncio.Event)
         # The records as they were at their last turn.
@@ -128,8 +135,8 @@ class Deliverer:
         was_changed = self._tried.get(id, destination.record) != destination.record
         self._tried[id] = destination.record
         # Whoever changes a record that is paused wants to see whether that helps.
-        if health.paused_until_ms > _ms(now) and not was_changed:
-            return min(LOOK_S, (health.paused_until_ms - _ms(now)) / 1000)
+        if (pause_ms := health.pause_ms(_ms(now))) and not was_changed:
+            return min(LOOK_S, pause_ms / 1000)
         size = destination.batch_size
         limit = size if health.is_paused else min(max(TURN, size * CONCURRENCY), MAX_TURN)
         find = self._store.due_in_order if destination.keeps_order else self._store.due
@@ -138,9 +145,27 @@ class Deliverer:
             return LOOK_S
         if (linger_s := _linger_s(destination, found, now)) and not health.is_paused:
             return min(LOOK_S, linger_s)
-        turn = Turn(destination, health, self._ways_out, self._clock, self._keep_ms)
-        await self._store.report(await turn.taken(found), self._clock())
+        turn = Turn(
+            destination,
+            health,
+            self._ways_out,
+            self._clock,
+            self._keep_ms,
+            is_current=lambda: self._destinations.enabled.get(id) is destination,
+        )
+        report = await turn.taken(found)
+        if self._notifies and report.entry is not None:
+            report.notice = _notice(destination, report, self._clock())
+        await self._store.report(report, self._clock())
+        self._count(destination, report)
         return 0
+
+    def _count(self, destination: Destination, report: Report) -> None:
+        record = destination.record
+        totals = self.totals.setdefault(record.id, Totals(project_id=record.project_id))
+        totals.delivered += len(report.delivered)
+        totals.retried += len(report.retried)
+        totals.dead += len(report.dead)
 
     async def _tell_problem(self, destination: Destination, health: Health, now: datetime) -> None:
         if health.error != destination.problem:
@@ -152,8 +177,18 @@ class Deliverer:
             await self._store.report(report, now)
 
 
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    project_id: ProjectId
+    delivered: int = 0
+    retried: int = 0
+    dead: int = 0
+
+
 class Turn:
-    """Some deliveries of one destination, sent side by side and reported as one."""
+    """Some deliveries of one destination, sent side by side and reported as one, for as long as the
+    destination `is_current`: what is left when somebody changes or disables it has not been
+    touched."""
 
     def __init__(
         self,
@@ -162,12 +197,15 @@ class Turn:
         ways_out: WaysOut,
         clock: Clock,
         keep_ms: int,
+        *,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         self._destination = destination
         self._before = self._health = health
         self._ways_out = ways_out
         self._clock = clock
         self._keep_ms = keep_ms
+        self._is_current = is_current
         self._report = Report(record_id=destination.record.id, health=health)
 
     async def taken(self, found: Sequence[Delivery]) -> Report:
@@ -175,10 +213,9 @@ class Turn:
         waiting.reverse()
 
         async def send_some() -> None:
-            # What is left when the destination gets paused has not been touched.
-            while waiting and (self._before.is_paused or not self._health.is_paused):
+            while waiting:
                 for batch in waiting.pop():
-                    if not await self._send(batch):
+                    if not self._goes_on() or not await self._send(batch):
                         break
 
         await asyncio.gather(*(send_some() for _ in range(min(CONCURRENCY, len(waiting)))))
@@ -186,8 +223,24 @@ class Turn:
         self._tell_pauses()
         return self._report
 
+    def _goes_on(self) -> bool:
+        """What is left when the destination gets paused has not been touched either."""
+        is_paused = self._health.is_paused and not self._before.is_paused
+        return self._is_current() and not is_paused
+
     async def _send(self, batch: Sequence[Delivery]) -> bool:
-        """Whether all of it has arrived, or never will."""
+        """Whether all of it has arrived, or never will. What fails as a whole, perhaps because of
+        one event in it, is sent in halves."""
+        outcomes = await self._attempted(batch)
+        if len(batch) > 1 and all(map(_is_events_fault, outcomes)):
+            half = len(batch) // 2
+            if not await self._send(batch[:half]) and self._destination.keeps_order:
+                return False
+            return self._goes_on() and await self._send(batch[half:])
+        self._decide(batch, outcomes)
+        return not any(delivery.id in self._report.retried for delivery in batch)
+
+    async def _attempted(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         began = time.monotonic()
         outcomes = await attempted(
             self._destination.deliver,
@@ -196,8 +249,11 @@ class Turn:
             self._ways_out.at(self._clock()),
         )
         self._report.took((time.monotonic() - began) * 1000)
+        return outcomes
+
+    def _decide(self, batch: Sequence[Delivery], outcomes: Sequence[Outcome]) -> None:
         now_ms = _ms(self._clock())
-        worst: Outcome = next((each for each in outcomes if isinstance(each, Failed)), Sent())
+        worst = _worst(outcomes)
         if isinstance(worst, Sent) or self._before.is_paused or not self._health.is_paused:
             self._health = self._health.after(worst, now_ms)
         when = Retrying(now_ms=now_ms, jitter=random.random(), keep_ms=self._keep_ms)  # noqa: S311
@@ -208,7 +264,6 @@ class Turn:
                 is_probe=self._before.is_paused,
             )
             self._note(delivery, decided(outcome, tried, when))
-        return not any(delivery.id in self._report.retried for delivery in batch)
 
     def _note(self, delivery: Delivery, decision: object) -> None:
         match decision:
@@ -250,6 +305,21 @@ class Turn:
         )
 
 
+def _is_events_fault(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.is_events_fault
+
+
+def _worst(outcomes: Sequence[Outcome]) -> Outcome:
+    """What says most about the destination."""
+    failed = [each for each in outcomes if isinstance(each, Failed)]
+    return min(failed, key=_is_events_fault, default=Sent())
+
+
+def _notice(destination: Destination, report: Report, now: datetime) -> str:
+    kind = "destination.paused" if report.health.is_paused else "destination.resumed"
+    return notice(kind, destination.record, destination.name, report.health.error, now)
+
+
 def _lists(destination: Destination, found: Sequence[Delivery]) -> list[list[Sequence[Delivery]]]:
     """Lists of batches; those of one list are sent one after the other, until one has to wait."""
     size = destination.batch_size
@@ -257,7 +327,7 @@ def _lists(destination: Destination, found: Sequence[Delivery]) -> list[list[Seq
         return [[found[at : at + size]] for at in range(0, len(found), size)]
     # Whose events are sent by one sender, their order is kept.
     by_sender: dict[int, list[Delivery]] = defaultdict(list)
-    for delivery in found:
+    for delivery in sorted(found, key=lambda each: each.id):
         by_sender[hash(delivery.event.distinct_id) % CONCURRENCY].append(delivery)
     return [
         [some[at : at + size] for at in range(0, len(some), size)] for some in by_sender.values()
@@ -268,8 +338,9 @@ def _linger_s(destination: Destination, found: Sequence[Delivery], now: datetime
     """How long a batch that is not full still waits to be."""
     if len(found) >= destination.batch_size or any(delivery.attempts for delivery in found):
         return 0
-    oldest = min(delivery.created_ms for delivery in found)
-    return max(0, oldest + destination.batch_ms - _ms(now)) / 1000
+    waited_ms = _ms(now) - min(delivery.created_ms for delivery in found)
+    # One that seems to come from the future was made before somebody put the clock right.
+    return max(0, destination.batch_ms - max(0, waited_ms)) / 1000
 
 
 def _ms(moment: datetime) -> int:

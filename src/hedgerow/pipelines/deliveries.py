@@ -50,7 +50,7 @@ class LogLine:
 @dataclass(slots=True, kw_only=True)
 class Report:
     """What became of some deliveries of one record, by their ids. `latencies` counts requests by
-    the bounds above."""
+    the bounds above; `notice` is what somebody is to be told of it."""
 
     record_id: RecordId
     health: Health
@@ -62,6 +62,7 @@ class Report:
     latencies: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
     logs: list[LogLine] = field(default_factory=list)
     entry: Entry | None = None
+    notice: str = ""
 
     def took(self, milliseconds: float) -> None:
         self.latencies[latency_place(milliseconds)] += 1
@@ -79,10 +80,13 @@ class Ages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldDelivery:
-    """A delivery as people see it. `due_ms` is 0 for one that is due at once."""
+    """A delivery as people see it. `due_ms` is 0 for one that is due at once; there is no `event`
+    where that cannot be read."""
 
     id: int
-    event: Event
+    uuid: str
+    distinct_id: str
+    event: Event | None
     status: DeliveryStatus
     attempts: int
     due_ms: int

@@ -34,6 +34,7 @@ SECTIONS = {
     "destinations": Family.DESTINATION,
     "frontend_apps": Family.FRONTEND_APP,
     "import_apps": Family.IMPORT_APP,
+    "transformations": Family.TRANSFORMATION,
 }
 FIELDS = ("name", "component", "enabled", "description", "settings")
 

@@ -1,5 +1,5 @@
-"""Which events a destination wants: names, property filters, a sample. Checked when they are set,
-and made into one function that is asked for every event. Pure.
+"""Which events a record is about: names, property filters, for a destination a sample. Checked when
+they are set, and made into one function that is asked for every event. Pure.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from hedgerow.kit import jsonio
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import Sealer
+from hedgerow.pipelines.transforming import Incoming
 from hedgerow.properties.operators import Predicate, operator_named, predicate
 from hedgerow.properties.rules import check_property
 from hedgerow.properties.values import MISSING
@@ -31,6 +32,8 @@ def check_settings(component: Component, config: Mapping[str, Any], sealer: Seal
     settings.check_complete(component, config)
     if component.deliver is not None:
         check_destination(config)
+    if component.transform is not None:
+        check_filters(config, of=("event",))
     # What was sealed with a key that is not here is judged when the key is back.
     with contextlib.suppress(Conflict):
         _check_by_component(component, settings.unsealed(component, config, sealer))
@@ -50,17 +53,7 @@ def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:
 
 def check_destination(config: Mapping[str, Any]) -> None:
     """Raise Invalid for the first of the shared settings that cannot be used."""
-    names = config.get("events", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise Invalid("A list of event names is required.", attr="config__events")
-    if len(names) > MAX_NAMES:
-        raise Invalid(f"No more than {MAX_NAMES} names.", attr="config__events")
-    filters = config.get("properties", [])
-    if not isinstance(filters, list) or len(filters) > MAX_FILTERS:
-        detail = f"A list of no more than {MAX_FILTERS} filters is required."
-        raise Invalid(detail, attr="config__properties")
-    for number, filter in enumerate(filters):
-        _check_filter(filter, f"config__properties.{number}")
+    check_filters(config, of=("event", "person"))
     for key, least, most in (
         ("sampling", 1, 100),
         ("batch_size", 1, MAX_BATCH),
@@ -71,11 +64,28 @@ def check_destination(config: Mapping[str, Any]) -> None:
             raise Invalid(f"A number from {least} to {most} is required.", attr=f"config__{key}")
 
 
-def _check_filter(filter: Any, place: str) -> None:
+def check_filters(config: Mapping[str, Any], of: Sequence[str]) -> None:
+    """Raise Invalid for names or property filters that cannot be used. `of` is whose properties
+    there are."""
+    names = config.get("events", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Invalid("A list of event names is required.", attr="config__events")
+    if len(names) > MAX_NAMES:
+        raise Invalid(f"No more than {MAX_NAMES} names.", attr="config__events")
+    filters = config.get("properties", [])
+    if not isinstance(filters, list) or len(filters) > MAX_FILTERS:
+        detail = f"A list of no more than {MAX_FILTERS} filters is required."
+        raise Invalid(detail, attr="config__properties")
+    for number, filter in enumerate(filters):
+        _check_filter(filter, f"config__properties.{number}", of)
+
+
+def _check_filter(filter: Any, place: str, of: Sequence[str]) -> None:
     if not isinstance(filter, Mapping) or not isinstance(filter.get("key"), str):
         raise Invalid("A filter has a key, an operator and a value.", attr=place)
-    if filter.get("type", "event") not in ("event", "person"):
-        raise Invalid("Only properties of the event or the person.", attr=f"{place}.type")
+    if filter.get("type", "event") not in of:
+        whose = " or ".join(f"the {each}" for each in of)
+        raise Invalid(f"Only properties of {whose}.", attr=f"{place}.type")
     check_property(filter, place)
 
 
@@ -98,6 +108,25 @@ def wants(config: Mapping[str, Any]) -> Wants:
         return not of_person or _all(of_person, event.person_properties, now)
 
     return wanted
+
+
+def concerns(config: Mapping[str, Any]) -> Callable[[Incoming], bool] | None:
+    """Whether a transformation is about an event; None if it is about all. The same whenever it is
+    asked: what is relative to now is relative to when the event was accepted."""
+    names = frozenset(config.get("events") or ())
+    asked = [_asked(each) for each in config.get("properties") or ()]
+    if not names and not asked:
+        return None
+
+    def concerned(event: Incoming) -> bool:
+        if names and event.event not in names:
+            return False
+        properties = event.properties
+        return all(
+            matches(properties.get(key, MISSING), event.accepted_at) for key, matches in asked
+        )
+
+    return concerned
 
 
 def _asked(filter: Mapping[str, Any]) -> tuple[str, Predicate]:

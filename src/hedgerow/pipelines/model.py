@@ -19,11 +19,12 @@ WEB_TOKEN_BITS = 128
 
 
 class Family(StrEnum):
-    """The three kinds of record. They share one shape and never see each other."""
+    """The kinds of record. They share one shape and never see each other."""
 
     DESTINATION = "destination"
     FRONTEND_APP = "frontend_app"
     IMPORT_APP = "import_app"
+    TRANSFORMATION = "transformation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

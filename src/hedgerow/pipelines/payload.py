@@ -5,11 +5,11 @@ from typing import Any
 
 from hedgerow.events.model import Event
 from hedgerow.kit import jsonio
+from hedgerow.pipelines.routed import RoutedEvent
 
 
 def payload_of(event: Event) -> dict[str, Any]:
     properties = jsonio.decode(event.properties) if event.properties else {}
-    groups = properties.get("$groups")
     return {
         "event": {
             "uuid": event.uuid,
@@ -23,8 +23,16 @@ def payload_of(event: Event) -> dict[str, Any]:
             "id": event.person_id,
             "properties": jsonio.decode(event.person_properties) if event.person_properties else {},
         },
-        "groups": {kind: {"key": key} for kind, key in groups.items()}
-        if isinstance(groups, dict)
-        else {},
+        "groups": jsonio.decode(event.groups)
+        if isinstance(event, RoutedEvent)
+        else _named(properties),
         "project": {"id": event.project_id},
     }
+
+
+def _named(properties: dict[str, Any]) -> dict[str, Any]:
+    """Groups of which nothing but the names are known."""
+    groups = properties.get("$groups")
+    if not isinstance(groups, dict):
+        return {}
+    return {kind: {"index": None, "key": key, "properties": {}} for kind, key in groups.items()}

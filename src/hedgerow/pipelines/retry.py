@@ -91,10 +91,19 @@ class Health:
     def is_paused(self) -> bool:
         return self.failures >= FAILURES_TO_PAUSE
 
+    def pause_ms(self, now_ms: int) -> int:
+        """How long it is still left alone. Nobody pauses for longer than we may be put off: such
+        a moment was set before somebody put the clock right."""
+        left = self.paused_until_ms - now_ms
+        return left if 0 < left <= LONGEST_RETRY_AFTER_MS else 0
+
     def after(self, outcome: Outcome, now_ms: int) -> "Health":
-        """After one more request."""
+        """After one more request. A destination that refuses an event for the event's own sake
+        works."""
         if isinstance(outcome, Sent):
             return HEALTHY
+        if outcome.is_events_fault:
+            return Health(error=outcome.reason)
         failures = self.failures + 1
         over = failures - FAILURES_TO_PAUSE
         if over < 0:

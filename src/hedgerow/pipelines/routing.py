@@ -6,16 +6,23 @@ from hedgerow.events.model import Event
 from hedgerow.kit.clock import Clock
 from hedgerow.pipelines.deliveries import NewDeliveries, NewDelivery
 from hedgerow.pipelines.destinations import Destinations
+from hedgerow.pipelines.grouping import with_groups
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.store import GroupStore
 
 
 class Routing:
     """`wake` hears of the records that there is something new for."""
 
     def __init__(
-        self, destinations: Destinations, wake: Callable[[Iterable[RecordId]], None], clock: Clock
+        self,
+        destinations: Destinations,
+        groups: GroupStore,
+        wake: Callable[[Iterable[RecordId]], None],
+        clock: Clock,
     ) -> None:
         self._destinations = destinations
+        self._groups = groups
         self._wake = wake
         self._clock = clock
 
@@ -25,16 +32,27 @@ class Routing:
         routers, now = self._destinations.routers, self._clock()
         if not routers:
             return {}
-        made = {
+        wanted = {
             row: [
-                NewDelivery(record_id=id, event=event)
+                (event, ids)
                 for event in some
                 if (router := routers.get(event.project_id)) is not None
-                for id in router.destinations(event, now)
+                and (ids := router.destinations(event, now))
             ]
             for row, some in events.items()
         }
-        return {row: some for row, some in made.items() if some}
+        grouped = await with_groups(
+            (event for some in wanted.values() for event, _ in some), self._groups
+        )
+        return {
+            row: [
+                NewDelivery(record_id=id, event=grouped.get((event.project_id, event.uuid), event))
+                for event, ids in some
+                for id in ids
+            ]
+            for row, some in wanted.items()
+            if some
+        }
 
     def made(self, deliveries: NewDeliveries) -> None:
         if deliveries:

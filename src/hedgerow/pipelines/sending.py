@@ -24,10 +24,12 @@ class Sent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """It has not, and why. `is_final` if trying again would change nothing; otherwise the other
-    side may have said how long to wait."""
+    side may have said how long to wait. What `is_events_fault` says nothing about the destination,
+    and where a whole batch failed, it may be the fault of one event in it."""
 
     reason: str
     is_final: bool = False
+    is_events_fault: bool = False
     retry_after_s: float | None = None
 
 

@@ -156,13 +156,72 @@ class DestinationStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGroups:
+    """Some of a project's groups: the indexes of types, and properties, as JSON text, by type and
+    key."""
+
+    types: Mapping[str, int]
+    properties: Mapping[tuple[str, str], str]
+
+
+class GroupStore(Protocol):
+    async def groups(self, project_id: ProjectId, keys: Sequence[str]) -> KnownGroups:
+        """All types, and the groups with these keys."""
+        ...
+
+
+class TransformationStore(Protocol):
+    async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """The enabled ones of these projects, by order and id."""
+        ...
+
+    async def generations(self) -> Mapping[ProjectId, int]:
+        """For each project, a number that moves with every change of its records."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformedHour:
+    """What a transformation did in an hour."""
+
+    hour_ms: int
+    changed: int
+    dropped: int
+    failed: int
+
+
+class TransformationReading(Protocol):
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[TransformedHour]:
+        """What was counted in hours that began after a moment, oldest first."""
+        ...
+
+
 class StandingStore(Protocol):
     async def errors(self) -> Mapping[RecordId, str]:
-        """What is wrong with destinations, for those with which something is."""
+        """What is wrong with records, for those with which something is."""
         ...
 
     async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
         """How many deliveries have arrived and how many have died, for those with some."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What there is of a destination's deliveries. `oldest_ms` says since when the oldest waits
+    that is not dead; 0 where there is none."""
+
+    project_id: ProjectId
+    waiting: int = 0
+    retrying: int = 0
+    dead: int = 0
+    oldest_ms: int = 0
+
+
+class BacklogStore(Protocol):
+    async def backlogs(self) -> Mapping[RecordId, Backlog]:
+        """Of those destinations that have any."""
         ...
 
 
@@ -226,6 +285,24 @@ class DeliveryStore(Protocol):
     async def forget_old(self, ages: Ages, now: datetime) -> None:
         """Give up what has waited for too long, and forget what was dead for too long."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    id: int
+    body: str
+    attempts: int
+    created_ms: int
+
+
+class NotificationStore(Protocol):
+    async def claimed(self, now: datetime, until: datetime, limit: int) -> Sequence[Notification]:
+        """Some that are due, which are nobody else's until a moment."""
+        ...
+
+    async def put_off(self, id: int, attempts: int, until: datetime) -> None: ...
+
+    async def end(self, id: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

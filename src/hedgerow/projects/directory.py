@@ -22,7 +22,9 @@ POLL_S = 0.5
 MISS_POLL_S = 0.05
 USE_NOTED_EVERY = timedelta(hours=1)
 
-EMPTY = Snapshot(generation=-1, users={}, projects={}, keys_by_hash={}, tokens={})
+EMPTY = Snapshot(
+    generation=-1, users={}, projects={}, keys_by_hash={}, tokens={}, secrets_by_hash={}
+)
 
 
 class Directory:
@@ -77,6 +79,15 @@ class Directory:
     async def find_new_token(self, value: str) -> Project | None:
         await self._look_after_miss()
         return self.find_token(value)
+
+    def find_secret(self, value: str) -> Project | None:
+        """The project of this secret key, from memory."""
+        id = self._snapshot.secrets_by_hash.get(token_hash(value))
+        return None if id is None else self._snapshot.projects.get(id)
+
+    async def find_new_secret(self, value: str) -> Project | None:
+        await self._look_after_miss()
+        return self.find_secret(value)
 
     def project(self, id: ProjectId) -> Project | None:
         return self._snapshot.projects.get(id)

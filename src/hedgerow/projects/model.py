@@ -9,6 +9,7 @@ KeyId = NewType("KeyId", str)
 
 PROJECT_KEY_PREFIX = "phc_"
 PERSONAL_KEY_PREFIX = "phx_"
+SECRET_KEY_PREFIX = "phs_"  # noqa: S105 - what secrets begin with is none
 # 208 bits: above the 160 that make guessing hopeless, and about PostHog's length.
 KEY_BITS = 208
 
@@ -43,6 +44,9 @@ class Project:
     updated_at: datetime
     # How long events are kept; None: for ever.
     retention_days: int | None = None
+    # What may be shown of its secret keys; "": there is none.
+    secret_mask: str = ""
+    backup_secret_mask: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,14 @@ class PersonalKey:
 
     def may_see(self, project_id: ProjectId) -> bool:
         return self.is_unrestricted or project_id in self.project_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKey:
+    """A project's secret key as it is stored. It reads the definitions of flags and no more."""
+
+    hash: str
+    mask: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

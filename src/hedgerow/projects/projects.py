@@ -8,10 +8,17 @@ from typing import Final
 from zoneinfo import available_timezones
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.tokens import random_token
+from hedgerow.kit.tokens import random_token, token_hash, token_mask
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import KEY_BITS, PROJECT_KEY_PREFIX, Project, ProjectId
+from hedgerow.projects.model import (
+    KEY_BITS,
+    PROJECT_KEY_PREFIX,
+    SECRET_KEY_PREFIX,
+    Project,
+    ProjectId,
+    SecretKey,
+)
 from hedgerow.projects.store import NewProject, ProjectStore
 from hedgerow.projects.text import checked_text
 
@@ -40,6 +47,14 @@ class ProjectFields:
     name: str | Keep = KEEP
     timezone: str | Keep = KEEP
     retention_days: int | Keep | None = KEEP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedSecret:
+    """A project with the value of its new secret key, which can be read at this moment only."""
+
+    project: Project
+    value: str
 
 
 class Projects:
@@ -78,6 +93,21 @@ class Projects:
     ) -> Project:
         """Give the project a new public key; the old one works until the grace time is over."""
         project = await self._store.rotate_token(id, new_project_token(), now + grace, actor, now)
+        await self._directory.refresh()
+        return project
+
+    async def rotate_secret(self, id: ProjectId, actor: Actor, now: datetime) -> IssuedSecret:
+        """Give the project a new secret key. The one before is good until it is dropped, or until
+        the next rotation."""
+        value = random_token(SECRET_KEY_PREFIX, KEY_BITS)
+        secret = SecretKey(hash=token_hash(value), mask=token_mask(value))
+        project = await self._store.rotate_secret(id, secret, actor, now)
+        await self._directory.refresh()
+        return IssuedSecret(project=project, value=value)
+
+    async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project:
+        """End the secret key from before the last rotation."""
+        project = await self._store.drop_backup_secret(id, actor, now)
         await self._directory.refresh()
         return project
 

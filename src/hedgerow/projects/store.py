@@ -14,6 +14,7 @@ from hedgerow.projects.model import (
     Project,
     ProjectId,
     ProjectToken,
+    SecretKey,
     User,
 )
 
@@ -29,6 +30,7 @@ class Snapshot:
     projects: Mapping[ProjectId, Project]
     keys_by_hash: Mapping[str, PersonalKey]
     tokens: Mapping[str, ProjectToken]
+    secrets_by_hash: Mapping[str, ProjectId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,13 @@ class ProjectStore(Protocol):
     async def rotate_token(
         self, id: ProjectId, token: str, old_until: datetime, actor: Actor, now: datetime
     ) -> Project: ...
+    async def rotate_secret(
+        self, id: ProjectId, secret: SecretKey, actor: Actor, now: datetime
+    ) -> Project:
+        """The one before stays good beside it, and the one before that no longer."""
+        ...
+
+    async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project: ...
 
 
 class KeyStore(Protocol):

@@ -16,6 +16,8 @@ class Rate:
     window_s: float
 
 
+# What SDKs on servers may ask for, of each project.
+SDK_RATES = (Rate(calls=600, window_s=60),)
 API_RATES = (Rate(calls=480, window_s=60), Rate(calls=4800, window_s=3600))
 
 

@@ -68,6 +68,27 @@ def select(connection: Connection, sql: str, *values: Any) -> Rows:
     return connection.exec_driver_sql(_said(dialect, sql), given).fetchall()
 
 
+def change(connection: Connection, sql: str, *values: Any) -> int:
+    """Run a statement; how many rows it changed. A value that is a list goes where the list
+    stands."""
+    dialect = connection.dialect.name
+    given = tuple(_list(value) if isinstance(value, list) else value for value in values)
+    return connection.exec_driver_sql(_said(dialect, sql), given).rowcount
+
+
+def insert(connection: Connection, table: str, columns: tuple[str, ...], rows: Rows) -> None:
+    """Add rows whose values the driver takes as they are, bytes too."""
+    into = f"INSERT INTO {table} ({', '.join(columns)})"
+    if connection.dialect.name == "postgresql":
+        if rows:
+            places = f"VALUES ({', '.join(['%s'] * len(columns))})"
+            connection.exec_driver_sql(f"{into} {places}", list(rows))
+        return
+    for part in parts(rows):
+        said = f"{into} {values(len(columns), len(part))}"
+        connection.exec_driver_sql(said, tuple(chain.from_iterable(part)))
+
+
 def run(connection: Connection, sql: str, columns: tuple[str, ...], rows: Iterable[Any]) -> int:
     """Run a statement over rows with these columns; how many rows it changed."""
     given = list(rows)

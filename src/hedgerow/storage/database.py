@@ -61,6 +61,10 @@ class Database(Protocol):
         """Run `query` against one consistent view. It must not write."""
         ...
 
+    async def read_beside(self, query: Callable[[Connection], T]) -> T:
+        """The same for what takes long: whoever waits for something else does not wait for it."""
+        ...
+
     async def write(self, change: Callable[[Connection], T]) -> T:
         """Run `change` in a transaction of its own; durable when this returns.
 

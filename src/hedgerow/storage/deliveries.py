@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -12,7 +11,6 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
-    delete,
     func,
     insert,
     literal_column,
@@ -20,28 +18,27 @@ from sqlalchemy import (
     update,
 )
 
-from hedgerow.events.model import Event
-from hedgerow.pipelines.deliveries import (
-    Ages,
-    Delivery,
-    DeliveryStatus,
-    NewDelivery,
-    Report,
-)
+from hedgerow.pipelines.deliveries import Ages, Delivery, NewDelivery, Report
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.retry import HEALTHY, Health
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, bulk, delivered, delivery_counts
+from hedgerow.storage import (
+    activity,
+    bulk,
+    delivered,
+    delivery_ages,
+    delivery_counts,
+    notifications,
+)
 from hedgerow.storage.database import Database, HotRead
+from hedgerow.storage.delivery_order import OrderedQueues
 from hedgerow.storage.leases import Leases
+from hedgerow.storage.packed_deliveries import packed_event, unpacked_event
 from hedgerow.storage.tables import deliveries as table
 from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
 
 TURN_BYTES = 16 * 1024 * 1024
-LOGS_KEPT = 1000
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Event).decode
+UNREADABLE = "The event cannot be read: its row in the database is damaged."
 
 _NONE = literal_column("0", Integer)
 _WAITING = literal_column("'waiting'", Text)
@@ -66,9 +63,16 @@ _any_retry = HotRead(_first(_retry_is_due, _one))
 _any_waiting = HotRead(_first(_is_waiting, _one))
 _retries = HotRead(_first(_retry_is_due, bindparam("most")))
 _others = HotRead(_first(_is_waiting, bindparam("most")))
-_behind = select(table.c.distinct_id).where(_of & (table.c.status == _RETRYING))
-_others_in_order = HotRead(
-    _first(_is_waiting & table.c.distinct_id.not_in(_behind), bindparam("most"))
+_not_due = select(table.c.distinct_id).where(
+    _of & (table.c.status == _RETRYING) & (table.c.due_ms > bindparam("now"))
+)
+# Whoever keeps order sends nothing before an earlier one of the same distinct id.
+_retries_in_order = HotRead(
+    select(table.c.id, func.length(table.c.event))
+    .where(_of & _retry_is_due & table.c.distinct_id.not_in(_not_due))
+    .order_by(table.c.id)
+    .limit(bindparam("most"))
+    .offset(_NONE)
 )
 _health = HotRead(
     select(
@@ -77,6 +81,12 @@ _health = HotRead(
         destination_states.c.paused_until_ms,
     ).where(destination_states.c.record_id == bindparam("of"))
 )
+
+_DEAD_AT_ONCE = (
+    "UPDATE deliveries SET status = 'dead', due_ms = r.due_ms, error = r.error"
+    " FROM {rows} WHERE deliveries.id = r.id"
+)
+_COLUMNS = tuple(column.name for column in table.c if column.name != "id")
 
 _errors = HotRead(
     select(destination_states.c.record_id, destination_states.c.error).where(
@@ -88,23 +98,26 @@ _errors = HotRead(
 def add(connection: Connection, made: Sequence[NewDelivery], now: datetime) -> None:
     """Call in the transaction that ends what they are made of."""
     created_ms = int(now.timestamp() * 1000)
-    rows = [
-        {
-            "project_id": each.event.project_id,
-            "record_id": each.record_id,
-            "uuid": each.event.uuid,
-            "distinct_id": each.event.distinct_id,
-            "event": _pack(each.event),
-            "status": DeliveryStatus.WAITING.value,
-            "attempts": 0,
-            "due_ms": 0,
-            "error": "",
-            "created_ms": created_ms,
-        }
-        for each in made
-    ]
-    if rows:
-        connection.execute(insert(table), rows)
+    bulk.insert(
+        connection,
+        "deliveries",
+        _COLUMNS,
+        [
+            (
+                each.event.project_id,
+                each.record_id,
+                each.event.uuid,
+                each.event.distinct_id,
+                packed_event(each.event),
+                "waiting",
+                0,
+                0,
+                "",
+                created_ms,
+            )
+            for each in made
+        ],
+    )
 
 
 class DeliveryRecords:
@@ -114,6 +127,7 @@ class DeliveryRecords:
         self._database = database
         self._is_alone = database.engine_name == "sqlite"
         self._leases = Leases(database, delivery_leases)
+        self._ordered = OrderedQueues(database)
 
     async def has_due(self, record_id: RecordId, now_ms: int) -> bool:
         asked = {"of": record_id, "now": now_ms}
@@ -132,20 +146,23 @@ class DeliveryRecords:
         await self._leases.let_go()
 
     async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
-        return await self._due(_others, record_id, limit, now_ms)
+        asked = {"of": record_id, "now": now_ms, "most": limit}
+        found = await self._database.fetch(_retries, asked)
+        if len(found) < limit:
+            found += await self._database.fetch(_others, asked | {"most": limit - len(found)})
+        return await self._read(found, now_ms)
 
     async def due_in_order(
         self, record_id: RecordId, limit: int, now_ms: int
     ) -> Sequence[Delivery]:
-        return await self._due(_others_in_order, record_id, limit, now_ms)
-
-    async def _due(
-        self, others: HotRead, record_id: RecordId, limit: int, now_ms: int
-    ) -> Sequence[Delivery]:
         asked = {"of": record_id, "now": now_ms, "most": limit}
-        found = await self._database.fetch(_retries, asked)
+        found = await self._database.fetch(_retries_in_order, asked)
         if len(found) < limit:
-            found += await self._database.fetch(others, asked | {"most": limit - len(found)})
+            found += await self._ordered.waiting(record_id, limit - len(found), now_ms)
+        return await self._read(found, now_ms)
+
+    async def _read(self, found: Sequence[tuple[Any, ...]], now_ms: int) -> Sequence[Delivery]:
+        """These deliveries, or as many as fit into a turn, of which their sizes are known."""
         ids: list[int] = []
         size = 0
         for id, length in found:
@@ -155,19 +172,19 @@ class DeliveryRecords:
             ids.append(id)
         if not ids:
             return ()
-        statement = select(table).where(table.c.id.in_(ids))
-        rows = await self._database.read(
-            lambda connection: {row.id: row for row in connection.execute(statement)}
+        rows = await self._database.read(lambda connection: _rows(connection, ids))
+        readable = [each for row in rows if (each := _delivery(row)) is not None]
+        if len(readable) < len(rows):
+            # What cannot be read would stand in its lane's way for ever.
+            known = {each.id for each in readable}
+            await self._give_up([row[0] for row in rows if row[0] not in known], now_ms)
+        return readable
+
+    async def _give_up(self, ids: Sequence[int], now_ms: int) -> None:
+        rows = [(id, now_ms, UNREADABLE) for id in ids]
+        await self._database.write(
+            lambda connection: bulk.run(connection, _DEAD_AT_ONCE, ("id", "due_ms", "error"), rows)
         )
-        return [
-            Delivery(
-                id=row.id,
-                event=_unpack(row.event),
-                attempts=row.attempts,
-                created_ms=row.created_ms,
-            )
-            for row in (rows[id] for id in ids if id in rows)
-        ]
 
     async def health(self, record_id: RecordId) -> Health:
         rows = await self._database.fetch(_health, {"of": record_id})
@@ -194,6 +211,8 @@ class DeliveryRecords:
             _log(connection, report, now)
             if report.entry is not None:
                 activity.record(connection, report.entry, now)
+            if report.notice:
+                notifications.add(connection, report.notice, now)
 
         await self._database.write(change)
 
@@ -215,42 +234,25 @@ class DeliveryRecords:
         await self._database.write(change)
 
     async def forget_old(self, ages: Ages, now: datetime) -> None:
-        now_ms = int(now.timestamp() * 1000)
+        await delivery_ages.forget_old(self._database, ages, now)
 
-        def change(connection: Connection) -> None:
-            too_old = (table.c.status != DeliveryStatus.DEAD.value) & (
-                table.c.created_ms < now_ms - ages.waiting_ms
-            )
-            dead = (
-                update(table)
-                .where(too_old)
-                .values(
-                    status=DeliveryStatus.DEAD.value,
-                    due_ms=now_ms,
-                    error=func.trim("Given up, it waited for too long. " + table.c.error),
-                )
-            )
-            connection.execute(dead)
-            connection.execute(
-                delete(table).where(
-                    (table.c.status == DeliveryStatus.DEAD.value)
-                    & (table.c.due_ms < now_ms - ages.dead_ms)
-                )
-            )
-            delivered.forget_old(connection, now_ms - ages.delivered_ms)
-            delivery_counts.forget_old(connection, now)
-            _forget_logs(connection)
 
-        await self._database.write(change)
+def _rows(connection: Connection, ids: list[int]) -> bulk.Rows:
+    """In the order of their ids as they are given."""
+    sql = "SELECT id, event, attempts, created_ms FROM deliveries WHERE id IN ({numbers})"
+    found = {row[0]: row for row in bulk.select(connection, sql, ids)}
+    return [found[id] for id in ids if id in found]
+
+
+def _delivery(row: tuple[Any, ...]) -> Delivery | None:
+    id, packed, attempts, created_ms = row
+    if (event := unpacked_event(packed)) is None:
+        return None
+    return Delivery(id=id, event=event, attempts=attempts, created_ms=created_ms)
 
 
 def _end(connection: Connection, ids: Iterable[int]) -> None:
-    bulk.run(
-        connection,
-        "DELETE FROM deliveries WHERE id IN (SELECT r.id FROM {rows})",
-        ("id",),
-        [(id,) for id in ids],
-    )
+    bulk.change(connection, "DELETE FROM deliveries WHERE id IN ({numbers})", list(ids))
 
 
 def _put_off(connection: Connection, report: Report) -> None:
@@ -298,20 +300,3 @@ def _log(connection: Connection, report: Report, now: datetime) -> None:
     ]
     if rows:
         connection.execute(insert(delivery_logs), rows)
-
-
-def _forget_logs(connection: Connection) -> None:
-    """Only the newest lines of each record stay."""
-    for record_id in list(
-        connection.execute(select(delivery_logs.c.record_id).distinct()).scalars()
-    ):
-        own = delivery_logs.c.record_id == record_id
-        last = connection.execute(
-            select(delivery_logs.c.id)
-            .where(own)
-            .order_by(delivery_logs.c.id.desc())
-            .limit(1)
-            .offset(LOGS_KEPT)
-        ).scalar()
-        if last is not None:
-            connection.execute(delete(delivery_logs).where(own & (delivery_logs.c.id <= last)))

@@ -11,7 +11,14 @@ from hedgerow.storage import generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.keys import key_from
 from hedgerow.storage.projects import project_from, projects_with_token
-from hedgerow.storage.tables import organizations, personal_keys, project_tokens, projects, users
+from hedgerow.storage.tables import (
+    organizations,
+    personal_keys,
+    project_secrets,
+    project_tokens,
+    projects,
+    users,
+)
 
 
 class DirectoryRecords:
@@ -50,6 +57,10 @@ def _snapshot(connection: Connection) -> Snapshot:
                 value=row.value, project_id=ProjectId(row.project_id), expires_at=row.expires_at
             )
             for row in connection.execute(select(project_tokens))
+        },
+        secrets_by_hash={
+            row.hash: ProjectId(row.project_id)
+            for row in connection.execute(select(project_secrets))
         },
     )
 

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, insert, select, text, update
 
+from hedgerow.errors import Invalid
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
+from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, flag_calls, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
-from hedgerow.storage.tables import cohorts, group_types, projects
+from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects
 from hedgerow.storage.tables import flags as table
 
 E = TypeVar("E", bound=StrEnum)
@@ -55,7 +57,7 @@ class FlagRecords:
         )
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
-        return await self._database.read(lambda connection: _find(connection, project_id, id))
+        return await self._database.read(lambda connection: find_flag(connection, project_id, id))
 
     async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
         return await self._database.read(
@@ -69,9 +71,9 @@ class FlagRecords:
         now: datetime,
     ) -> Flag:
         def change(connection: Connection) -> Flag:
-            definitions = self._locked_definitions(connection, project_id)
-            wish = decide(definitions, lambda id: _find(connection, project_id, id))
-            flag, is_told = _store_and_tell(connection, wish, now)
+            definitions = self.locked_definitions(connection, project_id)
+            wish = decide(definitions, lambda id: find_flag(connection, project_id, id))
+            flag, is_told = store_and_tell(connection, wish, now)
             if is_told:
                 generations.advance(connection, topic_of(project_id))
             return flag
@@ -89,17 +91,17 @@ class FlagRecords:
 
             def store(wish: FlagWrite) -> Flag:
                 nonlocal any_told
-                flag, is_told = _store_and_tell(connection, wish, now)
+                flag, is_told = store_and_tell(connection, wish, now)
                 any_told |= is_told
                 return flag
 
-            work(self._locked_definitions(connection, project_id), store)
+            work(self.locked_definitions(connection, project_id), store)
             if any_told:
                 generations.advance(connection, topic_of(project_id))
 
         await self._database.write(change)
 
-    def _locked_definitions(self, connection: Connection, project_id: ProjectId) -> Definitions:
+    def locked_definitions(self, connection: Connection, project_id: ProjectId) -> Definitions:
         lock_project(connection, project_id)
         zone = select(projects.c.timezone).where(projects.c.id == project_id)
         timezone = connection.execute(zone).scalar_one()
@@ -127,12 +129,24 @@ class Decoded:
         return list(flags.values())
 
 
-def _store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
+def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
+    if wish.flag.deleted:
+        _check_no_feature(connection, wish.flag)
     flag = _store(connection, wish.flag)
     entry = wish.tell(flag)
     if entry is not None:
         activity.record(connection, entry, now)
     return flag, entry is not None
+
+
+def _check_no_feature(connection: Connection, flag: Flag) -> None:
+    own = select(early_access_features.c.name).where(early_access_features.c.flag_id == flag.id)
+    name = connection.execute(own).scalar()
+    if name is not None:
+        raise Invalid(
+            f"Cannot be deleted: it belongs to the early access feature {cut_short(name)!r}. "
+            "Delete that first."
+        )
 
 
 def _definitions(
@@ -184,7 +198,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _find(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:
+def find_flag(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag | None:
     row = connection.execute(
         select(table).where((table.c.project_id == project_id) & (table.c.id == id))
     ).one_or_none()

@@ -33,6 +33,15 @@ class Guard:
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
 
+    def allows(self, address: str) -> bool:
+        """Whether this address, in its usual form, may be connected to."""
+        if self._allow_private:
+            return True
+        try:
+            return is_public(ip_address(address.partition("%")[0]))
+        except ValueError:
+            return False
+
     async def addresses(self, host: str, port: int) -> list[str]:
         """The addresses of a host that may be connected to, at least one; or CannotSend."""
         try:
@@ -42,12 +51,14 @@ class Guard:
         except (OSError, UnicodeError):
             raise CannotSend(f"{host} cannot be found.") from None
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        if self._allow_private:
-            return addresses
-        public = [each for each in addresses if is_public(ip_address(each.partition("%")[0]))]
+        public = [each for each in addresses if self.allows(each)]
         if not public:
-            raise CannotSend(
-                f"{host} is an address of a private network."
-                " HEDGEROW_ALLOW_PRIVATE_DESTINATIONS allows such."
-            )
+            raise CannotSend(refused(host))
         return public
+
+
+def refused(host: str) -> str:
+    return (
+        f"{host} is an address of a private network."
+        " HEDGEROW_ALLOW_PRIVATE_DESTINATIONS allows such."
+    )

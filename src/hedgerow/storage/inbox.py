@@ -36,8 +36,15 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.known import mentioned
 from hedgerow.pipelines.deliveries import NewDeliveries
+from hedgerow.pipelines.transform import Tally
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import deliveries, flag_calls, ingestion_warnings, person_changes
+from hedgerow.storage import (
+    deliveries,
+    flag_calls,
+    ingestion_warnings,
+    person_changes,
+    transformation_counts,
+)
 from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.inbox_packing import (
     packed_arrived,
@@ -179,13 +186,15 @@ class InboxRecords:
         by_project: dict[ProjectId, list[Arrived]] = defaultdict(list)
         for row in rows:
             by_project[row.project_id] += row.events
-        number = sum(len(row.events) for row in rows)
-        since_ms = int(min(row.events[0].accepted_at for row in rows).timestamp() * 1000)
+        number = sum(row.number for row in rows)
+        since = min((row.events[0].accepted_at for row in rows if row.events), default=now)
+        since_ms = int(since.timestamp() * 1000)
 
         def change(connection: Connection) -> bool:
             if self._buckets > 1 and not _is_ours(connection, bucket, rows):
                 return False
             made: list[Event] = []
+            tallies: list[Tally] = []
             for project_id, arrived in sorted(by_project.items()):
                 known = person_changes.load(connection, project_id, mentioned(arrived))
                 settled = decide(project_id, arrived, known)
@@ -193,6 +202,7 @@ class InboxRecords:
                 ingestion_warnings.add(connection, project_id, settled.warnings, now)
                 flag_calls.count(connection, project_id, settled.flag_calls, now)
                 made += settled.events
+                tallies += settled.tallies
             values: list[dict[str, Any]] = [
                 {"bucket": bucket, "events": packed, "number": each, "accepted_ms": since_ms}
                 for packed, each in packed_events(made)
@@ -201,6 +211,8 @@ class InboxRecords:
             values[-1]["number"] += number - len(made)
             connection.execute(insert(ready_events), values)
             connection.execute(delete(inbox).where(inbox.c.id.in_([row.id for row in rows])))
+            # Last, for other workers count into the same rows and wait from here on.
+            transformation_counts.add(connection, tallies, now)
             return True
 
         for _ in range(TRIES):

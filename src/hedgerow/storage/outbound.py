@@ -3,66 +3,61 @@ guard has checked, and redirects are not followed.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from io import BytesIO
 from typing import Any
 
-import httpcore
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from hedgerow.pipelines.sending import CannotSend, Request, Response, Stream
-from hedgerow.storage.guard import Guard
+from hedgerow.storage.guard import Guard, refused
 
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
-KEPT_OPEN = 64
-KEPT_OPEN_S = 30.0
+PART_BYTES = 64 * 1024
+# What is larger is written piece by piece, so that others have their turn.
+AT_ONCE_BYTES = 512 * 1024
+KEPT_OPEN_S = 15.0
+# Headers that the library would add: who sends decides.
+NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
-class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to nothing but checked addresses."""
+class Refused(OSError):
+    """An address that the guard does not allow."""
 
+
+class CheckedNames(AbstractResolver):
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._backend = httpcore.AnyIOBackend()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        failure: Exception | None = None
-        for address in await self._guard.addresses(host, port):
-            try:
-                return await self._backend.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None
-        raise failure
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._guard.addresses(host, port)
+        ]
 
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        raise CannotSend("Sockets of this machine are no destinations.")
-
-    async def sleep(self, seconds: float) -> None:
-        await self._backend.sleep(seconds)
+    async def close(self) -> None: ...
 
 
 class HttpOutbound:
     """Requests of all destinations; how many at once is theirs to bound."""
 
     def __init__(self, guard: Guard) -> None:
-        self._pool = httpcore.AsyncConnectionPool(
-            max_connections=None,
-            max_keepalive_connections=KEPT_OPEN,
-            keepalive_expiry=KEPT_OPEN_S,
-            network_backend=GuardedBackend(guard),
-        )
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
 
     async def send(self, request: Request) -> Response:
         with _told(request):
@@ -71,77 +66,117 @@ class HttpOutbound:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        each_s = request.timeout_s
-        timeouts = {"connect": CONNECT_S, "write": each_s, "read": each_s}
+        patience = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_S, sock_read=request.timeout_s
+        )
         # Only what we do is told as ours: whoever reads may fail for reasons of their own.
-        opened = self._pool.stream(**_arguments(request), extensions={"timeout": timeouts})
         with _told(request):
-            response = await opened.__aenter__()
+            response = await self._opened().request(**_arguments(request), timeout=patience)
         parts = _parts(response, request)
         try:
-            yield Stream(status=response.status, headers=_headers(response.headers), parts=parts)
+            yield Stream(status=response.status, headers=_headers(response), parts=parts)
         finally:
-            with _told(request):
-                await parts.aclose()
-                await opened.__aexit__(None, None, None)
+            await parts.aclose()
+            response.close()  # the connection may be in the midst of something
 
     async def _send(self, request: Request) -> Response:
         body = bytearray()
-        async with self._pool.stream(
-            **_arguments(request), extensions={"timeout": {"connect": CONNECT_S}}
-        ) as response:
-            async for part in response.aiter_stream():
+        async with self._opened().request(**_arguments(request)) as response:
+            # What is longer is not read to its end, and its connection not used again.
+            while len(body) < BODY_BYTES and (part := await response.content.readany()):
                 body += part
-                if len(body) >= BODY_BYTES:
-                    break
         return Response(
             status=response.status,
-            headers=_headers(response.headers),
+            headers=_headers(response),
             body=bytes(body[:BODY_BYTES]),
         )
 
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=KEPT_OPEN_S,
+                use_dns_cache=False,
+                resolver=CheckedNames(self._guard),
+                socket_factory=self._checked_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=NOT_ADDED,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            )
+        return self._session
+
+    def _checked_socket(self, found: Any) -> socket.socket:
+        """Every connection begins here, also one to an address that needed no resolving."""
+        family, kind, protocol, _, (address, *_) = found
+        if not self._guard.allows(str(address)):
+            raise Refused(refused(str(address)))
+        return socket.socket(family, kind, protocol)
+
     async def close(self) -> None:
-        await self._pool.aclose()
+        if self._session is not None:
+            await self._session.close()
 
 
-async def _parts(response: httpcore.Response, request: Request) -> AsyncGenerator[bytes]:
-    parts = response.aiter_stream()
+async def _parts(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:
     while True:
         with _told(request):
-            try:
-                part = await anext(parts)
-            except StopAsyncIteration:
-                return
+            part = await response.content.read(PART_BYTES)
+        if not part:
+            return
         yield part
 
 
 def _arguments(request: Request) -> dict[str, Any]:
+    # An address that needs no quoting is sent as it is: it may be part of what was signed.
+    url = URL(request.url, encoded=request.url.isascii() and " " not in request.url)
     return {
         "method": request.method,
-        "url": request.url,
-        "headers": [(name.encode(), value.encode()) for name, value in request.headers.items()],
-        "content": request.body,
+        "url": url,
+        "headers": request.headers,
+        "data": BytesIO(request.body)
+        if len(request.body) > AT_ONCE_BYTES
+        else request.body or None,
+        "allow_redirects": False,
     }
 
 
-def _headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
 
 
 @contextmanager
 def _told(request: Request) -> Iterator[None]:
-    """Whatever keeps a request from its answer, as CannotSend."""
+    """Whatever keeps a request from its answer, as CannotSend. The library's own words may hold the
+    address, and with it a secret."""
     try:
         yield
+    except aiohttp.ConnectionTimeoutError:
+        raise CannotSend("No connection in time.") from None
+    except aiohttp.SocketTimeoutError:
+        raise CannotSend(f"Nothing more came within {request.timeout_s:g} s.") from None
     except TimeoutError:
         raise CannotSend(f"No answer within {request.timeout_s:g} s.") from None
-    except httpcore.ReadTimeout:
-        raise CannotSend(f"Nothing more came within {request.timeout_s:g} s.") from None
-    except httpcore.TimeoutException:
-        raise CannotSend("No connection in time.") from None
-    except httpcore.UnsupportedProtocol:
-        raise CannotSend("The address must begin with http:// or https://.") from None
-    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-        raise CannotSend(f"The connection failed: {str(error) or type(error).__name__}.") from None
+    except aiohttp.InvalidURL:
+        raise CannotSend("The address must begin with http:// or https:// and a host.") from None
+    except aiohttp.ClientConnectorError as error:
+        why = error.os_error
+        reason = str(why) if isinstance(why, Refused) else _failed(why.strerror or _kind(why))
+        raise CannotSend(reason) from None
+    except aiohttp.ServerDisconnectedError:
+        raise CannotSend(_failed("closed by the other side")) from None
+    except aiohttp.ClientError as error:
+        raise CannotSend(_failed(_kind(error))) from None
     except (ValueError, OSError) as error:
-        raise CannotSend(f"The request cannot be sent: {type(error).__name__}.") from None
+        raise CannotSend(f"The request cannot be sent: {_kind(error)}.") from None
+
+
+def _failed(why: str) -> str:
+    return f"The connection failed: {why}."
+
+
+def _kind(error: BaseException) -> str:
+    return type(error).__name__

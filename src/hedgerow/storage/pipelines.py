@@ -72,11 +72,17 @@ class PipelineRecords:
         return await self._database.read(run)
 
     async def served_apps(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        return await self._enabled(Family.FRONTEND_APP, project_ids)
+
+    async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        return await self._enabled(Family.TRANSFORMATION, project_ids)
+
+    async def _enabled(self, family: Family, project_ids: Sequence[ProjectId]) -> list[Record]:
         statement = (
             select(table)
             .where(
                 table.c.project_id.in_(project_ids)
-                & (table.c.family == Family.FRONTEND_APP.value)
+                & (table.c.family == family.value)
                 & table.c.enabled.is_(True)
                 & table.c.deleted.is_(False)
             )

@@ -80,6 +80,9 @@ class PostgresDatabase:
 
         return await self._use(run, commit=False)
 
+    async def read_beside(self, query: Callable[[Connection], T]) -> T:
+        return await self.read(query)
+
     async def write(self, change: Callable[[Connection], T]) -> T:
         return await self._use(lambda connection: connection.run_sync(change), commit=True)
 

@@ -5,21 +5,34 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Label, Row, delete, insert, select, update
 
 from hedgerow.errors import NotFound
 from hedgerow.projects.activity import Actor, Entry, differences
-from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.model import Project, ProjectId, SecretKey
 from hedgerow.projects.store import NewProject
 from hedgerow.storage import activity, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
-from hedgerow.storage.tables import organizations, project_tokens, projects
+from hedgerow.storage.tables import organizations, project_secrets, project_tokens, projects
 
 SCOPE = "Project"
 
+
+def _mask(*, backup: bool) -> Label[str]:
+    own = project_secrets.c.project_id == projects.c.id
+    which = project_secrets.c.is_backup == backup
+    mask = select(project_secrets.c.mask).where(own & which).scalar_subquery()
+    return mask.label("backup_secret_mask" if backup else "secret_mask")
+
+
 projects_with_token = (
-    select(projects, project_tokens.c.value.label("api_token"))
+    select(
+        projects,
+        project_tokens.c.value.label("api_token"),
+        _mask(backup=False),
+        _mask(backup=True),
+    )
     .join(project_tokens)
     .where(project_tokens.c.expires_at.is_(None))
 )
@@ -72,6 +85,39 @@ class ProjectRecords:
 
         return await self._database.write(change)
 
+    async def rotate_secret(
+        self, id: ProjectId, secret: SecretKey, actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _locked(connection, id)
+            own = project_secrets.c.project_id == id
+            connection.execute(delete(project_secrets).where(own & project_secrets.c.is_backup))
+            connection.execute(update(project_secrets).where(own).values(is_backup=True))
+            connection.execute(
+                insert(project_secrets),
+                {
+                    "project_id": id,
+                    "is_backup": False,
+                    "hash": secret.hash,
+                    "mask": secret.mask,
+                    "created_at": now,
+                },
+            )
+            return _told(connection, "secret_rotated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _locked(connection, id)
+            if not before.backup_secret_mask:
+                return before
+            own = project_secrets.c.project_id == id
+            connection.execute(delete(project_secrets).where(own & project_secrets.c.is_backup))
+            return _told(connection, "secret_backup_deleted", before, actor, now)
+
+        return await self._database.write(change)
+
     async def forget_expired_tokens(self, now: datetime) -> None:
         """Remove rotated public keys whose grace time is over."""
         await self._database.write(
@@ -111,6 +157,8 @@ def project_from(row: Row[Any]) -> Project:
         created_at=row.created_at,
         updated_at=row.updated_at,
         retention_days=row.retention_days,
+        secret_mask=row.secret_mask or "",
+        backup_secret_mask=row.backup_secret_mask or "",
     )
 
 
@@ -166,4 +214,6 @@ def _audited(project: Project) -> Mapping[str, Any]:
         "timezone": project.timezone,
         "api_token": project.api_token,
         "retention_days": project.retention_days,
+        "secret_api_token": project.secret_mask or None,
+        "secret_api_token_backup": project.backup_secret_mask or None,
     }

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hedgerow.errors import Unavailable
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows
 from hedgerow.storage.group_commit import GroupWriter
 
@@ -58,8 +59,8 @@ class SqliteDatabase:
         self._read_engine = sqlite_engine(path, timeout_s, reads_only=True)
         self._write_engine = sqlite_engine(path, timeout_s)
         self._reader: Connection | None = None
-        # The reader's own connection below SQLAlchemy.
-        self._hot_reader: sqlite3.Connection | None = None
+        # The reader's own connection below SQLAlchemy, by the one cursor that hot reads share.
+        self._hot_reader: sqlite3.Cursor | None = None
         self._is_shared = False
         self._writer = GroupWriter(self._write_engine.connect, translated)
 
@@ -74,6 +75,17 @@ class SqliteDatabase:
                 if driver.in_transaction:
                     driver.execute("ROLLBACK")
 
+    async def read_beside(self, query: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with self._read_engine.connect() as connection:
+                _driver(connection).execute("BEGIN")
+                return query(connection)
+
+        try:
+            return await in_daemon_thread(run)
+        except (DBAPIError, sqlite3.Error) as error:
+            raise translated(error) from error
+
     async def write(self, change: Callable[[Connection], T]) -> T:
         return cast(T, await self._writer.submit(change=change))
 
@@ -84,7 +96,7 @@ class SqliteDatabase:
         sql, names = read.prepared(self._read_engine.dialect)
         try:
             if self._hot_reader is None:
-                self._hot_reader = _driver(self._opened_reader())
+                self._hot_reader = _driver(self._opened_reader()).cursor()
             if not self._is_shared:
                 self._share_view(self._hot_reader)
             return self._hot_reader.execute(sql, [values[name] for name in names]).fetchall()
@@ -119,7 +131,7 @@ class SqliteDatabase:
         except (DBAPIError, sqlite3.Error) as error:
             raise self._dropping_reader(error) from error
 
-    def _share_view(self, driver: sqlite3.Connection) -> None:
+    def _share_view(self, driver: sqlite3.Cursor) -> None:
         """Hot reads of one turn of the loop share a view, which saves each the taking and giving
         back of a lock on the file. Whoever waits for a change to be stored goes on in a later
         turn, so they see it."""

@@ -85,6 +85,17 @@ project_tokens = Table(
     Column("expires_at", Moment),
 )
 
+# The secret key of a project and, after a rotation, the one before.
+project_secrets = Table(
+    "project_secrets",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("is_backup", Boolean, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("mask", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 personal_keys = Table(
     "personal_keys",
     metadata,
@@ -220,6 +231,20 @@ flags = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("last_called_at", Moment),
+)
+
+early_access_features = Table(
+    "early_access_features",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("documentation_url", Text, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("created_at", Moment, nullable=False),
 )
 
 cohorts = Table(
@@ -392,7 +417,8 @@ delivery_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
-# How a destination fares: how often it failed in a row, and until when it is left alone.
+# How a destination fares: how often it failed in a row, and until when it is left alone. Of a
+# transformation only what went wrong.
 destination_states = Table(
     "destination_states",
     metadata,
@@ -400,6 +426,17 @@ destination_states = Table(
     Column("error", Text, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("paused_until_ms", BigInteger, nullable=False),
+)
+
+# What is to be sent to whoever watches over the installation, until it has arrived.
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
 )
 
 # What became of deliveries, by the hour; `latencies` counts requests by how long they took.
@@ -414,6 +451,18 @@ delivery_counts = Table(
     Column("latencies", Json, nullable=False),
 )
 
+# What transformations did to events, by the hour.
+transformation_counts = Table(
+    "transformation_counts",
+    metadata,
+    Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True),
+    Column("changed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+)
+
+# What went wrong with records, destinations and transformations alike.
 delivery_logs = Table(
     "delivery_logs",
     metadata,

@@ -19,9 +19,19 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_destination_configs": (3, {"folder": "documented"}),
     "pipeline_frontend_apps_configs": (22, {"code": "documented()"}),
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
+    "pipeline_transformation_configs": (65, {"mode": "remove"}),
 }
 # Things that PostHog has under /api/projects/ first.
-ALIKE = ("feature_flags", "cohorts", "persons", "groups", "groups_types", "events", "query")
+ALIKE = (
+    "feature_flags",
+    "early_access_feature",
+    "cohorts",
+    "persons",
+    "groups",
+    "groups_types",
+    "events",
+    "query",
+)
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
 
 
@@ -35,6 +45,7 @@ class Ids:
     record_ids: Mapping[str, object] = field(default_factory=dict)
     job_ids: Mapping[str, object] = field(default_factory=dict)
     flag_id: object = "999999"
+    feature_id: object = "no-such-feature"
     cohort_id: object = "999999"
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
@@ -46,6 +57,7 @@ class Ids:
             "key_id": self.key_id,
             "organization_id": self.organization_id,
             "flag_id": self.flag_id,
+            "feature_id": self.feature_id,
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
             "event_id": self.event_id,
@@ -81,6 +93,11 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
         record_ids=record_ids,
         job_ids=job_ids,
         flag_id=new_flag(admin, project_id),
+        feature_id=_made(
+            admin,
+            f"/api/projects/{project_id}/early_access_feature/",
+            {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
+        ),
         cohort_id=_made(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
         person_id=_made(
             admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}

@@ -15,6 +15,7 @@ MARKS = {
     "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z",
     "token phc": r"phc_[0-9A-Za-z]{27,}",
     "token phx": r"phx_[0-9A-Za-z]{27,}",
+    "token phs": r"phs_[0-9A-Za-z]{27,}",
     "mask": r"phx_\.\.\.[0-9A-Za-z]{4}",
     "plain id": r"[0-9A-Za-z._:-]{1,128}",
     "number": r"\d+",

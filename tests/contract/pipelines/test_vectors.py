@@ -1,7 +1,7 @@
 """Every vector beside this file: what is asked of pipeline records, and the answer.
 
 The language is that of tests/contract/short.py. Since the families answer alike, a vector has
-`families` besides, and runs once for every family that it names (left out: all three), in a project
+`families` besides, and runs once for every family that it names (left out: all), in a project
 `{a}` of its own, and finds
 
 - `{base}`, the family's address in `{a}`, and `{other_base}`, that of the next family;
@@ -44,11 +44,21 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "plugin.name": "Files",
         "plugin.description": "Imports events from CSV, JSON lines or Parquet files.",
         "second": 42,
-        "foreign": 1,
+        "foreign": 61,
         "settings": {"source": "past.csv"},
     },
+    "transformation": {
+        "path": "pipeline_transformation_configs",
+        "plugin": 63,
+        "plugin.name": "Remove properties",
+        "plugin.description": "Removes properties of events before they are stored.",
+        "second": 65,
+        "foreign": 1,
+        "settings": {"names": ["email"]},
+    },
 }
-NEXT = {"destination": "frontend_app", "frontend_app": "import_app", "import_app": "destination"}
+NAMES = list(FAMILIES)
+NEXT = dict(zip(NAMES, NAMES[1:] + NAMES[:1], strict=True))
 VECTORS = short.read(Path(__file__).parent)
 RUNS = [
     pytest.param(vector, family, id=f"{family}: {vector['name']}")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from hedgerow.projects.model import PersonalKey
+from hedgerow.projects.model import PersonalKey, SecretKey
 from hedgerow.storage.tables import projects
 from tests.contract.stores.conftest import DEFAULT_PROJECT, NOW, SOMEBODY, Stores
 
@@ -20,6 +20,9 @@ CHANGES: dict[str, Change] = {
     ),
     "a rotated token": lambda stores, _: stores.projects.rotate_token(
         DEFAULT_PROJECT, "phc_new", NOW, SOMEBODY, NOW
+    ),
+    "a new secret key": lambda stores, _: stores.projects.rotate_secret(
+        DEFAULT_PROJECT, SecretKey(hash="h", mask="phs_...1234"), SOMEBODY, NOW
     ),
     "a new key": lambda stores, _: stores.new_key("Another"),
     "an edited key": lambda stores, key: stores.keys.edit_key(

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from hedgerow.errors import NotFound
-from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.model import Project, ProjectId, SecretKey
 from hedgerow.storage.tables import project_tokens
 from tests.contract.stores.conftest import DEFAULT_PROJECT, NOW, SOMEBODY, Stores
 
@@ -167,3 +167,46 @@ async def test_an_edit_that_changes_nothing_leaves_no_trace(stores: Stores) -> N
     await stores.projects.edit_project(DEFAULT_PROJECT, lambda p: p, SOMEBODY, LATER)
     assert await stores.directory.snapshot() == before
     assert await stores.entries() == entries
+
+
+async def test_a_secret_key_outlives_one_rotation_unless_it_is_dropped(stores: Stores) -> None:
+    project = await stores.new_project()
+
+    async def rotated(name: str) -> Project:
+        secret = SecretKey(hash=f"hash of {name}", mask=f"phs_...{name}")
+        return await stores.projects.rotate_secret(project.id, secret, SOMEBODY, NOW)
+
+    async def good() -> dict[str, ProjectId]:
+        return dict((await stores.directory.snapshot()).secrets_by_hash)
+
+    assert (await rotated("one")).secret_mask == "phs_...one"
+    two = await rotated("two")
+    assert (two.secret_mask, two.backup_secret_mask) == ("phs_...two", "phs_...one")
+    assert await good() == {"hash of one": project.id, "hash of two": project.id}
+    await rotated("six")
+    assert await good() == {"hash of two": project.id, "hash of six": project.id}
+    left = await stores.projects.drop_backup_secret(project.id, SOMEBODY, NOW)
+    assert (left.secret_mask, left.backup_secret_mask) == ("phs_...six", "")
+    assert await good() == {"hash of six": project.id}
+    before = await stores.entry_count()
+    assert await stores.projects.drop_backup_secret(project.id, SOMEBODY, NOW) == left
+    assert await stores.entry_count() == before
+    entries = await stores.entries(scope="Project", item_id=str(project.id))
+    assert [entry.entry.activity for entry in entries] == [
+        "secret_backup_deleted",
+        *["secret_rotated"] * 3,
+        "created",
+    ]
+    assert "hash" not in str(entries)
+
+
+async def test_secret_keys_of_two_projects_are_apart(stores: Stores) -> None:
+    one, other = await stores.new_project("One"), await stores.new_project("Other")
+    for project in (one, other, one):
+        secret = SecretKey(hash=f"{project.id} {await stores.entry_count()}", mask="phs_...abcd")
+        await stores.projects.rotate_secret(project.id, secret, SOMEBODY, NOW)
+    await stores.projects.drop_backup_secret(one.id, SOMEBODY, NOW)
+    owners = (await stores.directory.snapshot()).secrets_by_hash.values()
+    assert sorted(owners) == [one.id, other.id]
+    with pytest.raises(NotFound, match="Project not found"):
+        await stores.projects.drop_backup_secret(ProjectId(999), SOMEBODY, NOW)

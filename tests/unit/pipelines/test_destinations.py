@@ -173,7 +173,7 @@ async def test_messages_of_a_batch_are_lines_and_an_empty_one_is_dead() -> None:
     events = [sent_event(n=1), sent_event(), sent_event(n=[2])]
     one, none, other = await slack(http, *events, message="{{ event.properties.n }}")
     assert (one, other) == (Sent(), Sent())
-    assert none == Failed(reason="The message is empty.", is_final=True)
+    assert none == Failed(reason="The message is empty.", is_final=True, is_events_fault=True)
     assert json.loads(http.requests[0].body) == {"text": "1\n[2]"}
 
 
@@ -225,11 +225,12 @@ async def test_the_other_instance_may_refuse_some_all_or_the_key() -> None:
     events = [sent_event(), sent_event()]
     told = b'{"status": 1, "rejected": [{"index": 1, "code": "x", "detail": "too long"}, 3]}'
     some = await posthog_copy.deliver(events, plain, Answering(200, told).around)
-    assert some == [Sent(), Failed(reason="Refused: too long", is_final=True)]
+    refused = Failed(reason="Refused: too long", is_final=True, is_events_fault=True)
+    assert some == [Sent(), refused]
     (key, _) = await posthog_copy.deliver(events, plain, Answering(401, b"no").around)
     assert key == Failed(reason="HTTP 401: no Check the project key.")
     (bad, _) = await posthog_copy.deliver(events, plain, Answering(400, b"no").around)
-    assert bad == Failed(reason="HTTP 400: no", is_final=True)
+    assert bad == Failed(reason="HTTP 400: no", is_final=True, is_events_fault=True)
 
 
 async def test_an_object_is_named_by_its_events_and_always_the_same() -> None:

@@ -82,6 +82,7 @@ def test_a_record_is_written_with_what_it_has_and_nothing_else() -> None:
             }
         ],
         "import_apps": [],
+        "transformations": [],
     }
 
 

@@ -97,3 +97,19 @@ async def test_a_rotated_key_ends_when_its_grace_does(
     fake_time.advance(grace_s)
     assert directory.find_token(TOKEN) is None
     assert directory.find_token(rotated.api_token) == rotated
+
+
+async def test_a_secret_key_opens_its_project_until_it_is_dropped(
+    projects: Projects, directory: Directory
+) -> None:
+    first = await projects.rotate_secret(ONE, TERMINAL, START)
+    assert first.value.startswith("phs_")
+    assert len(first.value) >= 4 + 27
+    assert first.value not in repr(first.project)
+    second = await projects.rotate_secret(ONE, TERMINAL, START)
+    for value in (first.value, second.value):
+        assert directory.find_secret(value) == a_project()
+    await projects.drop_backup_secret(ONE, TERMINAL, START)
+    assert directory.find_secret(first.value) is None
+    assert await directory.find_new_secret(first.value) is None
+    assert directory.find_secret(second.value) == a_project()

@@ -16,6 +16,7 @@ from hedgerow.projects.model import (
     Project,
     ProjectId,
     ProjectToken,
+    SecretKey,
     User,
 )
 from hedgerow.projects.store import NewProject, Snapshot
@@ -79,6 +80,7 @@ class ListStore:
         self.keys = list(keys)
         self.projects = [a_project()]
         self.tokens = [ProjectToken(value=TOKEN, project_id=ONE, expires_at=None)]
+        self.secrets: dict[str, ProjectId] = {}
         self.number = 1
         self.calls: list[str] = []
         self.noted: list[Mapping[KeyId, datetime]] = []
@@ -96,6 +98,7 @@ class ListStore:
             projects={project.id: project for project in self.projects},
             keys_by_hash={key.hash: key for key in self.keys},
             tokens={token.value: token for token in self.tokens},
+            secrets_by_hash=dict(self.secrets),
         )
 
     async def note_use(self, used: Mapping[KeyId, datetime]) -> None:
@@ -151,6 +154,22 @@ class ListStore:
         self.tokens = [replace(old, expires_at=old_until) for old in self.tokens]
         self.projects[id - 1] = replace(self.projects[id - 1], api_token=token)
         self._open(self.projects[id - 1])
+        return self.projects[id - 1]
+
+    async def rotate_secret(
+        self, id: ProjectId, secret: SecretKey, actor: Actor, now: datetime
+    ) -> Project:
+        await self._called("rotate_secret")
+        *_, last = [None, *self.secrets]
+        self.secrets = {hash: id for hash in (last, secret.hash) if hash}
+        self.number += 1
+        return replace(self.projects[id - 1], secret_mask=secret.mask)
+
+    async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project:
+        await self._called("drop_backup_secret")
+        *_, last = self.secrets
+        self.secrets = {last: id}
+        self.number += 1
         return self.projects[id - 1]
 
     def _open(self, project: Project) -> None:

@@ -2,6 +2,7 @@ from contextlib import suppress
 from time import perf_counter
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,6 +158,42 @@ def test_any_pattern_is_refused_or_answers(pattern: str, text: str) -> None:
     except BadPattern:
         return
     assert search(text) in (True, False)
+
+
+@given(
+    st.text(alphabet="ab.-@_/ \\^$", max_size=6),
+    st.text(alphabet="ab.-@_/ \\^$\n", max_size=8),
+)
+@bounded
+def test_plain_text_is_found_as_an_engine_finds_it(pattern: str, text: str) -> None:
+    try:
+        search = searcher(pattern)
+    except BadPattern:
+        return
+    found = re2.Set.SearchSet()
+    found.Add(pattern)
+    found.Compile()
+    assert search(text) == bool(found.Match(text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"@example\.com$", "ann@example.com", True),
+        (r"@example\.com$", "ann@example.com\n", False),
+        (r"@example\.com$", "ann@exampleXcom", False),
+        (r"^ann", "ann@example.com", True),
+        (r"^ann", "joann", False),
+        (r"^ann$", "ann", True),
+        (r"a\\b", "a\\b", True),
+        (r"a\$", "a$", True),
+        ("", "anything", True),
+        ("^$", "", True),
+        ("Ann", "ann", False),
+    ],
+)
+def test_text_as_it_stands_needs_no_engine(pattern: str, text: str, found: bool) -> None:
+    assert searcher(pattern)(text) is found
 
 
 def test_the_same_pattern_is_made_once() -> None:

@@ -79,6 +79,23 @@ KEEP_ORDER = SettingField(
     hint="Send the events of a distinct id one after the other; later ones wait for a retry.",
 )
 FILTERS = (EVENT_FILTER, PROPERTY_FILTER)
+# The events that a transformation is about.
+CONCERNED = (
+    SettingField(
+        key="events",
+        name="Events",
+        type=SettingType.JSON,
+        default=[],
+        hint="Names of the events that this is about, as a list. Empty: all.",
+    ),
+    SettingField(
+        key="properties",
+        name="Property filters",
+        type=SettingType.JSON,
+        default=[],
+        hint="Filters on the event's properties that must all match, as in a flag's conditions.",
+    ),
+)
 DELIVERY = (SAMPLING, KEEP_ORDER)
 
 

@@ -55,7 +55,7 @@ async def deliver(
         # Wrong settings or a database that is away: no fault of the events, so they wait.
         return [Failed(reason=str(reason))] * len(events)
     return [
-        Failed(reason=inserted.refused[number], is_final=True)
+        Failed(reason=inserted.refused[number], is_final=True, is_events_fault=True)
         if number in inserted.refused
         else Sent()
         for number in range(len(events))

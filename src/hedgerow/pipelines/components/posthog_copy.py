@@ -116,7 +116,9 @@ def _refused(response: Response) -> Mapping[int, Failed]:
         return {}
     rejected = told.get("rejected") if isinstance(told, dict) else None
     return {
-        each["index"]: Failed(reason=f"Refused: {each.get('detail')}", is_final=True)
+        each["index"]: Failed(
+            reason=f"Refused: {each.get('detail')}", is_final=True, is_events_fault=True
+        )
         for each in (rejected if isinstance(rejected, list) else ())
         if isinstance(each, dict) and isinstance(each.get("index"), int)
     }

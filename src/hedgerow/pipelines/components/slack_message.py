@@ -1,6 +1,7 @@
 """Slack-compatible message: a line of text to a channel's incoming webhook."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -87,7 +88,7 @@ async def deliver(
         try:
             texts[event.uuid] = text_of(event, settings)
         except TemplateProblem as problem:
-            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True)
+            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True, is_events_fault=True)
     if texts:
         request = Request(
             method="POST",
@@ -108,11 +109,7 @@ def advised(response: Response, around: Surroundings) -> Outcome:
     outcome = outcome_of(response, around.now)
     advice = ADVICE.get(response.body[:100].decode("utf-8", "replace").strip())
     if isinstance(outcome, Failed) and advice:
-        return Failed(
-            reason=f"{outcome.reason}. {advice}",
-            is_final=outcome.is_final,
-            retry_after_s=outcome.retry_after_s,
-        )
+        return replace(outcome, reason=f"{outcome.reason}. {advice}")
     return outcome
 
 

@@ -1,8 +1,5 @@
 """Webhook: each event, or a batch of them, as an HTTP request."""
 
-import base64
-import binascii
-import hmac
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -24,9 +21,8 @@ from hedgerow.pipelines.components.fields import (
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.payload import payload_of
 from hedgerow.pipelines.sending import CannotSend, Failed, Outcome, Request, Surroundings
+from hedgerow.pipelines.signing import signed_headers
 from hedgerow.pipelines.templates import TemplateProblem, compiled
-
-SECRET_PREFIX = "whsec_"  # noqa: S105 - how a secret begins
 
 
 def check(settings: Settings) -> None:
@@ -54,7 +50,7 @@ async def deliver(
         try:
             bodies[event.uuid] = body_of(event, settings)
         except TemplateProblem as problem:
-            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True)
+            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True, is_events_fault=True)
     if bodies:
         try:
             response = await around.http.send(_request(bodies, settings, around.now))
@@ -75,24 +71,9 @@ def _request(bodies: Mapping[str, Any], settings: Settings, now: datetime) -> Re
     headers = {
         "content-type": "application/json",
         **{str(name).lower(): str(value) for name, value in own.items()},
-        "webhook-id": id,
-        "webhook-timestamp": str(int(now.timestamp())),
+        **signed_headers(id, now, body, settings["secret"]),
     }
-    if settings["secret"]:
-        headers["webhook-signature"] = _signature(headers, body, settings["secret"])
     return Request(method=settings["method"], url=settings["url"], headers=headers, body=body)
-
-
-def _signature(headers: Mapping[str, str], body: bytes, secret: str) -> str:
-    """As Standard Webhooks has it. A secret that begins as theirs is base64."""
-    key = secret.encode()
-    if secret.startswith(SECRET_PREFIX):
-        try:
-            key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-        except (binascii.Error, ValueError):
-            key = secret.encode()
-    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
 
 COMPONENT = Component(

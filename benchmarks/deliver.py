@@ -1,0 +1,387 @@
+"""Deliveries: webhooks against a bare httpx loop, a dead destination beside live ones, a replay.
+
+    python -m benchmarks.deliver [part ...] [--events 20000] [--waiting 1000000] [--stored 1000000]
+
+Parts are single, batched, dead, replay; all of them unless told. `--events` is how many are
+delivered in a round, ten times as many in batches; `--waiting` how many wait for the dead
+destination; `--stored` how many are replayed.
+
+Receiver and sender have a core each, and rounds alternate. The receiver counts events and says when
+the first and the last of them came. The httpx loop sends bodies that are ready made, as many at a
+time as one destination does; ours are read from a queue on disk, made, signed, sent and recorded.
+Queues are filled past the service, for it would take long to capture so many.
+"""
+
+import argparse
+import asyncio
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import uvloop
+from starlette.types import Receive, Scope, Send
+
+from benchmarks.capture import PAGE, batches, resident_mib
+from benchmarks.decide import PROJECT_KEY, asked
+from benchmarks.event_world import PERSONAL_KEY, generate
+from benchmarks.http import Running, serve, started
+from benchmarks.load import cores
+from benchmarks.records import BASE, KEY
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import utc_now
+from hedgerow.pipelines.deliver import CONCURRENCY
+from hedgerow.pipelines.payload import payload_of
+from hedgerow.projects.model import ProjectId
+
+ROUNDS = 3
+BATCH = 100
+PEOPLE = 5_000
+WEBHOOK = 1
+DEAD = "http://127.0.0.1:9/hook"
+SECRET = "a secret of a benchmark"
+BESIDE_SECONDS = 5.0
+HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
+
+
+def event(number: int) -> Event:
+    now = utc_now()
+    return Event(
+        project_id=ProjectId(1),
+        uuid=f"0199aaaa-0000-7000-8000-{number:012}",
+        event="$pageview",
+        distinct_id=f"person {number % PEOPLE}",
+        properties=jsonio.encode({**PAGE, "number": number}).decode(),
+        elements_chain="",
+        timestamp=now,
+        created_at=now,
+        person_id="0199bbbb-0000-7000-8000-000000000000",
+        person_created_at=now,
+        person_properties='{"plan": "team", "visits": 12}',
+        person_mode=PersonMode.FULL,
+        historical_migration=False,
+    )
+
+
+# The receiver
+
+
+class Counted:
+    """Events that came, and when the first and the last of them did."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.first = self.last = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        answer = b"ok"
+        if scope["method"] == "GET":
+            answer = jsonio.encode([self.events, self.last - self.first])
+            if scope["query_string"] == b"anew":
+                self.events = 0
+        else:
+            self.last = time.perf_counter()
+            if not self.events:
+                self.first = self.last
+            self.events += body.count(b'"elements_chain"')
+        headers = [(b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    events: int
+    seconds: float
+    spent_s: float
+
+    @property
+    def per_second(self) -> float:
+        return self.events / self.seconds
+
+    @property
+    def per_core_second(self) -> float:
+        return self.events / self.spent_s
+
+
+def hook(receiver: Running) -> str:
+    return f"http://127.0.0.1:{receiver.port}/hook"
+
+
+def counted(receiver: Running, *, anew: bool = True) -> tuple[int, float]:
+    """How many came since counting began anew, and within which time."""
+    events, seconds = httpx.get(hook(receiver) + ("?anew" if anew else "")).json()
+    return events, seconds
+
+
+@contextmanager
+def receiving(core: set[int]) -> Iterator[Running]:
+    with started([sys.executable, "-m", "benchmarks.deliver", "receiver"], core) as running:
+        yield running
+
+
+# The bare loop
+
+
+def bare_loop(url: str, requests: str, size: str) -> None:
+    """Each of the senders sends its next request when the last is answered."""
+    ready = [
+        jsonio.encode(some if int(size) > 1 else some[0])
+        for start in range(100)
+        for some in [[payload_of(event(start + number)) for number in range(int(size))]]
+    ]
+    left = iter(range(int(requests)))
+
+    async def send(client: httpx.AsyncClient) -> None:
+        for number in left:
+            answer = await client.post(
+                url, content=ready[number % 100], headers={"content-type": "application/json"}
+            )
+            answer.raise_for_status()
+
+    async def send_all() -> None:
+        async with httpx.AsyncClient() as client:
+            await asyncio.gather(*(send(client) for _ in range(CONCURRENCY)))
+
+    uvloop.run(send_all())
+
+
+def by_bare_loop(receiver: Running, core: set[int], number: int, size: int) -> Arrived:
+    command = [sys.executable, "-m", "benchmarks.deliver", "loop", hook(receiver)]
+    pin: Callable[[], None] = lambda: os.sched_setaffinity(0, core)  # noqa: E731
+    before = os.times()
+    subprocess.run([*command, str(number // size), str(size)], check=True, preexec_fn=pin)
+    after = os.times()
+    events, seconds = counted(receiver)
+    spent = after.children_user + after.children_system
+    spent -= before.children_user + before.children_system
+    return Arrived(events=events, seconds=seconds, spent_s=spent)
+
+
+# Ours
+
+
+@contextmanager
+def hedgerow(core: set[int], data: str) -> Iterator[Running]:
+    os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
+    os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
+    os.environ["HEDGEROW_ALLOW_PRIVATE_DESTINATIONS"] = "true"
+    os.environ["HEDGEROW_INBOX_MAX_EVENTS"] = "100000000"
+    os.environ["HEDGEROW_LOG_LEVEL"] = "warning"
+    with started([HEDGEROW, "serve", "--port", "0", "--data", data], core) as server:
+        yield server
+
+
+@contextmanager
+def talking(server: Running, key: str = KEY) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}{BASE}", headers=headers) as client:
+        yield client
+
+
+def made(server: Running, url: str, key: str = KEY, **settings: Any) -> int:
+    """The id of a new destination, enabled."""
+    with talking(server, key) as client:
+        id = client.post("", json={"plugin": WEBHOOK}).raise_for_status().json()["id"]
+        config = {"url": url, "secret": SECRET, **settings}
+        client.put(f"{id}/config/", json=config).raise_for_status()
+        client.patch(f"{id}/", json={"enabled": True}).raise_for_status()
+    return int(id)
+
+
+def fill(data: str, record_id: int, number: int) -> None:
+    pack = msgspec.msgpack.Encoder().encode
+    now_ms = int(time.time() * 1000)
+    rows = (
+        (record_id, each.uuid, each.distinct_id, pack(each), now_ms)
+        for each in map(event, range(number))
+    )
+    with closing(sqlite3.connect(f"{data}/hedgerow.db")) as connection:
+        connection.executemany(
+            "INSERT INTO deliveries (project_id, record_id, uuid, distinct_id, event, status,"
+            " attempts, due_ms, error, created_ms)"
+            " VALUES (1, ?, ?, ?, ?, 'waiting', 0, 0, '', ?)",
+            rows,
+        )
+        connection.commit()
+
+
+def left(data: str, record_id: int) -> bool:
+    asked = "SELECT 1 FROM deliveries WHERE record_id = ? LIMIT 1"
+    with closing(sqlite3.connect(f"{data}/hedgerow.db", timeout=30)) as connection:
+        return connection.execute(asked, (record_id,)).fetchone() is not None
+
+
+def by_hedgerow(receiver: Running, core: set[int], number: int, size: int) -> Arrived:
+    with tempfile.TemporaryDirectory(dir=".") as data:
+        with hedgerow(core, data) as server:
+            record_id = made(server, hook(receiver), batch_size=size)
+        fill(data, record_id, number)
+        with hedgerow(core, data) as server:
+            while not counted(receiver)[0]:
+                time.sleep(0.01)
+            spent = server.cpu_seconds()
+            while left(data, record_id):
+                time.sleep(0.1)
+            spent = server.cpu_seconds() - spent
+            events, seconds = counted(receiver)
+        return Arrived(events=events, seconds=seconds, spent_s=spent)
+
+
+def rates(name: str, number: int, size: int, least: int) -> None:
+    ours_core, receiver_core = cores()
+    bare, ours = [], []
+    with receiving(receiver_core) as receiver:
+        for _ in range(ROUNDS):
+            bare.append(by_bare_loop(receiver, ours_core, number, size))
+            ours.append(by_hedgerow(receiver, ours_core, number, size))
+    print(f"{name}, {number:,} events, median of {ROUNDS} alternating rounds")
+    print(f"  {'':<28} {'per s':>10} {'per core-s':>12}")
+    told = []
+    for who, some in (("bare httpx loop", bare), ("delivered", ours)):
+        told.append(statistics.median(each.per_second for each in some))
+        per_core = statistics.median(each.per_core_second for each in some)
+        print(f"  {who:<28} {told[-1]:>10,.0f} {per_core:>12,.0f}")
+    print(f"  at least {least:,} events/s; delivered / bare: {told[1] / told[0]:.0%} (50 %)")
+
+
+# A dead destination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    captured: float
+    delivered: float
+    p99_ms: float
+    resident_mib: int
+
+
+def beside(waiting: int) -> Beside:
+    """How fast batches are captured, and delivered to a destination that works, while so many wait
+    for one that is dead."""
+    ours_core, receiver_core = os.sched_getaffinity(0), os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory(dir=".") as data, receiving(receiver_core) as receiver:
+        with hedgerow(ours_core, data) as server:
+            made(server, hook(receiver), batch_size=BATCH)
+            dead = made(server, DEAD, events=["something else"])
+        fill(data, dead, waiting)
+        with hedgerow(ours_core, data) as server:
+            seen = asked(server.port, batches(server.port, count=2), connections=2, seconds=0.1)
+            sent = len(seen.latencies) * BATCH
+            wait_for(receiver, sent)
+            seen = asked(server.port, batches(server.port), connections=2, seconds=BESIDE_SECONDS)
+            sent = len(seen.latencies) * BATCH
+            seconds = wait_for(receiver, sent)
+            resident = resident_mib(server.pid)
+        return Beside(
+            captured=sent / seen.seconds,
+            delivered=sent / seconds,
+            p99_ms=seen.measured().p99_ms,
+            resident_mib=resident,
+        )
+
+
+def wait_for(receiver: Running, number: int) -> float:
+    """Until so many have come: within which time they did."""
+    began = time.perf_counter()
+    while (came := counted(receiver, anew=False)[0]) < number:
+        time.sleep(0.05)
+        if time.perf_counter() - began > 600:
+            raise TimeoutError(f"{came} of {number} events came")
+    return counted(receiver)[1]
+
+
+def dead(waiting: int) -> None:
+    alone, full = [], []
+    for _ in range(ROUNDS):
+        alone.append(beside(0))
+        full.append(beside(waiting))
+    print(f"A dead destination beside a live one, median of {ROUNDS} alternating rounds")
+    print(f"  {'':<28} {'captured/s':>11} {'p99 ms':>8} {'delivered/s':>12} {'MiB':>6}")
+    for name, some in (("nothing waits", alone), (f"{waiting:,} wait", full)):
+        print(
+            f"  {name:<28} {statistics.median(each.captured for each in some):>11,.0f}"
+            f" {statistics.median(each.p99_ms for each in some):>8.1f}"
+            f" {statistics.median(each.delivered for each in some):>12,.0f}"
+            f" {statistics.median(each.resident_mib for each in some):>6.0f}"
+        )
+    for what in ("captured", "delivered"):
+        before, after = (
+            statistics.median(getattr(each, what) for each in some) for some in (alone, full)
+        )
+        print(f"  {what}: {after / before:.0%} (at least 90 %)")
+
+
+# A replay
+
+
+def replay(number: int) -> None:
+    """In batches, to a receiver on the same cores. Events are generated past the service."""
+    with tempfile.TemporaryDirectory(dir=".") as data, receiving(os.sched_getaffinity(0)) as to:
+        generating = [sys.executable, "-m", "benchmarks.deliver", "generate", data, str(number)]
+        subprocess.run(generating, check=True)
+        with hedgerow(os.sched_getaffinity(0), data) as server:
+            id = made(server, hook(to), key=PERSONAL_KEY, batch_size=BATCH)
+            before = resident_mib(server.pid)
+            wish = {"job": {"type": "replay", "payload": {"date_from": "-100d"}}}
+            with talking(server, PERSONAL_KEY) as client:
+                client.post(f"{id}/job/?format=json", json=wish).raise_for_status()
+            resident, came = [before], 0
+            while came < number:
+                time.sleep(1)
+                came, seconds = counted(to, anew=False)
+                resident.append(resident_mib(server.pid))
+    half = len(resident) // 2
+    print(f"A replay of {number:,} events, in batches of {BATCH}")
+    print(
+        f"  {came / seconds:,.0f} events/s; resident {before} MiB before,"
+        f" {max(resident[:half])} at most in the first half, {max(resident[half:])} in the second"
+    )
+
+
+def main() -> None:
+    told = argparse.ArgumentParser(prog="benchmarks.deliver")
+    parts = ("single", "batched", "dead", "replay")
+    told.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
+    told.add_argument("--events", type=int, default=20_000)
+    told.add_argument("--waiting", type=int, default=1_000_000)
+    told.add_argument("--stored", type=int, default=1_000_000)
+    wished = told.parse_args()
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    run: dict[str, Callable[[], None]] = {
+        "single": lambda: rates("A webhook, single", wished.events, 1, 1_500),
+        "batched": lambda: rates("In batches of 100", wished.events * 10, BATCH, 15_000),
+        "dead": lambda: dead(wished.waiting),
+        "replay": lambda: replay(wished.stored),
+    }
+    for part in wished.parts or parts:
+        run[part]()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["receiver"]:
+            serve(Counted())
+        case ["generate", folder, number]:
+            asyncio.run(generate(Path(folder), int(number)))
+        case ["loop", url, requests, size]:
+            bare_loop(url, requests, size)
+        case _:
+            main()

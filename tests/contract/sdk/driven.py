@@ -1,0 +1,99 @@
+"""PostHog's own packages, each in a process of its own, told what to do and asked what they got."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from tests.live import environment
+
+HERE = Path(__file__).parent
+# Folders that .ci/run fills: Node packages, and the last posthog-python that calls /decide?v=3.
+NODE_FOLDER = "HEDGEROW_TEST_NPM"
+OLD_PYTHON_FOLDER = "HEDGEROW_TEST_POSTHOG_3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sdk:
+    """`version` begins so. Older ones call /decide and the older path of local evaluation."""
+
+    name: str
+    version: str
+    is_old: bool = False
+
+    @property
+    def is_python(self) -> bool:
+        return self.name.startswith("python")
+
+    def driven(self) -> "Driven":
+        return Driven(self._command(), self._environment())
+
+    def _command(self) -> list[str]:
+        if self.is_python:
+            return [sys.executable, str(HERE / "driven_python.py")]
+        folder = _folder(NODE_FOLDER, "node_modules")
+        if shutil.which("node") is None:
+            pytest.skip("node is not installed: tests with posthog-node need it")
+        package = "posthog-node-4" if self.is_old else "posthog-node"
+        return ["node", str(HERE / "driven_node.cjs"), str(folder), package]
+
+    def _environment(self) -> dict[str, str]:
+        given = environment()
+        if self.is_python and self.is_old:
+            given["PYTHONPATH"] = str(_folder(OLD_PYTHON_FOLDER, "posthog"))
+        return given
+
+
+SDKS = (
+    Sdk(name="python", version="7."),
+    Sdk(name="python of old", version="3.21", is_old=True),
+    Sdk(name="node", version="5."),
+    Sdk(name="node of old", version="4.10.2", is_old=True),
+)
+
+
+def _folder(variable: str, holds: str) -> Path:
+    folder = Path(os.environ.get(variable, ""))
+    if not os.environ.get(variable) or not (folder / holds).exists():
+        pytest.skip(f"{variable} names no folder with {holds}: .ci/run makes it")
+    return folder
+
+
+class Driven:
+    """A process that has a client open. `client.flag(key="beta", id="ann")` is what it answers."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __getattr__(self, action: str) -> Any:
+        return lambda **arguments: self.does(action, arguments)
+
+    def does(self, action: str, arguments: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([action, arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"the client ended at {action}"
+        return json.loads(answer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,71 @@
+// Does with posthog-node what it is told, a line of JSON at a time. Arguments: the folder of the
+// packages, and which of them.
+const { createRequire } = require('node:module')
+const { createInterface } = require('node:readline')
+
+const [folder, name] = process.argv.slice(2)
+const load = createRequire(folder + '/')
+const { PostHog } = load(name)
+const { version } = JSON.parse(require('node:fs').readFileSync(`${folder}/node_modules/${name}/package.json`))
+console.warn = console.error = console.log = () => {}
+
+let client
+const errors = []
+
+const known = ({ person, groups, group_properties }) => ({
+  groups: groups ?? {},
+  personProperties: person ?? {},
+  groupProperties: group_properties ?? {},
+})
+
+const actions = {
+  async open({ host, token, secret, retries }) {
+    client = new PostHog(token, {
+      host,
+      personalApiKey: secret ?? undefined,
+      flushAt: 5,
+      flushInterval: 50,
+      fetchRetryCount: retries ?? 2,
+      fetchRetryDelay: 250,
+      featureFlagsPollingInterval: 3600_000,
+    })
+    client.on('error', (error) => errors.push(String(error)))
+    if (secret) await client.reloadFeatureFlags()
+    return version
+  },
+  capture: ({ id, event, properties, groups }) =>
+    client.capture({ distinctId: id, event, properties, groups: groups ?? undefined }),
+  identify: ({ id, properties }) => client.identify({ distinctId: id, properties }),
+  alias: ({ before, id }) => client.alias({ distinctId: before, alias: id }),
+  group: ({ type, key, properties }) => client.groupIdentify({ groupType: type, groupKey: key, properties }),
+  flag: ({ key, id, local, ...more }) =>
+    client.getFeatureFlag(key, id, { onlyEvaluateLocally: local ?? false, ...known(more) }),
+  payload: ({ key, id, ...more }) => client.getFeatureFlagPayload(key, id, undefined, known(more)),
+  async everything({ id, local, ...more }) {
+    const found = await client.getAllFlagsAndPayloads(id, { onlyEvaluateLocally: local ?? false, ...known(more) })
+    return [found.featureFlags, found.featureFlagPayloads]
+  },
+  remote_config: ({ key }) => client.getRemoteConfigPayload(key),
+  reload: () => client.reloadFeatureFlags(),
+  async flush() {
+    await client.flush()
+    return errors
+  },
+}
+
+const answer = (value) => process.stdout.write(JSON.stringify(value ?? null) + '\n')
+
+async function main() {
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [action, given] = JSON.parse(line)
+    try {
+      answer(await actions[action](given))
+    } catch (error) {
+      errors.push(String(error))
+      answer(null)
+    }
+  }
+  process.exit(0)
+}
+
+main()

@@ -1,0 +1,107 @@
+"""OpenFeature's SDK with its OFREP provider, against a live server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from openfeature import api
+from openfeature.client import OpenFeatureClient
+from openfeature.contrib.provider.ofrep import OFREPProvider
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import Reason
+
+from tests.live import LiveServer
+
+ANN = EvaluationContext(targeting_key="ann", attributes={"plan": "pro"})
+EVERYBODY = {"properties": [], "rollout_percentage": 100}
+PRO = {"properties": [{"key": "plan", "value": "pro"}], "rollout_percentage": 100}
+
+
+@pytest.fixture(scope="module")
+def project(live: LiveServer) -> dict[str, str]:
+    flags: dict[str, dict[str, Any]] = {
+        "beta": {"filters": {"groups": [PRO]}},
+        "shades": {
+            "filters": {
+                "groups": [PRO],
+                "multivariate": {"variants": [{"key": "dark", "rollout_percentage": 100}]},
+            }
+        },
+    }
+    payloads = {"limits": '{"uploads": 3}', "share": "0.5", "tries": "3", "greeting": '"hello"'}
+    for key, payload in payloads.items():
+        flags[key] = {
+            "is_remote_configuration": True,
+            "filters": {"groups": [EVERYBODY], "payloads": {"true": payload}},
+        }
+    with live.client() as admin:
+        made: dict[str, str] = admin.post("/api/projects/", json={"name": "OpenFeature"}).json()
+        for key, fields in flags.items():
+            answer = admin.post(
+                f"/api/projects/{made['id']}/feature_flags/", json={"key": key, **fields}
+            )
+            assert answer.status_code == 201, answer.text
+    return made
+
+
+@pytest.fixture
+def client(live: LiveServer, project: dict[str, str]) -> Iterator[OpenFeatureClient]:
+    yield from opened(live, {"Authorization": f"Bearer {project['api_token']}"})
+
+
+def opened(live: LiveServer, headers: dict[str, str]) -> Iterator[OpenFeatureClient]:
+    provider = OFREPProvider(live.address, headers_factory=lambda: headers, timeout=60)
+    api.set_provider(provider, "hedgerow")
+    yield api.get_client("hedgerow")
+    provider.session.close()
+    api.clear_providers()
+
+
+def test_values_of_every_type(client: OpenFeatureClient) -> None:
+    beta = client.get_boolean_details("beta", False, ANN)
+    assert (beta.value, beta.reason, beta.variant) == (True, Reason.TARGETING_MATCH, "true")
+    assert beta.flag_metadata["reason"] == "condition_match"
+    assert client.get_string_value("shades", "light", ANN) == "dark"
+    assert client.get_object_value("limits", {}, ANN) == {"uploads": 3}
+    assert client.get_float_value("share", 0.1, ANN) == 0.5
+    assert client.get_integer_value("tries", 1, ANN) == 3
+    assert client.get_string_value("greeting", "", ANN) == "hello"
+
+
+def test_who_is_not_in_gets_false_or_the_apps_default(client: OpenFeatureClient) -> None:
+    bob = EvaluationContext(targeting_key="bob")
+    assert client.get_boolean_value("beta", True, bob) is False
+    shades = client.get_string_details("shades", "light", bob)
+    assert (shades.value, shades.reason, shades.error_code) == ("light", Reason.DEFAULT, None)
+
+
+def test_errors_are_openfeatures(client: OpenFeatureClient) -> None:
+    missing = client.get_boolean_details("no-such", True, ANN)
+    assert (missing.value, missing.error_code) == (True, ErrorCode.FLAG_NOT_FOUND)
+    nobody = client.get_boolean_details("beta", True, EvaluationContext())
+    assert nobody.error_code == ErrorCode.TARGETING_KEY_MISSING
+    mismatch = client.get_string_details("beta", "x", ANN)
+    assert (mismatch.value, mismatch.error_code) == ("x", ErrorCode.TYPE_MISMATCH)
+    strange = EvaluationContext(targeting_key="ann", attributes={"$groups": "acme"})
+    assert client.get_boolean_details("beta", True, strange).error_code == ErrorCode.INVALID_CONTEXT
+
+
+def test_a_change_counts_with_the_next_question(
+    client: OpenFeatureClient, live: LiveServer, project: dict[str, str]
+) -> None:
+    flag = f"/api/projects/{project['id']}/feature_flags/beta/"
+    with live.client() as admin:
+        for active in (False, True):
+            changed: httpx.Response = admin.patch(flag, json={"active": active})
+            assert changed.status_code == 200
+            beta = client.get_boolean_details("beta", not active, ANN)
+            assert (beta.value, beta.reason == Reason.DISABLED) == (active, not active)
+
+
+def test_a_wrong_key_gives_the_apps_default(live: LiveServer) -> None:
+    for client in opened(live, {"X-API-Key": "phc_no-such-key"}):
+        refused = client.get_boolean_details("beta", True, ANN)
+        assert (refused.value, refused.error_code) == (True, ErrorCode.GENERAL)
+        assert refused.error_message == "unauthorized"
