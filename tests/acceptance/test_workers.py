@@ -28,6 +28,7 @@ from tests.live import (
     side_by_side,
 )
 from tests.postgres import OwnPostgres
+from tests.receiver import Answer, Receiver
 
 PEOPLE = 20
 ROUNDS = 30
@@ -61,6 +62,7 @@ def installation(
         "database_url": postgres.new_database(),
         "clickhouse_url": clickhouse.new_database(),
         "sealing_keys": new_sealing_key(),
+        "allow_private_destinations": "true",
     }
     with ExitStack() as stack:
         # Workers may come first: they wait for somebody who makes the tables.
@@ -220,3 +222,36 @@ def test_queries_see_the_events_and_persons_of_all_processes(installation: Insta
             return bool(answer["results"] == [["Oslo", 3]])
 
         seconds_until(is_seen, at_most_s=SOON_S)
+
+
+def test_jobs_run_in_whichever_worker_takes_them(installation: Installation) -> None:
+    rows = "".join(f"job {number % 3},w{number % 9},{number}\n" for number in range(3000))
+    table = ("event,distinct_id,n\n" + rows).encode()
+    base = "/api/environments/1/"
+    with Receiver() as source, Receiver() as receiver, installation.servers[1].client() as client:
+        source.decide = lambda _: Answer(body=table)
+        bodies = {
+            "pipeline_import_apps_configs/": (41, {"source": source.url, "format": "csv"}),
+            "pipeline_destination_configs/": (
+                1,
+                {"url": receiver.url, "events": ["job 1"], "batch_size": 100, "batch_seconds": 0},
+            ),
+        }
+        for path, (plugin, config) in bodies.items():
+            record = (
+                f"{base}{path}{client.post(base + path, json={'plugin': plugin}).json()['id']}/"
+            )
+            assert client.put(f"{record}config/", json=config).status_code == 200
+            client.patch(record, json={"enabled": True})
+            job = f"{record}jobs/{client.post(f'{record}job/').headers['x-job-id']}/"
+            seconds_until(partial(is_over, client, job), SOON_S)
+            done = client.get(job).json()
+            assert (done["status"], done["error"]) == ("done", "")
+        assert done["details"]["queued"] == 1000
+        seconds_until(lambda: not client.get(f"{record}deliveries/").json()["count"], SOON_S)
+        numbers = sorted(each["event"]["properties"]["n"] for each in receiver.bodies)
+        assert numbers == list(range(1, 3000, 3))
+
+
+def is_over(client: httpx.Client, job: str) -> bool:
+    return client.get(job).json()["ended_at"] is not None
