@@ -108,8 +108,9 @@ class Processor:
         found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
         if not any(found.values()):
             return
-        known = await self._repeats.known([row for rows in found.values() for row in rows])
-        await self._transforming.refresh()
+        every = [row for rows in found.values() for row in rows]
+        known = await self._repeats.known(every)
+        await self._transforming.refresh(every)
         for bucket, rows in found.items():
             if not rows:
                 continue
