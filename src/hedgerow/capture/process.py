@@ -118,7 +118,8 @@ class Processor:
             decide = partial(self._settled, known, transformed)
             if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
                 continue
-            self._repeats.settled(keys_of_rows(rows))
+            # What was dropped is on no way, and nobody would hear of its end.
+            self._repeats.settled(keys_of_rows(transformed.rows))
             number = sum(len(row.events) for row in rows)
             self.settled += number
             if self._is_alone:
