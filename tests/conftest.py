@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from hedgerow.storage.connect import Place
+from tests.browser import chromium as browser
+from tests.browser.pages import PageServer
 from tests.clickhouse_http import OwnClickHouse
 from tests.live import LiveServer
 from tests.postgres import OwnPostgres
@@ -45,6 +48,30 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One service for tests that leave it as they found it, or do not care."""
     # Whoever reads waits for what was accepted before, however slow the machine is.
     with LiveServer(tmp_path_factory.mktemp("live"), read_wait_s="30") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser, where there is one with posthog-js to load into it. By module, for it takes the
+    thread's event loop, which other tests want."""
+    if lacks := browser.missing("posthog-js"):
+        pytest.skip(f"{' and '.join(lacks)} missing: tests/browser/install brings them")
+    with browser.running() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(chromium: Browser) -> Iterator[browser.Opened]:
+    """A new page in it."""
+    with browser.opened(chromium) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[PageServer]:
+    """Somebody's site."""
+    with PageServer(browser.PACKAGES) as server:
         yield server
 
 

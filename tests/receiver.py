@@ -92,7 +92,8 @@ class Receiver:
             handler.send_header(name, value)
         handler.send_header("content-length", str(len(answer.body)))
         handler.end_headers()
-        handler.wfile.write(answer.body)
+        if handler.command != "HEAD":
+            handler.wfile.write(answer.body)
 
     def _misbehave(self, connection: socket.socket, how: int) -> None:
         begun = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"

@@ -1,5 +1,6 @@
 """A real S3 server of our own, from the test wheel: it keeps objects as files and checks every
-signature."""
+signature.
+"""
 
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from typing import Self
 
 import httpx
 
+from hedgerow.kit.clock import utc_now
+from hedgerow.pipelines.s3 import S3Access, signed
+from hedgerow.pipelines.sending import Request
 from tests.live import free_port
 
 KEY_ID = "test-access-key-id"
@@ -28,16 +32,28 @@ class S3Server:
                 *("serve", "s3", str(folder)),
                 *("--addr", self.endpoint.removeprefix("http://")),
                 *("--auth-key", f"{KEY_ID},{SECRET}"),
-                *("--config", "/dev/null", "--vfs-cache-mode", "off", "--dir-cache-time", "0"),
+                *("--config", "/dev/null"),
             ],
             stderr=subprocess.PIPE,
             text=True,
         )
 
     def new_bucket(self, name: str) -> Path:
-        bucket = self.folder / name
-        bucket.mkdir()
-        return bucket
+        """The folder of a new one. It is made by the server, which remembers what there is."""
+        access = S3Access(
+            endpoint=self.endpoint,
+            region="us-east-1",
+            access_key_id=KEY_ID,
+            secret_access_key=SECRET,
+        )
+        host = self.endpoint.removeprefix("http://")
+        asked = Request(
+            method="PUT", url=f"{self.endpoint}/{name}", headers={"host": host}, body=b""
+        )
+        request = signed(asked, f"/{name}", access, utc_now())
+        made = httpx.put(request.url, headers=dict(request.headers))
+        assert made.status_code == 200, made.text
+        return self.folder / name
 
     def __enter__(self) -> Self:
         deadline = time.monotonic() + 30

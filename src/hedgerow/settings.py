@@ -261,8 +261,16 @@ class Settings:
         "A file in MaxMind's format that tells where addresses are. Empty: that of the package "
         "maxminddb-geolite2 if it is installed, else none.",
     )
+    sdk_scripts: str = setting(
+        "",
+        text,
+        "A folder with the scripts of posthog-js, for pages that load them from here.",
+    )
     rate_limits: bool = setting(
         False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
+    )
+    project_key: str = setting(
+        "", key("phc_"), "The project key with which `hedgerow import` sends events."
     )
     personal_key: str = setting(
         "", key("phx_"), "The personal key with which such verbs ask.", secret=True

@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.live import PERSONAL_KEY, PROJECT_KEY, LiveServer
+from tests.live import PERSONAL_KEY, PROJECT_KEY, LiveServer, run_here
 from tests.postgres import OwnPostgres
 from tests.receiver import Answer, Receiver, wait_until
 from tests.s3 import KEY_ID, SECRET, S3Server
@@ -257,3 +257,39 @@ def test_an_import_runs_by_itself(client: httpx.Client, folder: Path) -> None:
     assert client.get(f"{path}schedule/").json()["next_run_at"] > job["created_at"]
     wrong = client.patch(f"{path}config/", json={"schedule": "sometimes"})
     assert (wrong.status_code, wrong.json()["attr"]) == (400, "config__schedule")
+
+
+def test_files_are_sent_from_the_terminal(
+    client: httpx.Client, server: LiveServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "visits.csv"
+    rows = "".join(f"2026-04-01T00:00:00Z,u{n % 9},{n}\n" for n in range(3000))
+    file.write_text("at,who,n\n" + rows + "never,u1,1\n")
+    options = ["--map", "event==visited", "--map", "distinct_id=who", "--map", "timestamp=at"]
+    there: dict[str, Any] = {"server_url": server.address, "project_key": PROJECT_KEY}
+    checked = run_here("import", str(file), *options, "--dry-run")
+    assert checked.stdout.endswith("3000 row(s) can be sent, 1 bad.\n")
+    assert '"event": "visited"' in checked.stdout
+    assert events(client, "visited") == []
+    for _ in range(2):
+        sent = run_here("import", str(file), *options, **there)
+        assert sent.returncode == 1
+        assert sent.stdout == "3000 row(s) sent, 1 bad.\n"
+        assert "visits.csv line 3002: The timestamp never cannot be read." in sent.stderr
+    wait_until(lambda: count(client, "visited") == 3000)
+    rest = run_here("import", str(file), *options, "--from-line", "2500", **there)
+    assert rest.stdout == "1000 row(s) sent, 1 bad.\n"
+    stranger = run_here(
+        "import", str(file), *options, **(there | {"project_key": "phc_" + "x" * 20})
+    )
+    assert (stranger.returncode, "stopped before line 1" in stranger.stderr) == (1, True)
+    wrong = run_here("import", str(file), "--map", "who=x", **there)
+    assert (wrong.returncode, "nothing that can be mapped" in wrong.stderr) == (1, True)
+
+
+def count(client: httpx.Client, name: str) -> int:
+    query = {"kind": "HogQLQuery", "query": f"select count() from events where event = '{name}'"}
+    answer = client.post(
+        "/api/projects/1/query/", json={"query": query, "refresh": "force_blocking"}
+    )
+    return int(answer.json()["results"][0][0])

@@ -12,7 +12,8 @@ from tests.live import PROJECT_KEY, LiveServer
 from tests.receiver import Answer, Received, Receiver, wait_until
 
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
-WEBHOOK = 1
+IMPORTS = "/api/environments/1/pipeline_import_apps_configs/"
+WEBHOOK, FILES = 1, 41
 MANY = 10_000
 OVER = ("done", "failed", "cancelled")
 
@@ -71,11 +72,24 @@ def ended(client: httpx.Client, job: str) -> dict[str, Any]:
     return found
 
 
-def test_a_replay_survives_a_killed_process_and_sends_nothing_twice(tmp_path: Path) -> None:
+def test_imports_and_replays_survive_killed_processes_and_do_nothing_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "imports" / "1"
+    folder.mkdir(parents=True)
+    lines = [f"bought,u{number % 50},{number}\n" for number in range(MANY)]
+    (folder / "rows.csv").write_text("event,distinct_id,n\n" + "".join(lines))
     with Receiver() as receiver:
         server = LiveServer(tmp_path, allow_private_destinations="true").wait_ready()
         with server.client() as client:
-            uuids = captured(client, "bought", MANY)
+            record = client.post(IMPORTS, json={"plugin": FILES}).json()["id"]
+            client.put(f"{IMPORTS}{record}/config/", json={"source": "rows.csv"})
+            job = started(client, f"{IMPORTS}{record}/", "import")
+            wait_until(lambda: client.get(job).json()["done"] >= MANY // 4)
+            server.kill()
+        server = LiveServer(tmp_path, allow_private_destinations="true").wait_ready()
+        with server.client() as client:
+            taken = ended(client, job)
+            assert (taken["status"], taken["done"]) == ("done", MANY)
+            assert (taken["details"]["imported"], taken["details"]["bad"]) == (MANY, 0)
             path = destination(client, receiver.url, batch_size=100, batch_seconds=0)
             job = started(client, path)
             wait_until(lambda: len(receiver.received) > MANY // 400)
@@ -90,7 +104,8 @@ def test_a_replay_survives_a_killed_process_and_sends_nothing_twice(tmp_path: Pa
             # Each was queued once, whatever was being sent when the process ended.
             assert done["details"] == {"queued": MANY, "skipped": 0, "unwanted": 0}
             wait_until(lambda: client.get(f"{path}deliveries/").json()["count"] == 0)
-            assert set(receiver.uuids) == uuids
+            numbers = {each["event"]["properties"]["n"] for each in receiver.bodies}
+            assert (len(set(receiver.uuids)), numbers) == (MANY, set(range(MANY)))
             got = len(receiver.received)
             repeated = ended(client, started(client, path))
             assert repeated["details"] == {"queued": 0, "skipped": MANY, "unwanted": 0}

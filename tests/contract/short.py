@@ -32,7 +32,18 @@ PARTS = {"name", "why", "world", "steps"}
 SENT = ("headers", "body", "form", "multipart", "raw", "packed")
 EXPECTED = {"status", "headers", "body", "has", "json", "error", "ordered"}
 # They take a project's token, not a person's.
-PUBLIC = ("/decide", "/flags", "/capture", "/e", "/track", "/engage", "/batch", "/i/v0/e", "/ofrep")
+PUBLIC = (
+    "/decide",
+    "/flags",
+    "/capture",
+    "/e",
+    "/track",
+    "/engage",
+    "/batch",
+    "/i/v0/e",
+    "/ofrep",
+    "/s/",
+)
 
 
 def read(folder: Path) -> list[Vector]:

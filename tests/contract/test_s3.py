@@ -94,6 +94,7 @@ async def test_whoever_stops_reading_leaves_nothing_behind(bucket: Bucket) -> No
 
 
 async def test_objects_are_listed_page_after_page(bucket: Bucket, folder: Path) -> None:
+    # Nobody has listed it yet, so the server looks.
     for number in range(1203):
         (folder / f"part-{number:04}").write_bytes(b"x" * (number % 5))
     (folder / "other").write_bytes(b"")

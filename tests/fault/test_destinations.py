@@ -15,6 +15,7 @@ from tests.acceptance.test_deliveries import RECORDS, capture
 from tests.acceptance.test_destinations import FILES, TABLE, destination
 from tests.live import LiveServer, seconds_until
 from tests.postgres import OwnPostgres
+from tests.stored_events import wait_until_stored
 
 ROUNDS = 3
 IN_A_ROUND = 300
@@ -44,6 +45,7 @@ def test_kill_9_loses_neither_rows_nor_lines_of_files(
             LiveServer(tmp_path, allow_private_destinations="true") as server,
             server.client() as client,
         ):
+            wait_until_stored(server.data)
             for record in client.get(RECORDS).json()["results"]:
                 seconds_until(partial(_has_sent_all, client, record["id"]), at_most_s=SOON_S)
             seconds_until(lambda: not [*exports.rglob(".*")], at_most_s=SOON_S)

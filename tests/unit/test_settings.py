@@ -47,6 +47,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("notification_url", "", ""),
     ("notification_secret", "whsec_c2VjcmV0", "whsec_c2VjcmV0"),
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
+    ("project_key", "phc_0123456789abcdef", "phc_0123456789abcdef"),
     ("public_url", "", ""),
     ("trusted_proxies", "", ()),
     (
@@ -58,6 +59,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("body_timeout_s", "3600", 3600.0),
     ("sealing_keys", "newest,older", "newest,older"),
     ("geoip_file", "/srv/GeoLite2-City.mmdb", "/srv/GeoLite2-City.mmdb"),
+    ("sdk_scripts", "/srv/scripts", "/srv/scripts"),
     ("rate_limits", "On", True),
     ("rate_limits", "yes", True),
     ("rate_limits", "0", False),
@@ -105,6 +107,7 @@ BAD: list[tuple[str, str, str]] = [
     ("notification_url", "example.com", "an address such as https://example.com/hook"),
     ("notification_url", "http://", "an address such as https://example.com/hook"),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
+    ("project_key", "phx_0123456789abcdef", "phc_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
     ("public_url", "http://[::1", ADDRESS),
@@ -144,6 +147,7 @@ def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_b
         "host",
         "imports_folder",
         "notification_secret",
+        "sdk_scripts",
         "sealing_keys",
     }
     assert {name for name, _, _ in BAD} == set(NAMES) - free

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import Scope
@@ -35,6 +36,7 @@ from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.access import Rooms
 from hedgerow.http.body import BodyReader
 from hedgerow.http.capture import CaptureDoor
@@ -50,6 +52,7 @@ from hedgerow.http.page_cache import PageCache
 from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
+from hedgerow.http.sdk_extras import ExtrasDoor
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
@@ -139,6 +142,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     served_records = PipelineRecords(database)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
     standings = Standings(delivery.records, utc_now)
+    local_board = LocalBoard(board, in_daemon_thread)
+    stopping = asyncio.Event()
     rooms = Rooms(
         directory=state.directory,
         keys=state.keys,
@@ -155,7 +160,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         transformed=TransformationTrail(database),
         transform_trials=TransformTrials(pipelines.records, pipelines.transformations),
         flags=Flags(flag_records, board, pipelines.sealer),
-        local_board=LocalBoard(board, in_daemon_thread),
+        local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
@@ -168,11 +173,14 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         warnings=intake.warnings,
         decider=decider,
         reaches=Reaches(board, PersonRecords(database)),
+        sdk_fields=sdk_configs,
         pages=PageCache(),
         throttle=Throttle(API_RATES if settings.rate_limits else ()),
         sdk_throttle=Throttle(SDK_RATES if settings.rate_limits else ()),
         bodies=BodyReader(settings.max_body_bytes, settings.body_timeout_s),
         origins=Origins(settings.trusted_proxies, settings.public_url),
+        flag_streams=FlagStreams(board, local_board, stopping),
+        sdk_scripts=Path(settings.sdk_scripts) if settings.sdk_scripts else None,
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
@@ -218,12 +226,16 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 ),
                 ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
                 early_access=EarlyAccessDoor(state.directory, rooms.early_access),
+                extras=ExtrasDoor(
+                    state.directory, max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s
+                ),
             ),
         ),
         api(rooms),
         readiness=readiness,
         metrics=metrics,
         log=log,
+        stopping=stopping,
     )
     parts = Parts(
         state=state,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hedgerow.capture.accept import Capture
-from hedgerow.capture.model import Batch, Rejected
+from hedgerow.capture.model import Batch
 from hedgerow.capture.moments import EARLIEST, MAX_AHEAD, parsed
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.reading import NothingAccepted, read_batch
@@ -40,18 +40,28 @@ class ImportedEvents:
         while self._progress.waiting >= FULL:
             await asyncio.sleep(LOOK_S)
         now = self._clock()
-        refused = {at: why for at, event in enumerate(events) if (why := misdated(event, now))}
-        places = [at for at in range(len(events)) if at not in refused]
-        if places:
-            sent = [events[at] for at in places]
-            randomness = self._randomness.for_uuid7()
-            batch = await in_daemon_thread(partial(_read, sent, now, randomness))
+        randomness = self._randomness.for_uuid7()
+        batch, refused = await in_daemon_thread(partial(checked, events, now, randomness))
+        if batch.events:
             await self._capture.accept(project_id, batch, now)
-            refused |= {places[each.index]: each.detail for each in batch.rejected}
         return refused
 
 
-def misdated(event: Mapping[str, Any], now: datetime) -> str:
+def checked(
+    events: Sequence[dict[str, Any]], now: datetime, randomness: bytes
+) -> tuple[Batch, Mapping[int, str]]:
+    """The events that can be accepted, and by their place why others cannot."""
+    refused = {at: why for at, event in enumerate(events) if (why := _misdated(event, now))}
+    places = [at for at in range(len(events)) if at not in refused]
+    if not places:
+        return Batch(token="", events=()), refused
+    batch = _read([events[at] for at in places], now, randomness)
+    refused |= {places[each.index]: each.detail for each in batch.rejected}
+    # Whoever imports is told by the job.
+    return Batch(token="", events=batch.events), refused
+
+
+def _misdated(event: Mapping[str, Any], now: datetime) -> str:
     """What is wrong with an event's timestamp; nothing if it has none or a good one."""
     said = event.get("timestamp")
     if said is None:
@@ -69,7 +79,7 @@ def misdated(event: Mapping[str, Any], now: datetime) -> str:
 def _read(events: Sequence[dict[str, Any]], now: datetime, randomness: bytes) -> Batch:
     payload = {"api_key": NO_TOKEN, "batch": list(events), "historical_migration": True}
     try:
-        batch = read_batch(
+        return read_batch(
             payload,
             now=now,
             query_sent_at_ms=None,
@@ -78,7 +88,4 @@ def _read(events: Sequence[dict[str, Any]], now: datetime, randomness: bytes) ->
             randomness=randomness,
         )
     except NothingAccepted as refusal:
-        batch = refusal.batch
-    # Whoever imports is told by the job.
-    rejected: Sequence[Rejected] = batch.rejected
-    return Batch(token=batch.token, events=batch.events, rejected=rejected)
+        return refusal.batch

@@ -1,7 +1,7 @@
 """Asking a running service, with a personal key: for verbs that read what only it can open."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
@@ -59,8 +59,16 @@ class Service:
         return answer
 
     def _call(self, path: str, body: Any) -> Any:
+        return self._post(self._base + path, body)
+
+    def capture(self, project_key: str, events: Sequence[Any]) -> None:
+        """Send events of some time ago. Away if they should be sent again later."""
+        batch = {"api_key": project_key, "historical_migration": True, "batch": events}
+        self._post(f"{self._url}/batch/", batch)
+
+    def _post(self, url: str, body: Any) -> Any:
         request = Request(  # noqa: S310 - the settings allow http and https only
-            self._base + path,
+            url,
             data=json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
         )

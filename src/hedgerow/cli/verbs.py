@@ -26,10 +26,13 @@ VERBS: Mapping[str, str] = {
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
+    "import": "Send the rows of CSV, JSON lines or Parquet files to the running service as events.",
     "query": "Ask the running service something about events, persons and groups, in HogQL.",
     "events": "Events: watch them arrive (tail), write them to files (export), delete.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
 }
+# Of verbs whose name Python keeps for itself.
+FILES: Mapping[str, str] = {"import": "import_files"}
 
 
 class Verbs(TyperGroup):
@@ -49,7 +52,8 @@ class Verbs(TyperGroup):
 
 def loaded(name: str) -> TyperCommand | TyperGroup:
     """The command of a verb, with everything that stands under it."""
-    verb = getattr(import_module(f"hedgerow.cli.{name}"), name)
+    file = FILES.get(name, name)
+    verb = getattr(import_module(f"hedgerow.cli.{file}"), file)
     alone = typer.Typer(rich_markup_mode=MARKUP)
     if isinstance(verb, typer.Typer):
         alone.add_typer(verb, name=name, no_args_is_help=True, help=VERBS[name])

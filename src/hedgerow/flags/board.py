@@ -28,6 +28,8 @@ class Board:
         self._snapshots: dict[ProjectId, Snapshot] = {}
         self._projects: dict[ProjectId, Project] = {}
         self._reading: dict[ProjectId, asyncio.Lock] = {}
+        # Set, and another put in its place, when any snapshot is replaced.
+        self._news = asyncio.Event()
 
     def at_hand(self, project: Project) -> Snapshot | None:
         """The snapshot in memory, if it is one for the project's present time zone."""
@@ -49,7 +51,14 @@ class Board:
                 return at_hand
             definitions = await self._store.definitions(project.id, project.timezone)
             self._snapshots[project.id] = made = await self._compiled(definitions, at_hand)
+            news, self._news = self._news, asyncio.Event()
+            news.set()
             return made
+
+    async def changed(self, project: Project, seen: Snapshot) -> None:
+        """Waits until the project's snapshot is another than the one that was seen."""
+        while self._snapshots.get(project.id) is seen:
+            await self._news.wait()
 
     async def watch(self) -> None:
         """One turn of the background loop."""

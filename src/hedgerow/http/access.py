@@ -8,7 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -32,6 +33,7 @@ from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.reach import Reaches
+from hedgerow.flags.streams import FlagStreams
 from hedgerow.http.body import BodyReader, Form
 from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
@@ -66,6 +68,12 @@ CURRENT = "@current"
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 
 
+class SdkFields(Protocol):
+    def part(self, project_id: ProjectId) -> bytes:
+        """What SDKs read besides flags: fields as they stand in the middle of a JSON object."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
     """Everything that endpoints work with, joined in app/serve.py."""
@@ -87,6 +95,7 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
     arrivals: Arrivals
@@ -98,11 +107,14 @@ class Rooms:
     warnings: WarningStore
     decider: Decider
     reaches: Reaches
+    sdk_fields: SdkFields
     pages: PageCache
     throttle: Throttle
     sdk_throttle: Throttle
     bodies: BodyReader
     origins: Origins
+    # Where the scripts of posthog-js are, if anywhere.
+    sdk_scripts: Path | None
     clock: Clock
 
 

@@ -61,7 +61,10 @@ class FrontDoor:
         readiness: Readiness,
         metrics: Metrics,
         log: AccessLog,
+        stopping: asyncio.Event | None = None,
     ) -> None:
+        # Set when the service begins to stop, for answers that have no end of their own.
+        self.stopping = stopping or asyncio.Event()
         self._lean = {
             form: (path, route)
             for path, route in lean.items()
@@ -185,7 +188,7 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
     if scope["method"] == "HEAD":
         inner["method"] = "GET"
     path = scope["path"]
-    if path.startswith(("/api", "/site_app/")) and not path.endswith("/"):
+    if path.startswith(("/api", "/site_app/", "/array/")) and not path.endswith("/"):
         inner["path"] = path + "/"
     return inner
 

@@ -37,6 +37,7 @@ RESERVED = {
     "activity": "GET, HEAD",
     "evaluation_reasons": "GET, HEAD",
     "local_evaluation": "GET, HEAD",
+    "stream": "GET, HEAD",
     "user_blast_radius": "POST",
 }
 FILTERS = (

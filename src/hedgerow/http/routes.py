@@ -16,6 +16,7 @@ from hedgerow.http import (
     errors,
     event_deletion,
     events,
+    flag_stream,
     flags,
     ingestion_warnings,
     jobs,
@@ -26,6 +27,8 @@ from hedgerow.http import (
     query,
     record_actions,
     records,
+    remote_config,
+    sdk_extras,
     site_app,
     transformations,
     users,
@@ -54,6 +57,9 @@ FAMILIES = (
     transformations.router,
     records.router,
     site_app.router,
+    remote_config.router,
+    sdk_extras.router,
+    flag_stream.router,
     flags.router,
     early_access.router,
     cohorts.router,
@@ -79,6 +85,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    extras: sdk_extras.ExtrasDoor
 
 
 def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
@@ -100,6 +107,8 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
+        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(
             handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True

@@ -280,7 +280,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn that ends with a clean exit status when it is told to stop."""
+    """uvicorn that ends with a clean exit status when it is told to stop, and says so first."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -345,4 +353,4 @@ def server(door: FrontDoor, *, header_timeout_s: float, grace_s: float) -> Serve
     )
     # uvicorn's annotation says whole seconds; it hands the value to asyncio.wait_for as it is.
     config.timeout_graceful_shutdown = grace_s  # type: ignore[assignment]
-    return Server(config)
+    return Server(config, door.stopping)

@@ -3,14 +3,21 @@
 A page gets the script and the settings that are meant for pages, nothing else.
 """
 
-import hashlib
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hedgerow.http.access import Rooms
-from hedgerow.http.reply import JsonResponse
+from hedgerow.http.for_pages import (
+    ASK_FIRST,
+    FOR_EVER,
+    JAVASCRIPT,
+    for_pages,
+    for_script,
+    hash_of,
+    preflight,
+    told,
+)
 from hedgerow.kit import jsonio
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
@@ -18,9 +25,7 @@ from hedgerow.pipelines.model import Record, RecordId
 
 router = APIRouter(include_in_schema=False)
 
-JAVASCRIPT = "application/javascript; charset=UTF-8"
-# The hash changes with the content, so a page may keep what it has.
-CACHE = {"Cache-Control": "public, max-age=31536000, immutable"}
+PATH = "/site_app/{record_id}/{token}/{hash}/"
 MISSING = {
     "type": "server_error",
     "code": "missing_site_app_source",
@@ -29,7 +34,7 @@ MISSING = {
 }
 
 
-@router.get("/site_app/{record_id}/{token}/{hash}/")
+@router.get(PATH)
 async def site_app(request: Request, record_id: str, token: str, hash: str) -> Response:
     rooms: Rooms = request.app.state.rooms
     record: Record | None = None
@@ -42,15 +47,21 @@ async def site_app(request: Request, record_id: str, token: str, hash: str) -> R
         record = await rooms.served_records.served(RecordId(int(record_id)), token)
     component = rooms.catalogue.component(record.component_id) if record else None
     if record is None or component is None or component.script is None:
-        return JsonResponse(MISSING, status_code=404)
-    return Response(page_script(record, component), media_type=JAVASCRIPT, headers=CACHE)
+        return told(MISSING, 404)
+    script = page_script(record, component).encode()
+    # The hash changes with the content, so a page may keep what it has; not under an older hash.
+    caching = FOR_EVER if hash == hash_of(script) else ASK_FIRST
+    return for_pages(request, script, JAVASCRIPT, caching)
+
+
+@router.options(PATH)
+async def site_app_options(request: Request) -> Response:
+    return preflight(request)
 
 
 def page_script(record: Record, component: Component) -> str:
     """Runs the app with the settings for pages and the SDK that the page put in a variable."""
-    config = jsonio.encode(settings.for_pages(component, record.config)).decode()
-    # Inside a script these two end a line, and "</" may end the script.
-    config = config.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("</", "<\\/")
+    config = for_script(jsonio.encode(settings.for_pages(component, record.config)).decode())
     return (
         f"(function () {{\n{component.script}\n"
         f"inject({{ config: {config}, posthog: window['__$$ph_site_app_{record.id}'] }})\n}})()\n"
@@ -59,8 +70,7 @@ def page_script(record: Record, component: Component) -> str:
 
 def page_path(record: Record, component: Component) -> str:
     """Where a page finds the script. The hash moves with it, since pages keep what they have."""
-    script = page_script(record, component).encode()
-    hash = hashlib.md5(script, usedforsecurity=False).hexdigest()
+    hash = hash_of(page_script(record, component).encode())
     return f"/site_app/{record.id}/{record.web_token}/{hash}/"
 
 

@@ -65,7 +65,8 @@ class JobRunner:
         """Take and look after jobs, until cancelled."""
         try:
             while True:
-                await self._look()
+                with contextlib.suppress(Unavailable):  # jobs go on with what they know
+                    await self._look()
                 await asyncio.sleep(LOOK_S)
         finally:
             await self._close()
@@ -91,7 +92,7 @@ class JobRunner:
             self._since[job.id] = time.monotonic()
             self._running[job.id] = asyncio.create_task(self._one(job), name=f"job {job.id}")
         oldest = min(self._running, key=lambda id: self._since[id])
-        if time.monotonic() - self._since[oldest] > SLICE_S:
+        if time.monotonic() - self._since[oldest] > SLICE_S and await self._store.has_waiting():
             await self._stop([oldest])
 
     async def _stop(self, ids: list[JobId]) -> None:
@@ -119,7 +120,9 @@ class JobRunner:
                 return
             except NoLongerOurs:
                 return
-            except Unavailable:  # the job is not to blame
+            except Exception as error:  # noqa: BLE001 - the job is not to blame, and not its fellows
+                if not isinstance(error, Unavailable):
+                    self._note(job.id, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, MAX_RETRY_S)
 

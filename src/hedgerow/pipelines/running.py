@@ -50,6 +50,10 @@ class RunningJobs(Protocol):
         """Whether there may be something to take."""
         ...
 
+    async def has_waiting(self) -> bool:
+        """Whether somebody waits for their turn."""
+        ...
+
     async def take(self, waits_until_enabled: Sequence[str], now: datetime) -> Job | None:
         """A job that nobody has, ours from now on. Of one record only one of a type at a time, and
         those of these types not while the record is disabled."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,9 @@ from hedgerow.storage.guard import Guard, refused
 
 CONNECT_S = 5.0
 BODY_BYTES = 64 * 1024
+PART_BYTES = 64 * 1024
+# What is larger is written piece by piece, so that others have their turn.
+AT_ONCE_BYTES = 512 * 1024
 KEPT_OPEN_S = 15.0
 # Headers that the library would add: who sends decides.
 NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -120,7 +124,7 @@ class HttpOutbound:
 async def _parts(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:
     while True:
         with _told(request):
-            part = await response.content.readany()
+            part = await response.content.read(PART_BYTES)
         if not part:
             return
         yield part
@@ -133,7 +137,9 @@ def _arguments(request: Request) -> dict[str, Any]:
         "method": request.method,
         "url": url,
         "headers": request.headers,
-        "data": request.body or None,
+        "data": BytesIO(request.body)
+        if len(request.body) > AT_ONCE_BYTES
+        else request.body or None,
         "allow_redirects": False,
     }
 

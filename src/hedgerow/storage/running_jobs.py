@@ -42,13 +42,19 @@ ADVISORY = 4813
 UUIDS_AT_ONCE = 500
 RECORD_DELETED = "The record was deleted."
 
-_any_open = HotRead(
-    select(literal_column("1", Integer))
-    .select_from(table)
-    .where(table.c.status.in_([literal_column(f"'{status}'") for status in OPEN]))
-    .limit(literal_column("1", Integer))
-    .offset(literal_column("0", Integer))
-)
+
+def _any_of(*statuses: JobStatus) -> HotRead:
+    return HotRead(
+        select(literal_column("1", Integer))
+        .select_from(table)
+        .where(table.c.status.in_([literal_column(f"'{status.value}'") for status in statuses]))
+        .limit(literal_column("1", Integer))
+        .offset(literal_column("0", Integer))
+    )
+
+
+_any_waiting = _any_of(JobStatus.WAITING)
+_any_open = _any_of(JobStatus.WAITING, JobStatus.RUNNING)
 
 
 class RunningJobRecords:
@@ -59,6 +65,9 @@ class RunningJobRecords:
 
     async def has_open(self) -> bool:
         return bool(await self._database.fetch(_any_open, {}))
+
+    async def has_waiting(self) -> bool:
+        return bool(await self._database.fetch(_any_waiting, {}))
 
     async def take(self, waits_until_enabled: Sequence[str], now: datetime) -> Job | None:
         twin = table.alias()

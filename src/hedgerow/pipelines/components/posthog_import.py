@@ -72,7 +72,8 @@ async def reach(settings: Mapping[str, Any], around: Around) -> None:
 def _first(settings: Mapping[str, Any], newest: str, around: Around) -> str:
     after = EARLIEST
     if newest:
-        after = datetime.fromisoformat(newest) - OVERLAP
+        # A clock that is wrong there must not hide what comes after.
+        after = min(datetime.fromisoformat(newest), around.clock()) - OVERLAP
     elif said := settings["date_from"]:
         after = asked_moment(said, around.clock(), UTC, "config__date_from")
     asked = {"limit": AT_ONCE, "orderBy": '["timestamp"]', "after": after.isoformat()}

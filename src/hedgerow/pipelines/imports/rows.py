@@ -148,7 +148,7 @@ def _csv(file: BinaryIO, name: str, position: Mapping[str, int] | None) -> Itera
                 break
             if any(cells):
                 values = _columns(columns, cells)
-                identity = _identity(name, began, values)
+                identity = _identity(name, began, jsonio.encode(cells))
                 portion.rows.append(
                     SourceRow(identity=identity, place=place, values=values, is_text=True)
                 )
@@ -199,7 +199,7 @@ def _jsonl(file: BinaryIO, name: str, position: Mapping[str, int] | None) -> Ite
                 break
             if text.strip():
                 values = _object(text)
-                identity = _identity(name, lines.line, values)
+                identity = _identity(name, lines.line, text.strip().encode())
                 portion.rows.append(SourceRow(identity=identity, place=place, values=values))
         except (_BadLine, jsonio.JsonError) as problem:
             portion.bad.append(BadRow(place=place, reason=str(problem)))
@@ -246,7 +246,7 @@ def _parquet_rows(opened: Any, name: str, position: Mapping[str, int] | None) ->
                 row += 1
                 if row > done:
                     plain_values = plain(values)
-                    identity = _identity(name, row, plain_values)
+                    identity = _identity(name, row, jsonio.encode(plain_values))
                     place = f"{name} row {row}"
                     portion.rows.append(
                         SourceRow(identity=identity, place=place, values=plain_values)
@@ -256,6 +256,6 @@ def _parquet_rows(opened: Any, name: str, position: Mapping[str, int] | None) ->
     yield Portion(total=total, position={"line": row, "offset": 0})
 
 
-def _identity(name: str, line: int, values: Mapping[str, Any]) -> str:
+def _identity(name: str, line: int, content: bytes) -> str:
     """The same row of the same file is the same event; a row that was changed is another."""
-    return f"{name}\n{line}\n{sha256(jsonio.encode(values)).hexdigest()}"
+    return f"{name}\n{line}\n{sha256(content).hexdigest()}"

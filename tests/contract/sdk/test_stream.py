@@ -1,0 +1,41 @@
+"""Server-sent events of a live server: changes arrive, and a stop ends them cleanly."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from tests.live import LiveServer, error_of
+
+FLAGS = "/api/projects/1/feature_flags/"
+
+
+def marks(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))["etag"]
+
+
+def test_a_stream_tells_of_changes_until_the_service_stops(tmp_path: Path) -> None:
+    with LiveServer(tmp_path) as server, server.client() as admin:
+        secret = admin.patch("/api/projects/1/rotate_secret_token/").json()["secret_api_token"]
+        headers = {"Authorization": f"Bearer {secret}", "Accept": "text/event-stream"}
+        with (
+            httpx.Client(base_url=server.address, headers=headers, timeout=60) as client,
+            client.stream("GET", f"{FLAGS}stream") as stream,
+        ):
+            assert stream.status_code == 200
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            heard = marks(stream.iter_lines())
+            first = next(heard)
+            made = admin.post(FLAGS, json={"key": "new", "filters": {"groups": [{}]}})
+            assert made.status_code == 201
+            second = next(heard)
+            asked = httpx.get(f"{server.address}/flags/definitions", headers=headers, timeout=60)
+            assert first != second == asked.headers["etag"]
+            assert client.post(f"{FLAGS}stream/").status_code == 405
+            with server.client(key="phs_no-such-key") as stranger:
+                assert error_of(stranger.get(f"{FLAGS}stream/"))["code"] == "authentication_failed"
+            assert server.stop() == 0
+            assert list(heard) == []
