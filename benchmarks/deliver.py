@@ -1,6 +1,6 @@
 """Deliveries: webhooks against a bare httpx loop, a dead destination beside live ones, a replay.
 
-    python -m benchmarks.deliver [part ...] [--events 20000] [--waiting 1000000] [--stored 1000000]
+    python -m benchmarks.deliver [part ...] [--events 5000] [--waiting 1000000] [--stored 1000000]
 
 Parts are single, batched, dead, replay; all of them unless told. `--events` is how many are
 delivered in a round, ten times as many in batches; `--waiting` how many wait for the dead
@@ -360,7 +360,7 @@ def main() -> None:
     told = argparse.ArgumentParser(prog="benchmarks.deliver")
     parts = ("single", "batched", "dead", "replay")
     told.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
-    told.add_argument("--events", type=int, default=20_000)
+    told.add_argument("--events", type=int, default=5_000)
     told.add_argument("--waiting", type=int, default=1_000_000)
     told.add_argument("--stored", type=int, default=1_000_000)
     wished = told.parse_args()

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 def delivery_metrics(delivery: Delivery) -> Iterable[Labelled]:
-    backlogs, totals = delivery.backlogs.all(), delivery.deliverer.totals
+    # A worker's metrics are asked for from another thread.
+    backlogs, totals = delivery.backlogs.all(), dict(delivery.deliverer.totals)
     waiting = {id: (each.backlog.project_id, each) for id, each in backlogs.items()}
     done = {id: (each.project_id, each) for id, each in totals.items()}
     yield _labelled(

@@ -143,8 +143,10 @@ class Deliverer:
         found = await find(id, limit, _ms(now))
         if not found:
             return LOOK_S
-        if (linger_s := _linger_s(destination, found, now)) and not health.is_paused:
-            return min(LOOK_S, linger_s)
+        if not health.is_paused:
+            if linger_s := _linger_s(destination, found, now):
+                return min(LOOK_S, linger_s)
+            found = _full(destination, found, now)
         turn = Turn(
             destination,
             health,
@@ -341,6 +343,15 @@ def _linger_s(destination: Destination, found: Sequence[Delivery], now: datetime
     waited_ms = _ms(now) - min(delivery.created_ms for delivery in found)
     # One that seems to come from the future was made before somebody put the clock right.
     return max(0, destination.batch_ms - max(0, waited_ms)) / 1000
+
+
+def _full(destination: Destination, found: Sequence[Delivery], now: datetime) -> Sequence[Delivery]:
+    """Those that fill batches. The rest may wait for others, as long as it has the time."""
+    rest = len(found) % destination.batch_size
+    if destination.keeps_order or rest == len(found) or not rest:
+        return found
+    is_ripe = not _linger_s(destination, found[-rest:], now)
+    return found if is_ripe else found[:-rest]
 
 
 def _ms(moment: datetime) -> int:

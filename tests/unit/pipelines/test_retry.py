@@ -13,6 +13,7 @@ from hedgerow.pipelines.retry import (
     MAX_ATTEMPTS,
     Dead,
     Delivered,
+    Health,
     RetryAt,
     Retrying,
     Tried,
@@ -120,3 +121,23 @@ def test_retry_after_is_seconds_or_a_date() -> None:
         outcome = outcome_of(response, START.replace(microsecond=0))
         assert isinstance(outcome, Failed)
         assert outcome.retry_after_s == seconds, said
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "left_ms"),
+    [(0, 0), (NOW - 1, 0), (NOW + 5000, 5000), (NOW + DAY, DAY), (NOW + 2 * DAY, 0)],
+)
+def test_a_clock_that_was_wrong_pauses_nobody_for_years(until_ms: int, left_ms: int) -> None:
+    assert Health(failures=9, paused_until_ms=until_ms).pause_ms(NOW) == left_ms
+
+
+def test_a_refused_event_says_nothing_about_its_destination() -> None:
+    refused = Failed(reason="HTTP 400", is_final=True, is_events_fault=True)
+    health = HEALTHY
+    for _ in range(FAILURES_TO_PAUSE - 1):
+        health = health.after(FAILED, NOW)
+    assert health.after(FAILED, NOW).is_paused
+    assert health.after(refused, NOW).failures == 0
+    for _ in range(2 * FAILURES_TO_PAUSE):
+        health = health.after(refused, NOW)
+    assert (health.is_paused, health.error) == (False, "HTTP 400")

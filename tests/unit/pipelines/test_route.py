@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, PersonMode
@@ -12,6 +14,7 @@ from hedgerow.kit import jsonio
 from hedgerow.pipelines.filters import check_destination, wants
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.route import Route, Router
+from hedgerow.properties.operators import Operator
 from tests.unit.fake_time import START
 from tests.unit.pipelines.world import PROJECT
 
@@ -58,6 +61,52 @@ def test_a_sample_is_of_its_size_and_always_the_same() -> None:
     first = [wants({"sampling": 25})(each, START) for each in events]
     assert first == [wants({"sampling": 25})(each, START) for each in events]
     assert 400 < sum(first) < 600
+
+
+@given(st.integers(1, 99), st.integers(1, 99), st.integers(0, 10**9))
+def test_a_larger_sample_holds_the_smaller(one: int, other: int, number: int) -> None:
+    small, large = sorted((one, other))
+    is_in_small = wants({"sampling": small})(event(number=number), START)
+    assert wants({"sampling": large})(event(number=number), START) or not is_in_small
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+values = (
+    st.sampled_from(["1.2.3", "1.*", "-7d", "2026-01-01", 3, [1, 2], ["a"], "(a)+"]) | json_values
+)
+filters = st.fixed_dictionaries(
+    {"key": st.sampled_from(["price", "plan", ""])},
+    optional={
+        "operator": st.sampled_from(list(Operator)) | json_values,
+        "value": values,
+        "type": st.sampled_from(["event", "person"]) | json_values,
+    },
+)
+
+
+@given(
+    st.lists(filters, max_size=3) | json_values,
+    st.lists(st.text(), max_size=2) | json_values,
+    st.dictionaries(st.sampled_from(["price", "plan", "other"]), values),
+)
+def test_whatever_filters_hold_they_are_refused_or_decide(
+    properties: Any, names: Any, sent: dict[str, Any]
+) -> None:
+    """A filter that raised something would keep every event from being stored."""
+    config = {"properties": properties, "events": names}
+    try:
+        check_destination(config)
+    except Invalid:
+        return
+    assert wants(config)(event(**sent), START) in (True, False)
 
 
 @pytest.mark.parametrize(

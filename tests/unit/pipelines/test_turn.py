@@ -3,16 +3,18 @@ others with it, and order is kept for who asks.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.events.model import Event
 from hedgerow.kit.clock import utc_now
-from hedgerow.pipelines.deliver import Turn
+from hedgerow.pipelines.deliver import Turn, _full
 from hedgerow.pipelines.deliveries import Delivery, Report
 from hedgerow.pipelines.destinations import Destination
 from hedgerow.pipelines.retry import FAILURES_TO_PAUSE, HEALTHY
@@ -131,6 +133,25 @@ async def test_what_is_refused_for_its_own_sake_pauses_nobody() -> None:
     assert not report.health.is_paused
     assert report.health.error == REFUSED.reason
     assert report.entry is None
+
+
+@pytest.mark.parametrize(
+    ("number", "age_s", "sent"),
+    [(4, 0, 4), (10, 0, 10), (12, 0, 10), (12, 9, 12), (25, 4, 20), (25, 6, 25)],
+)
+def test_a_young_rest_waits_for_its_batch_to_fill(number: int, age_s: int, sent: int) -> None:
+    destination = Destination(
+        record=RECORD,
+        name="",
+        deliver=Receiver({}),
+        settings={"batch_size": 10, "batch_seconds": 5},
+        problem="",
+    )
+    found = deliveries(["ann"] * number)
+    now = datetime.fromtimestamp(found[0].created_ms / 1000 + age_s, UTC)
+    assert len(_full(destination, found, now)) == sent
+    tried = [*found[:-1], replace(found[-1], attempts=1)]
+    assert len(_full(destination, tried, now)) == number
 
 
 async def test_a_turn_ends_when_its_record_is_changed() -> None:
