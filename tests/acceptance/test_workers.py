@@ -134,6 +134,41 @@ def test_every_event_is_stored_once_and_each_persons_in_their_order(
     assert len(rounds) == 2 * PEOPLE
 
 
+def test_all_workers_transform_and_count_together(installation: Installation) -> None:
+    """From the first event after the answer on, whichever server accepts it."""
+    one, two = (server.client() for server in installation.servers)
+    base = "/api/environments/1/pipeline_transformation_configs/"
+    with one, two:
+        paths = []
+        for plugin, config in (
+            (61, {"events": ["noise"]}),
+            (64, {"names": ["secret"], "salt": "pepper"}),
+        ):
+            path = f"{base}{one.post(base, json={'plugin': plugin}).json()['id']}/"
+            assert one.put(f"{path}config/", json=config).status_code == 200
+            assert one.patch(path, json={"enabled": True}).status_code == 200
+            paths.append(path)
+        batches = [
+            [
+                {"event": name, "distinct_id": f"counted {n} {place}", "properties": {"secret": n}}
+                for place in range(20)
+                for name in ("noise", "kept")
+            ]
+            for n in range(10)
+        ]
+        side_by_side([partial(_send, (one, two)[n % 2], *batch) for n, batch in enumerate(batches)])
+        dropped, hashed = (partial(two.get, f"{path}metrics/") for path in paths)
+        seconds_until(lambda: dropped().json()["dropped"] == 200, at_most_s=SOON_S)
+        seconds_until(lambda: hashed().json()["changed"] == 200, at_most_s=SOON_S)
+        assert (dropped().json()["failed"], hashed().json()["failed"]) == (0, 0)
+        listed = one.get("/api/projects/1/events/", params={"event": "kept", "limit": 1000})
+        secrets = {each["properties"]["secret"] for each in listed.json()["results"]}
+        assert len(secrets) == 10
+        assert {len(secret) for secret in secrets} == {64}
+        for path in paths:
+            one.delete(path)
+
+
 def test_who_accepted_an_event_waits_for_a_worker_before_reading(
     installation: Installation,
 ) -> None:
