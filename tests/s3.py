@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,8 @@ class S3Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = f"http://127.0.0.1:{free_port()}"
+        # Not a pipe: nobody would empty it.
+        self._log = TemporaryFile()  # noqa: SIM115 - closed with the server
         self._process = subprocess.Popen(
             [
                 str(Path(sys.executable).parent / "rclone"),
@@ -34,8 +37,7 @@ class S3Server:
                 *("--auth-key", f"{KEY_ID},{SECRET}"),
                 *("--config", "/dev/null"),
             ],
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=self._log,
         )
 
     def new_bucket(self, name: str) -> Path:
@@ -58,7 +60,7 @@ class S3Server:
     def __enter__(self) -> Self:
         deadline = time.monotonic() + 30
         while True:
-            assert self._process.poll() is None, self._process.communicate()[1]
+            assert self._process.poll() is None, self._told()
             assert time.monotonic() < deadline, "the S3 server did not get ready"
             try:
                 httpx.get(self.endpoint)
@@ -74,4 +76,9 @@ class S3Server:
         traceback: TracebackType | None,
     ) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._log.close()
+
+    def _told(self) -> bytes:
+        self._log.seek(0)
+        return self._log.read()
