@@ -8,13 +8,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, insert, select
 
 from hedgerow.events.model import Event
 from hedgerow.pipelines.model import RecordId
+from hedgerow.storage import bulk
 from hedgerow.storage.tables import delivered_events as table
 
 UUID_BYTES = 16
+
+_OLD = (
+    "SELECT id FROM (SELECT id, created_ms FROM delivered_events ORDER BY id LIMIT ?) AS first"
+    " WHERE created_ms < ?"
+)
+_FORGET = "DELETE FROM delivered_events WHERE id IN ({numbers})"
 
 
 def add(
@@ -55,8 +62,10 @@ def found(connection: Connection, record_id: RecordId, events: Sequence[Event]) 
     return delivered
 
 
-def forget_old(connection: Connection, before_ms: int) -> None:
-    connection.execute(delete(table).where(table.c.created_ms < before_ms))
+def forget_old(before_ms: int, at_most: int, connection: Connection) -> int:
+    """Forget some rows, and say how many. They stand in the order in which they were made."""
+    old = [id for (id,) in bulk.select(connection, _OLD, at_most, before_ms)]
+    return bulk.change(connection, _FORGET, old) if old else 0
 
 
 def _second(event: Event) -> int:

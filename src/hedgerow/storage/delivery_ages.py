@@ -75,7 +75,7 @@ async def forget_old(database: Database, ages: Ages, now: datetime) -> None:
         await _until_done(database, partial(far_away, id))
     await database.write(lambda connection: delivery_counts.forget_old(connection, now))
     before_ms = now_ms - ages.delivered_ms
-    await database.write(lambda connection: delivered.forget_old(connection, before_ms))
+    await _until_done(database, partial(delivered.forget_old, before_ms, AT_ONCE))
     await database.write(lambda connection: transformation_counts.forget_old(connection, now))
     for id in await _records(database, delivery_logs.c.record_id):
         await database.write(partial(_forget_logs, id))

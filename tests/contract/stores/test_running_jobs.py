@@ -12,6 +12,7 @@ from hedgerow.pipelines.model import Job, JobStatus, Record
 from hedgerow.pipelines.running import Ending, Step
 from hedgerow.pipelines.store import JobSwitch
 from hedgerow.storage.deliveries import DeliveryRecords
+from hedgerow.storage.delivery_ages import AT_ONCE
 from hedgerow.storage.replay import ReplayQueues
 from hedgerow.storage.running_jobs import KEPT, RunningJobRecords
 from hedgerow.storage.tables import deliveries, pipeline_jobs
@@ -173,8 +174,12 @@ async def test_what_was_delivered_is_known_by_its_uuid(stores: Stores) -> None:
     assert await queues.delivered(record.id, asked) == {event(1).uuid, event(3).uuid}
     other = await stores.new_record(enabled=True)
     assert await queues.delivered(other.id, asked) == set()
+    later = NOW + timedelta(days=50)
+    for _ in range(AT_ONCE):
+        await records.report(report(record.id, arrived=[event(1)]), NOW)
+    await records.report(report(record.id, arrived=[event(2)]), later)
     await records.forget_old(AGES, NOW + timedelta(days=91))
-    assert await queues.delivered(record.id, asked) == set()
+    assert await queues.delivered(record.id, asked) == {event(2).uuid}
 
 
 async def test_a_queue_is_counted_and_known_up_to_a_number(stores: Stores) -> None:
