@@ -50,6 +50,7 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.definitions
 	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
 	$(BIN)/python -m benchmarks.capture

@@ -9,7 +9,7 @@ count.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks.person_changes import EVENTS, PAGE, PROJECT, event, known_after, nowhere
@@ -66,7 +66,7 @@ class Stored:
     async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
         return self._records
 
-    async def generations(self) -> Mapping[ProjectId, int]:
+    async def generations_of(self, project_ids: Collection[ProjectId]) -> Mapping[ProjectId, int]:
         return {PROJECT: 1}
 
 
@@ -91,7 +91,7 @@ async def measured(wanted: Sequence[tuple[int, dict[str, Any]]]) -> float:
         begun = time.process_time()
         for first in range(0, EVENTS, AT_ONCE):
             row = Accepted(id=1, project_id=PROJECT, events=events[first : first + AT_ONCE])
-            await transforming.refresh()
+            await transforming.refresh([row])
             transformed = await transforming.transformed([row], none)
             for each in transformed.rows:
                 process(PROJECT, known, each.events, nowhere)

@@ -42,7 +42,8 @@ async def sent(event: Event, settings: Settings, around: Surroundings) -> Outcom
         )
         return outcome_of(await around.http.send(request), around.now)
     except TemplateProblem as problem:
-        return Failed(reason=str(problem), is_final=True)  # another try would change nothing
+        # Another try would change nothing, and it says nothing about the server.
+        return Failed(reason=str(problem), is_final=True, is_events_fault=True)
     except CannotSend as reason:
         return Failed(reason=str(reason))
 

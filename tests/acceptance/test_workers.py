@@ -28,6 +28,7 @@ from tests.live import (
     side_by_side,
 )
 from tests.postgres import OwnPostgres
+from tests.receiver import Answer, Receiver
 
 PEOPLE = 20
 ROUNDS = 30
@@ -61,6 +62,7 @@ def installation(
         "database_url": postgres.new_database(),
         "clickhouse_url": clickhouse.new_database(),
         "sealing_keys": new_sealing_key(),
+        "allow_private_destinations": "true",
     }
     with ExitStack() as stack:
         # Workers may come first: they wait for somebody who makes the tables.
@@ -130,6 +132,41 @@ def test_every_event_is_stored_once_and_each_persons_in_their_order(
         rounds = _last_rounds(client, "mover-")
     assert set(rounds.values()) == {(0, ROUNDS - 1)}
     assert len(rounds) == 2 * PEOPLE
+
+
+def test_all_workers_transform_and_count_together(installation: Installation) -> None:
+    """From the first event after the answer on, whichever server accepts it."""
+    one, two = (server.client() for server in installation.servers)
+    base = "/api/environments/1/pipeline_transformation_configs/"
+    with one, two:
+        paths = []
+        for plugin, config in (
+            (61, {"events": ["noise"]}),
+            (64, {"names": ["secret"], "salt": "pepper"}),
+        ):
+            path = f"{base}{one.post(base, json={'plugin': plugin}).json()['id']}/"
+            assert one.put(f"{path}config/", json=config).status_code == 200
+            assert one.patch(path, json={"enabled": True}).status_code == 200
+            paths.append(path)
+        batches = [
+            [
+                {"event": name, "distinct_id": f"counted {n} {place}", "properties": {"secret": n}}
+                for place in range(20)
+                for name in ("noise", "kept")
+            ]
+            for n in range(10)
+        ]
+        side_by_side([partial(_send, (one, two)[n % 2], *batch) for n, batch in enumerate(batches)])
+        dropped, hashed = (partial(two.get, f"{path}metrics/") for path in paths)
+        seconds_until(lambda: dropped().json()["dropped"] == 200, at_most_s=SOON_S)
+        seconds_until(lambda: hashed().json()["changed"] == 200, at_most_s=SOON_S)
+        assert (dropped().json()["failed"], hashed().json()["failed"]) == (0, 0)
+        listed = one.get("/api/projects/1/events/", params={"event": "kept", "limit": 1000})
+        secrets = {each["properties"]["secret"] for each in listed.json()["results"]}
+        assert len(secrets) == 10
+        assert {len(secret) for secret in secrets} == {64}
+        for path in paths:
+            one.delete(path)
 
 
 def test_who_accepted_an_event_waits_for_a_worker_before_reading(
@@ -220,3 +257,36 @@ def test_queries_see_the_events_and_persons_of_all_processes(installation: Insta
             return bool(answer["results"] == [["Oslo", 3]])
 
         seconds_until(is_seen, at_most_s=SOON_S)
+
+
+def test_jobs_run_in_whichever_worker_takes_them(installation: Installation) -> None:
+    rows = "".join(f"job {number % 3},w{number % 9},{number}\n" for number in range(3000))
+    table = ("event,distinct_id,n\n" + rows).encode()
+    base = "/api/environments/1/"
+    with Receiver() as source, Receiver() as receiver, installation.servers[1].client() as client:
+        source.decide = lambda _: Answer(body=table)
+        bodies = {
+            "pipeline_import_apps_configs/": (41, {"source": source.url, "format": "csv"}),
+            "pipeline_destination_configs/": (
+                1,
+                {"url": receiver.url, "events": ["job 1"], "batch_size": 100, "batch_seconds": 0},
+            ),
+        }
+        for path, (plugin, config) in bodies.items():
+            record = (
+                f"{base}{path}{client.post(base + path, json={'plugin': plugin}).json()['id']}/"
+            )
+            assert client.put(f"{record}config/", json=config).status_code == 200
+            client.patch(record, json={"enabled": True})
+            job = f"{record}jobs/{client.post(f'{record}job/').headers['x-job-id']}/"
+            seconds_until(partial(is_over, client, job), SOON_S)
+            done = client.get(job).json()
+            assert (done["status"], done["error"]) == ("done", "")
+        assert done["details"]["queued"] == 1000
+        seconds_until(lambda: not client.get(f"{record}deliveries/").json()["count"], SOON_S)
+        numbers = sorted(each["event"]["properties"]["n"] for each in receiver.bodies)
+        assert numbers == list(range(1, 3000, 3))
+
+
+def is_over(client: httpx.Client, job: str) -> bool:
+    return client.get(job).json()["ended_at"] is not None

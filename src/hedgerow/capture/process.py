@@ -108,8 +108,9 @@ class Processor:
         found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
         if not any(found.values()):
             return
-        known = await self._repeats.known([row for rows in found.values() for row in rows])
-        await self._transforming.refresh()
+        every = [row for rows in found.values() for row in rows]
+        known = await self._repeats.known(every)
+        await self._transforming.refresh(every)
         for bucket, rows in found.items():
             if not rows:
                 continue
@@ -117,7 +118,8 @@ class Processor:
             decide = partial(self._settled, known, transformed)
             if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
                 continue
-            self._repeats.settled(keys_of_rows(rows))
+            # What was dropped is on no way, and nobody would hear of its end.
+            self._repeats.settled(keys_of_rows(transformed.rows))
             number = sum(len(row.events) for row in rows)
             self.settled += number
             if self._is_alone:

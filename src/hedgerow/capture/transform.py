@@ -2,7 +2,7 @@
 by the records as they are by then, so that what was accepted after a change is treated by it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -32,9 +32,9 @@ class Transforming:
     def __init__(self, transformations: Transformations) -> None:
         self._transformations = transformations
 
-    async def refresh(self) -> None:
+    async def refresh(self, rows: Iterable[Accepted]) -> None:
         """Call between reading rows and transforming them."""
-        await self._transformations.refresh()
+        await self._transformations.refresh({row.project_id for row in rows})
 
     async def transformed(self, rows: Sequence[Accepted], known: KnownEvents) -> Transformed:
         chains = self._transformations.chains

@@ -20,6 +20,7 @@ class Told(msgspec.Struct, frozen=True):
     etag: str
 
 
+Made = tuple[int, str]
 Elsewhere = Callable[[Callable[[], Told]], Awaitable[Told]]
 
 
@@ -29,13 +30,16 @@ class LocalBoard:
     def __init__(self, board: Board, elsewhere: Elsewhere) -> None:
         self._board = board
         self._elsewhere = elsewhere
-        self._told: dict[tuple[ProjectId, Audience], tuple[Snapshot, Told]] = {}
+        # With what it was made of, by number: a snapshot is too large to be held for this.
+        self._told: dict[tuple[ProjectId, Audience], tuple[Made, Told]] = {}
         self._making = asyncio.Lock()
 
     def at_hand(self, project: Project, audience: Audience) -> Told | None:
         snapshot = self._board.at_hand(project)
         kept = self._told.get((project.id, audience))
-        return kept[1] if kept is not None and kept[0] is snapshot else None
+        if snapshot is None or kept is None or kept[0] != _made_of(snapshot):
+            return None
+        return kept[1]
 
     async def told(self, project: Project, audience: Audience) -> Told:
         found = self.at_hand(project, audience)
@@ -49,8 +53,12 @@ class LocalBoard:
                 found = await self._elsewhere(
                     lambda: _written(jsonio.encode(local_definitions(definitions, audience)))
                 )
-                self._told[project.id, audience] = (snapshot, found)
+                self._told[project.id, audience] = (_made_of(snapshot), found)
             return found
+
+
+def _made_of(snapshot: Snapshot) -> Made:
+    return (snapshot.definitions.generation, snapshot.definitions.timezone)
 
 
 def _written(body: bytes) -> Told:

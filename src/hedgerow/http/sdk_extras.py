@@ -76,6 +76,7 @@ async def script_of_version(request: Request, version: str, name: str) -> Respon
 
 
 @router.get("/array/{token}/array.js")
+@router.get("/array/{token}/array.js/")
 async def array(request: Request, token: str) -> Response:
     """The SDK itself, the same for every project."""
     return await _script(request, "array.js")

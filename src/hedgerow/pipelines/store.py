@@ -1,6 +1,6 @@
 """What this room needs of storage. storage/pipelines.py, jobs.py and components.py answer."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -176,8 +176,8 @@ class TransformationStore(Protocol):
         """The enabled ones of these projects, by order and id."""
         ...
 
-    async def generations(self) -> Mapping[ProjectId, int]:
-        """For each project, a number that moves with every change of its records."""
+    async def generations_of(self, project_ids: Collection[ProjectId]) -> Mapping[ProjectId, int]:
+        """For each of these projects, a number that moves with every change of its records."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from hedgerow.errors import AppError
 from hedgerow.pipelines import config as settings
@@ -18,20 +18,20 @@ from hedgerow.projects.model import ProjectId
 
 
 class Transformations:
-    """Read again for each project whose records have changed."""
+    """Read again for each project whose records have changed, once it has events."""
 
     def __init__(self, store: TransformationStore, catalogue: Catalogue, sealer: Sealer) -> None:
         self._store = store
         self._catalogue = catalogue
         self._sealer = sealer
         self._turn = asyncio.Lock()
-        self._seen: Mapping[ProjectId, int] = {}
+        self._seen: dict[ProjectId, int] = {}
         # Projects without transformations have none.
         self.chains: dict[ProjectId, Chain] = {}
 
-    async def refresh(self) -> None:
+    async def refresh(self, project_ids: Collection[ProjectId]) -> None:
         async with self._turn:
-            now = await self._store.generations()
+            now = await self._store.generations_of(project_ids)
             changed = [id for id, number in now.items() if self._seen.get(id) != number]
             if not changed:
                 return
@@ -43,7 +43,7 @@ class Transformations:
                 self.chains.pop(project_id, None)
                 if project_id in steps:
                     self.chains[project_id] = Chain(steps[project_id])
-            self._seen = now
+            self._seen |= now
 
     def step(self, record: Record) -> Step | None:
         """None where the component is not installed, which its record says."""

@@ -1,6 +1,6 @@
 """Pipeline records' SQL. Changes of one family of one project run one after another."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,8 @@ from hedgerow.storage.tables import pipeline_records as table
 TOPIC = "records:"
 # Events that are still on their way were accepted after all but a few of them.
 SWITCHES_KEPT = 20
+# So many are asked about one by one.
+FEW_PROJECTS = 4
 
 
 class PipelineRecords:
@@ -101,6 +103,13 @@ class PipelineRecords:
         return await self._database.read(
             lambda connection: [record_from(row) for row in connection.execute(statement)]
         )
+
+    async def generations_of(self, project_ids: Collection[ProjectId]) -> Mapping[ProjectId, int]:
+        """Most often of one, among many that there are."""
+        if len(project_ids) > FEW_PROJECTS:
+            numbers = await self.generations()
+            return {id: numbers.get(id, 0) for id in project_ids}
+        return {id: await self.generation(id) for id in project_ids}
 
     async def generations(self) -> Mapping[ProjectId, int]:
         return await generations.project_numbers(self._database, TOPIC)

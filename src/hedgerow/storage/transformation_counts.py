@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy import Connection, delete, insert, select, text
 
 from hedgerow.pipelines.deliveries import LogLevel
 from hedgerow.pipelines.model import RecordId
@@ -27,7 +27,6 @@ _put_error = text(
     "INSERT INTO destination_states (record_id, error, failures, paused_until_ms)"
     " VALUES (:record_id, :error, 0, 0)"
     " ON CONFLICT (record_id) DO UPDATE SET error = excluded.error"
-    " WHERE destination_states.error <> excluded.error"
 )
 
 
@@ -35,6 +34,8 @@ def add(connection: Connection, tallies: Iterable[Tally], now: datetime) -> None
     """Call in the transaction that stores what is left of the events."""
     # In one order, or two workers would wait for each other.
     seen = sorted(filter(_is_told, tallies), key=lambda each: each.record_id)
+    if not seen:
+        return
     counted = [each for each in seen if each.changed or each.dropped or each.failed]
     if counted:
         connection.execute(
@@ -50,44 +51,41 @@ def add(connection: Connection, tallies: Iterable[Tally], now: datetime) -> None
                 for each in counted
             ],
         )
-    _clear_errors(connection, [each.record_id for each in seen if not each.failed])
-    for each in seen:
-        if each.failed:
-            _tell_error(connection, each, now)
+    _tell_errors(connection, seen, now)
 
 
 def _is_told(tally: Tally) -> bool:
     return bool(tally.seen or tally.failed)
 
 
-def _clear_errors(connection: Connection, ids: Sequence[RecordId]) -> None:
-    """Of those with which nothing went wrong this time."""
-    if ids:
+def _tell_errors(connection: Connection, seen: Sequence[Tally], now: datetime) -> None:
+    """An error goes with the first events that all went well. What is known already is not said
+    again: a record may fail with every event."""
+    of_these = destination_states.c.record_id.in_([each.record_id for each in seen])
+    known: dict[int, str] = dict(
         connection.execute(
-            update(destination_states)
-            .where(destination_states.c.record_id.in_(ids) & (destination_states.c.error != ""))
-            .values(error="")
-        )
-
-
-def _tell_error(connection: Connection, tally: Tally, now: datetime) -> None:
-    """What is known already is not said again: a record may fail with every event."""
-    told = {"record_id": tally.record_id, "error": tally.error}
-    if not connection.execute(_put_error, told).rowcount:
-        return
-    connection.execute(
-        insert(delivery_logs),
-        [
-            {
-                "record_id": tally.record_id,
-                "level": LogLevel.ERROR.value,
-                "message": f"The event was kept as it was: {reason}",
-                "uuid": uuid,
-                "created_at": now,
-            }
-            for reason, uuid in tally.reasons.items()
-        ],
+            select(destination_states.c.record_id, destination_states.c.error).where(of_these)
+        ).all()
     )
+    for each in seen:
+        if known.get(each.record_id, "") != each.error:
+            connection.execute(_put_error, {"record_id": each.record_id, "error": each.error})
+            _log(connection, each, now)
+
+
+def _log(connection: Connection, tally: Tally, now: datetime) -> None:
+    lines = [
+        {
+            "record_id": tally.record_id,
+            "level": LogLevel.ERROR.value,
+            "message": f"The event was kept as it was: {reason}",
+            "uuid": uuid,
+            "created_at": now,
+        }
+        for reason, uuid in tally.reasons.items()
+    ]
+    if lines:
+        connection.execute(insert(delivery_logs), lines)
 
 
 def forget_old(connection: Connection, now: datetime) -> None:

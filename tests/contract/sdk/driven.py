@@ -15,9 +15,11 @@ import pytest
 from tests.live import environment
 
 HERE = Path(__file__).parent
-# Folders that .ci/run fills: Node packages, and the last posthog-python that calls /decide?v=3.
-NODE_FOLDER = "HEDGEROW_TEST_NPM"
-OLD_PYTHON_FOLDER = "HEDGEROW_TEST_POSTHOG_3"
+ENVIRONMENT = Path(__file__).parents[3] / ".venv"
+# Folders that tests/npm/install fills, or others that these variables name: Node packages, and the
+# last posthog-python that calls /decide?v=3.
+NODE_FOLDER = "HEDGEROW_TEST_NPM", ENVIRONMENT / "npm"
+OLD_PYTHON_FOLDER = "HEDGEROW_TEST_POSTHOG_3", ENVIRONMENT / "posthog-3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Sdk:
     def _command(self) -> list[str]:
         if self.is_python:
             return [sys.executable, str(HERE / "driven_python.py")]
-        folder = _folder(NODE_FOLDER, "node_modules")
+        folder = _folder(*NODE_FOLDER, "node_modules")
         if shutil.which("node") is None:
             pytest.skip("node is not installed: tests with posthog-node need it")
         package = "posthog-node-4" if self.is_old else "posthog-node"
@@ -47,7 +49,7 @@ class Sdk:
     def _environment(self) -> dict[str, str]:
         given = environment()
         if self.is_python and self.is_old:
-            given["PYTHONPATH"] = str(_folder(OLD_PYTHON_FOLDER, "posthog"))
+            given["PYTHONPATH"] = str(_folder(*OLD_PYTHON_FOLDER, "posthog"))
         return given
 
 
@@ -59,10 +61,10 @@ SDKS = (
 )
 
 
-def _folder(variable: str, holds: str) -> Path:
-    folder = Path(os.environ.get(variable, ""))
-    if not os.environ.get(variable) or not (folder / holds).exists():
-        pytest.skip(f"{variable} names no folder with {holds}: .ci/run makes it")
+def _folder(variable: str, usual: Path, holds: str) -> Path:
+    folder = Path(os.environ.get(variable) or usual)
+    if not (folder / holds).exists():
+        pytest.skip(f"there is no {holds} in {folder}: run tests/npm/install, or set {variable}")
     return folder
 
 

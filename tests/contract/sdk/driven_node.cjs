@@ -45,6 +45,10 @@ const actions = {
     const found = await client.getAllFlagsAndPayloads(id, { onlyEvaluateLocally: local ?? false, ...known(more) })
     return [found.featureFlags, found.featureFlagPayloads]
   },
+  async evaluated({ id, ...more }) {
+    const flags = await client.evaluateFlags(id, known(more))
+    return Object.fromEntries(flags.keys.map((key) => [key, [flags.getFlag(key), flags.getFlagPayload(key) ?? null]]))
+  },
   remote_config: ({ key }) => client.getRemoteConfigPayload(key),
   reload: () => client.reloadFeatureFlags(),
   async flush() {

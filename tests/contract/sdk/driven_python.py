@@ -61,6 +61,11 @@ def everything(id: str, local: bool = False, **known: Any) -> Any:
     return [found["featureFlags"], found["featureFlagPayloads"]]
 
 
+def evaluated(id: str, **known: Any) -> Any:
+    flags = client.evaluate_flags(id, **_known(known))
+    return {key: [flags.get_flag(key), flags.get_flag_payload(key)] for key in flags.keys}
+
+
 def _known(known: dict[str, Any]) -> dict[str, Any]:
     names = {
         "person": "person_properties",
@@ -87,7 +92,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     actions: dict[str, Any] = {
-        each.__name__: each for each in (capture, identify, alias, group, flag, payload, everything)
+        each.__name__: each
+        for each in (capture, identify, alias, group, flag, payload, everything, evaluated)
     } | {"open": open_client, "remote_config": remote_config, "reload": reload, "flush": flush}
     answers = sys.stdout
     for line in sys.stdin:

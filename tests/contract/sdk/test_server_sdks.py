@@ -171,6 +171,25 @@ def test_values_variants_and_payloads_are_those_of_the_server(
     assert remote.flag(key="listed", id="person-4") is False
 
 
+def test_flags_evaluated_together_are_those_of_the_server(
+    remote: Driven, local: Driven, sdk: Sdk, admin: httpx.Client
+) -> None:
+    """The newer way to ask, which older clients do not have."""
+    if sdk.is_old:
+        return
+    person = {"plan": "pro"}
+    for id in ("person-2", "person-3"):
+        values, payloads = decided(admin, id, person_properties=person)
+        for client in (remote, local):
+            found = client.evaluated(id=id, person=person)
+            told = {key: value for key, (value, _) in found.items() if key != "limits"}
+            assert told == {key: value for key, value in values.items() if key in told}
+            assert told.keys() >= {"everybody", "half", "listed", "pros", "shades"}
+            assert {key for key, (_, payload) in found.items() if payload is not None} == set(
+                payloads
+            )
+
+
 def test_local_evaluation_agrees_with_the_server(local: Driven, admin: httpx.Client) -> None:
     keys = ("everybody", "nobody", "half", "pros", "shades", "in-cohort")
     counts: Counter[Any] = Counter()

@@ -1,24 +1,30 @@
 """What transformations did: counted with the events that they did it to, and not otherwise."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from hedgerow.capture.model import Accepted, Arrived
 from hedgerow.capture.store import Settled
+from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.persons.known import Known
+from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries import Ages
-from hedgerow.pipelines.model import Family, RecordId
+from hedgerow.pipelines.model import ComponentId, Family, RecordId
+from hedgerow.pipelines.store import Edited, Place
 from hedgerow.pipelines.transform import Tally
+from hedgerow.pipelines.transformations import Transformations
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import DeliveryRecords
 from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.transformation_counts import TransformationTrail
-from tests.contract.stores.conftest import DEFAULT_PROJECT, LATER, NOW, Stores
+from tests.contract.stores.conftest import DEFAULT_PROJECT, LATER, NOW, Stores, tell
 from tests.contract.stores.test_inbox import arrived, decide
 
+SEALER = SealingKeys([new_sealing_key()])
 HOUR_MS = int(NOW.timestamp()) // 3600 * 3_600_000
 
 
@@ -116,6 +122,29 @@ async def test_only_enabled_ones_are_read_in_their_order(stores: Stores) -> None
     read = await stores.pipelines.transformations([DEFAULT_PROJECT, other.id])
     assert [record.id for record in read] == [first.id, last.id]
     assert await stores.pipelines.transformations([other.id]) == []
+
+
+async def test_a_change_is_seen_by_the_next_look_however_many_projects(stores: Stores) -> None:
+    projects = [DEFAULT_PROJECT, *[(await stores.new_project(f"p{n}")).id for n in range(5)]]
+    transformations = Transformations(stores.pipelines, Catalogue(), SEALER)
+    for some in (projects[:2], projects):
+        await transformations.refresh(some)
+        assert transformations.chains == {}
+        made = await stores.new_record(
+            family=Family.TRANSFORMATION,
+            component_id=ComponentId(65),
+            enabled=True,
+            project_id=some[-1],
+        )
+        await transformations.refresh(some)
+        assert list(transformations.chains) == [some[-1]]
+        await stores.pipelines.edit(
+            Place(project_id=some[-1], family=made.family, id=made.id),
+            lambda before: Edited(record=replace(before, enabled=False), entry=None),
+            tell,
+            NOW,
+        )
+        await transformations.refresh(some)
 
 
 async def test_old_counts_are_forgotten(stores: Stores) -> None:
