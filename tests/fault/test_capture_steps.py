@@ -363,6 +363,7 @@ async def test_what_comes_again_changes_nothing(
     await life.work()
     await _assert_once(world, [*old, *new])
     assert (await world.properties())["plan"] == "new"
+    assert life.processor._repeats._on_the_way == {}, "what is over is forgotten"
 
 
 async def test_the_same_uuid_is_another_event_in_another_project(world: World) -> None:

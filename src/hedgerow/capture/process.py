@@ -14,7 +14,7 @@ from typing import Any
 
 from hedgerow.capture.model import Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
-from hedgerow.capture.repeats import KnownEvents, Repeats, keys_of_rows
+from hedgerow.capture.repeats import KnownEvents, Repeats
 from hedgerow.capture.store import (
     SETTLED_AT_ONCE,
     STORED_AT_ONCE,
@@ -115,11 +115,12 @@ class Processor:
             if not rows:
                 continue
             transformed = await self._transforming.transformed(rows, known)
-            decide = partial(self._settled, known, transformed)
+            on_their_way: set[EventKey] = set()
+            decide = partial(self._settled, known, transformed, on_their_way)
             if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
                 continue
-            # What was dropped is on no way, and nobody would hear of its end.
-            self._repeats.settled(keys_of_rows(transformed.rows))
+            # What was dropped or came again is on no way, and nobody would hear of its end.
+            self._repeats.settled(on_their_way)
             number = sum(len(row.events) for row in rows)
             self.settled += number
             if self._is_alone:
@@ -172,18 +173,21 @@ class Processor:
         self,
         before: KnownEvents,
         transformed: Transformed,
+        on_their_way: set[EventKey],
         project_id: ProjectId,
         sent: Sequence[Arrived],
         known: Known,
     ) -> Settled:
         arrived = before.without_repeats(project_id, sent)
         processed = process(project_id, known, arrived, self._place)
+        events = [
+            _event(project_id, event, placed)
+            for event, placed in zip(arrived, processed.placed, strict=True)
+            if placed is not None
+        ]
+        on_their_way.update((project_id, event.uuid) for event in events)
         return Settled(
-            events=[
-                _event(project_id, event, placed)
-                for event, placed in zip(arrived, processed.placed, strict=True)
-                if placed is not None
-            ],
+            events=events,
             changes=processed.changes,
             warnings=[
                 IngestionWarning(
