@@ -1,7 +1,7 @@
 """Secret keys of projects, and early access features.
 
 Revision ID: 0012
-Revises: 0008
+Revises: 0011
 """
 
 import sqlalchemy as sa
