@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests are spread over this many processes. Each has a service and a PostgreSQL of its own.
 WORKERS ?= 2
 # How many values are made up for each test on generated ones; `make unit` takes fewer.
-EXAMPLES ?= 100
+EXAMPLES ?= 60
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 # Compiled files are kept: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE

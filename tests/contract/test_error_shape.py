@@ -227,8 +227,8 @@ NEVER_READ = (
 HARMLESS = {("JobBody", "nulls"), ("RearrangeBody", "nulls")}
 # Changes that give no field that counts change nothing.
 NO_CHANGE = ("FlagBody", "CohortBody", "PersonBody")
-# A split that does not say who stays lets the first id stay.
-NOTHING_NEEDED = ("SplitBody",)
+# A split that does not say who stays lets the first id stay; a trial of nothing takes a sample.
+NOTHING_NEEDED = ("SplitBody", "TrialBody")
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)

@@ -39,7 +39,7 @@ from tests.stored_events import wait_until_stored
 
 # As many as fit into the time, or as many as are asked for.
 LEAST_KILLS = 5
-KILLS_S = 20
+KILLS_S = 12
 ASKED_KILLS = int(os.environ.get("HEDGEROW_TEST_KILLS", "0"))
 WRITERS = 4
 

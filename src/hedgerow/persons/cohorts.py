@@ -19,6 +19,8 @@ from hedgerow.properties.rules import check_property, refuse
 
 SCOPE = "Cohort"
 NAME_MAX = 400
+# An id that is longer is the rest of a file whose quote is never closed.
+CELL_MAX = 100_000
 DESCRIPTION_MAX = 1000
 MAX_DEPTH = 30
 MAX_FILTERS = 1000
@@ -112,6 +114,8 @@ def ids_of_csv(text: str) -> list[str]:
     except csv.Error as error:
         raise Invalid(f"This is no CSV: {error}.", attr="csv") from None
     ids = [id for id in rows if id and id.lower() not in ("distinct_id", "distinct_ids")]
+    if any(len(id) > CELL_MAX for id in ids):
+        raise Invalid(f"This is no CSV: a value of more than {CELL_MAX:,} characters.", attr="csv")
     check_storable(ids, "csv")
     return ids
 
