@@ -81,7 +81,7 @@ def trail(admin: httpx.Client, ids: Ids) -> list[dict[str, Any]]:
     """What anybody ever did in a project. Jobs that run there by themselves are nobody's doing."""
     path = f"/api/projects/{ids.project_id}/activity_log/"
     entries: list[dict[str, Any]] = admin.get(path, params={"limit": 1000}).json()["results"]
-    return [entry for entry in entries if not entry["user"]["is_system"]]
+    return [entry for entry in entries if not entry["user"].get("is_system")]
 
 
 def refusal(answer: httpx.Response) -> dict[str, Any]:
