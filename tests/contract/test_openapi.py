@@ -33,7 +33,7 @@ from tests.live import LiveServer
 
 HOSTILE_REQUESTS = 10_000
 # Of each kind, sound and unsound, for each operation.
-EXAMPLES = 13
+EXAMPLES = 9
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
