@@ -176,7 +176,7 @@ def test_flags_evaluated_together_are_those_of_the_server(
 ) -> None:
     """The newer way to ask, which older clients do not have."""
     if sdk.is_old:
-        return
+        pytest.skip("this version of the client has no such call")
     person = {"plan": "pro"}
     for id in ("person-2", "person-3"):
         values, payloads = decided(admin, id, person_properties=person)
