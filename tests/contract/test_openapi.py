@@ -116,6 +116,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "NewFeature": {"name": "Documented feature", "stage": "beta"},
     "FeatureBody": {"stage": "alpha"},
+    "NewSurvey": {"name": "Documented survey", "type": "api"},
+    "SurveyBody": {"description": "Documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
