@@ -60,6 +60,8 @@ from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
 from hedgerow.queries.queries import Queries
+from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.surveys import Surveys
 
 F = TypeVar("F", bound=Fields)
 
@@ -95,6 +97,8 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    surveys: Surveys
+    survey_board: SurveyBoard
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore

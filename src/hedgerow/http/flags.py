@@ -27,6 +27,7 @@ from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
+from hedgerow.surveys.told import told
 
 router = APIRouter(tags=["Feature flags"])
 
@@ -146,14 +147,14 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
-        created_by=_person(call, flag.created_by),
+        created_by=person(call, flag.created_by),
         created_at=iso(flag.created_at),
         updated_at=iso(flag.updated_at),
         version=flag.version,
-        last_modified_by=_person(call, flag.last_modified_by),
+        last_modified_by=person(call, flag.last_modified_by),
         ensure_experience_continuity=flag.ensure_experience_continuity,
         experiment_set=(),
-        surveys=(),
+        surveys=[told(found) for found in call.rooms.survey_board.linked_to(flag)],
         features=(),
         rollback_conditions=None,
         performed_rollback=False,
@@ -173,7 +174,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
     )
 
 
-def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
+def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     owner = call.rooms.directory.user(call.key.user_id)
     if email != owner.email:
         return {"first_name": email, "email": email}
@@ -211,7 +212,10 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         type=kind,
         stale_at=call.now if wants_stale else None,
     )
-    flags = await call.rooms.flags.listing(call.project, wanted)
+    # As with PostHog, what surveys keep for themselves is not listed.
+    owned = await call.rooms.surveys.owned_flags(call.project)
+    found = await call.rooms.flags.listing(call.project, wanted)
+    flags = [flag for flag in found if flag.id not in owned]
     listed = [item(call, flag) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 

@@ -30,6 +30,7 @@ from hedgerow.http import (
     remote_config,
     sdk_extras,
     site_app,
+    surveys,
     transformations,
     users,
 )
@@ -62,6 +63,7 @@ FAMILIES = (
     flag_stream.router,
     flags.router,
     early_access.router,
+    surveys.router,
     cohorts.router,
     persons.router,
     person_actions.router,
@@ -85,6 +87,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    surveys: surveys.SurveysDoor
     extras: sdk_extras.ExtrasDoor
 
 
@@ -107,7 +110,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
-        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/api/surveys": Lean(handler=doors.surveys.public, methods=("GET",), public=True),
         "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(
