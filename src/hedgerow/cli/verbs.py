@@ -28,13 +28,13 @@ VERBS: Mapping[str, str] = {
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
-    "import": "Send the rows of CSV, JSON lines or Parquet files to the running service as events.",
+    "import": "Bring events from files, or everything from PostHog, or flags from elsewhere.",
     "query": "Ask the running service something about events, persons and groups, in HogQL.",
     "events": "Events: watch them arrive (tail), write them to files (export), delete.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
 }
 # Of verbs whose name Python keeps for itself.
-FILES: Mapping[str, str] = {"import": "import_files"}
+FILES: Mapping[str, str] = {"import": "import_verbs"}
 
 
 class Verbs(TyperGroup):
