@@ -18,9 +18,10 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
-from hedgerow.http.local_evaluation import CACHING, is_known, older_audience
+from hedgerow.http.local_evaluation import CACHING, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
@@ -343,7 +344,7 @@ async def local_evaluation(call: Annotated[SdkCall, for_sdks()]) -> Response:
     scope = call.request.scope
     told = await call.rooms.local_board.told(call.project, older_audience(scope))
     headers = {"ETag": told.etag, "Cache-Control": CACHING[1].decode()}
-    if is_known(told, scope):
+    if has_answer(scope, told.etag):
         return Response(status_code=304, headers=headers)
     return Response(told.body, media_type="application/json", headers=headers)
 

@@ -77,7 +77,7 @@ FAMILIES = (
 
 
 # Older and newer libraries send events to different paths; all of them are alike.
-EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
+EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
     return {
         **dict.fromkeys(EVENT_PATHS, events),
         "/engage": engage,
+        "/i/v1/analytics/events": Lean(handler=capture.per_event, methods=("POST",), public=True),
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
         "/flags/definitions": Lean(

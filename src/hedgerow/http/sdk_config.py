@@ -20,7 +20,6 @@ SAME_FOR_ALL = {
     "config": {"enable_collect_everything": True},
     "toolbarParams": {},
     "isAuthenticated": False,
-    "supportedCompression": ["gzip", "lz64"],
     "sessionRecording": False,
     "capturePerformance": False,
     "captureDeadClicks": False,
@@ -33,6 +32,19 @@ SAME_FOR_ALL = {
     "flagsPersistenceDefault": False,
     "heatmaps": False,
 }
+# What the specification of /decide names; all of it can be read.
+OF_DECIDE = b',"supportedCompression":["gzip","lz64"]'
+# Newer SDKs pack what they send in the last of these, which also spares pages a preflight. A page
+# that is told that there are no flags never asks for them again.
+OF_NEWER = (
+    b',"supportedCompression":["gzip","gzip-js"],"hasFeatureFlags":true'
+    b',"errorTracking":{"autocaptureExceptions":false,"suppressionRules":[]}'
+)
+
+
+def newer(part: bytes, token: str) -> bytes:
+    """A part as /flags and remote configs tell it."""
+    return b'%s%s,"token":%s' % (part, OF_NEWER, jsonio.encode(token))
 
 
 class Part(NamedTuple):
