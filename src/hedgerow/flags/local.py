@@ -180,8 +180,8 @@ class _Telling:
 
 
 def _can_be_told(flag: Flag) -> bool:
-    """Not a remote configuration, which nobody evaluates, nor what was stored by a mistake. Nor what
-    is a survey's: servers show none, and each of them would ask us whenever it wants all flags."""
+    """Not a remote configuration, which nobody evaluates, nor what was stored by a mistake. Nor
+    what is a survey's: servers show none, and would ask us each time they want all flags."""
     filters: Any = flag.filters
     is_surveys = flag.key.startswith(SURVEY_PREFIX)
     if flag.is_remote_configuration or is_surveys or not isinstance(filters, Mapping):
