@@ -53,6 +53,7 @@ from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor
+from hedgerow.http.surveys import SurveysDoor
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
@@ -82,7 +83,10 @@ from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
+from hedgerow.storage.surveys import SurveyRecords
 from hedgerow.storage.transformation_counts import TransformationTrail
+from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.surveys import Surveys
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -140,7 +144,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
-    sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
+    survey_records = SurveyRecords(database, flag_records)
+    survey_board = SurveyBoard(survey_records, in_daemon_thread)
+    sdk_configs = SdkConfigs(served_records, pipelines.catalogue, survey_board.any_runs)
     standings = Standings(delivery.records, utc_now)
     local_board = LocalBoard(board, in_daemon_thread)
     stopping = asyncio.Event()
@@ -162,6 +168,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
+        surveys=Surveys(survey_records, survey_board, board),
+        survey_board=survey_board,
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -226,9 +234,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 ),
                 ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
                 early_access=EarlyAccessDoor(state.directory, rooms.early_access),
-                extras=ExtrasDoor(
-                    state.directory, max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s
-                ),
+                surveys=SurveysDoor(state.directory, survey_board),
+                extras=ExtrasDoor(max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s),
             ),
         ),
         api(rooms),
@@ -243,7 +250,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         intake=intake,
         chores=[
             *_backup_chores(settings, events_store),
-            *_watching_chores(state, board, sdk_configs, intake),
+            *_watching_chores(state, board, survey_board, sdk_configs, intake),
             Chore(
                 name="see how destinations fare",
                 every_s=LOOK_EVERY_S,
@@ -303,11 +310,12 @@ def _places(geoip: GeoIp, origins: Origins) -> Places | None:
 
 
 def _watching_chores(
-    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake
+    state: State, board: Board, surveys: SurveyBoard, sdk_configs: SdkConfigs, intake: Intake
 ) -> list[Chore]:
     return [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
+        Chore(name="see changed surveys", every_s=POLL_S, run=surveys.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
         Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),

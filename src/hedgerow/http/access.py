@@ -39,6 +39,7 @@ from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.paging import Window, window
+from hedgerow.http.request_headers import bearer
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
 from hedgerow.persons.cohorts import Cohorts
@@ -60,6 +61,8 @@ from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
 from hedgerow.queries.queries import Queries
+from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.surveys import Surveys
 
 F = TypeVar("F", bound=Fields)
 
@@ -95,6 +98,8 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    surveys: Surveys
+    survey_board: SurveyBoard
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
@@ -221,7 +226,7 @@ def check_accept(request: Request, also: str) -> None:
 
 async def _authenticated(request: Request, rooms: Rooms) -> PersonalKey:
     """The first key found is the one that counts: header, body, query."""
-    value, place = _bearer(request), "Authorization header"
+    value, place = bearer(request.scope) or None, "Authorization header"
     if value is None:
         value, place = await _key_in_body(request, rooms), "body"
     if value is None:
@@ -243,11 +248,6 @@ async def known_or_new(
     """From memory when it is there; otherwise after a look at what is stored by now."""
     found = known(value)
     return found if found is not None else await new(value)
-
-
-def _bearer(request: Request) -> str | None:
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    return (value.strip() or None) if scheme.lower() == "bearer" else None
 
 
 async def _key_in_body(request: Request, rooms: Rooms) -> str | None:

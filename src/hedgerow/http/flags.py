@@ -18,15 +18,17 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
-from hedgerow.http.local_evaluation import CACHING, is_known, older_audience
+from hedgerow.http.local_evaluation import CACHING, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
+from hedgerow.surveys.told import told
 
 router = APIRouter(tags=["Feature flags"])
 
@@ -146,14 +148,14 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
-        created_by=_person(call, flag.created_by),
+        created_by=person(call, flag.created_by),
         created_at=iso(flag.created_at),
         updated_at=iso(flag.updated_at),
         version=flag.version,
-        last_modified_by=_person(call, flag.last_modified_by),
+        last_modified_by=person(call, flag.last_modified_by),
         ensure_experience_continuity=flag.ensure_experience_continuity,
         experiment_set=(),
-        surveys=(),
+        surveys=[told(found) for found in call.rooms.survey_board.linked_to(flag)],
         features=(),
         rollback_conditions=None,
         performed_rollback=False,
@@ -173,7 +175,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
     )
 
 
-def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
+def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     owner = call.rooms.directory.user(call.key.user_id)
     if email != owner.email:
         return {"first_name": email, "email": email}
@@ -211,7 +213,10 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         type=kind,
         stale_at=call.now if wants_stale else None,
     )
-    flags = await call.rooms.flags.listing(call.project, wanted)
+    # As with PostHog, what surveys keep for themselves is not listed.
+    owned = await call.rooms.surveys.owned_flags(call.project)
+    found = await call.rooms.flags.listing(call.project, wanted)
+    flags = [flag for flag in found if flag.id not in owned]
     listed = [item(call, flag) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
@@ -339,7 +344,7 @@ async def local_evaluation(call: Annotated[SdkCall, for_sdks()]) -> Response:
     scope = call.request.scope
     told = await call.rooms.local_board.told(call.project, older_audience(scope))
     headers = {"ETag": told.etag, "Cache-Control": CACHING[1].decode()}
-    if is_known(told, scope):
+    if has_answer(scope, told.etag):
         return Response(status_code=304, headers=headers)
     return Response(told.body, media_type="application/json", headers=headers)
 

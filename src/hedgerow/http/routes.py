@@ -30,6 +30,7 @@ from hedgerow.http import (
     remote_config,
     sdk_extras,
     site_app,
+    surveys,
     transformations,
     users,
 )
@@ -62,6 +63,7 @@ FAMILIES = (
     flag_stream.router,
     flags.router,
     early_access.router,
+    surveys.router,
     cohorts.router,
     persons.router,
     person_actions.router,
@@ -73,7 +75,7 @@ FAMILIES = (
 
 
 # Older and newer libraries send events to different paths; all of them are alike.
-EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
+EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    surveys: surveys.SurveysDoor
     extras: sdk_extras.ExtrasDoor
 
 
@@ -96,6 +99,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
     return {
         **dict.fromkeys(EVENT_PATHS, events),
         "/engage": engage,
+        "/i/v1/analytics/events": Lean(handler=capture.per_event, methods=("POST",), public=True),
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
         "/flags/definitions": Lean(
@@ -107,7 +111,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
-        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/api/surveys": Lean(handler=doors.surveys.public, methods=("GET",), public=True),
         "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(
