@@ -36,7 +36,7 @@ from hedgerow.http import (
     users,
 )
 from hedgerow.http.access import Rooms
-from hedgerow.http.capture import CaptureDoor
+from hedgerow.http.capture import EVENT_PATHS, CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
@@ -74,10 +74,6 @@ FAMILIES = (
     query.router,
     events.router,
 )
-
-
-# Older and newer libraries send events to different paths; all of them are alike.
-EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
