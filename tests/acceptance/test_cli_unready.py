@@ -10,7 +10,7 @@ import pytest
 from tests.live import PERSONAL_KEY, PROJECT_KEY, Installation
 from tests.postgres import OwnPostgres
 
-STEPS = [f"{number:04}" for number in range(1, 13)]
+STEPS = [*(f"{number:04}" for number in range(1, 13)), "0014"]
 NOWHERE = "postgresql://someone:hunter2@127.0.0.1:1/nothing"
 
 

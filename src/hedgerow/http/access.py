@@ -28,6 +28,8 @@ from hedgerow.events.delete import Deletion
 from hedgerow.events.listing import Listing
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
+from hedgerow.experiments.experiments import Experiments
+from hedgerow.experiments.results import ExperimentResults
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
@@ -95,6 +97,8 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    experiments: Experiments
+    experiment_results: ExperimentResults
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore

@@ -17,7 +17,7 @@ from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
-from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
+from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text, asked_truth
 from hedgerow.http.local_evaluation import CACHING, is_known, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
@@ -137,7 +137,8 @@ class FlagBody(Fields):
         return Seen(version=self.version, fields=original if isinstance(original, dict) else None)
 
 
-def item(call: ProjectCall, flag: Flag) -> FlagItem:
+def item(call: ProjectCall, flag: Flag, experiments: Sequence[int]) -> FlagItem:
+    """`experiments` are the ids of those that the flag has."""
     return FlagItem(
         id=flag.id,
         name=flag.name,
@@ -146,13 +147,13 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
-        created_by=_person(call, flag.created_by),
+        created_by=person(call, flag.created_by),
         created_at=iso(flag.created_at),
         updated_at=iso(flag.updated_at),
         version=flag.version,
-        last_modified_by=_person(call, flag.last_modified_by),
+        last_modified_by=person(call, flag.last_modified_by),
         ensure_experience_continuity=flag.ensure_experience_continuity,
-        experiment_set=(),
+        experiment_set=experiments,
         surveys=(),
         features=(),
         rollback_conditions=None,
@@ -173,7 +174,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
     )
 
 
-def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
+def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     owner = call.rooms.directory.user(call.key.user_id)
     if email != owner.email:
         return {"first_name": email, "email": email}
@@ -184,6 +185,11 @@ def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
         "first_name": owner.first_name,
         "email": owner.email,
     }
+
+
+async def _answer(call: ProjectCall, flag: Flag, status: int = 200) -> Response:
+    experiments = await call.rooms.experiments.by_flag(call.project)
+    return JsonResponse(item(call, flag, experiments.get(flag.id, ())), status_code=status)
 
 
 async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
@@ -205,14 +211,16 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         raise Invalid(detail, attr="type", code="invalid_choice")
     active = call.asked("active") or ""
     wants_stale = active.upper() == STALE
+    experiments = await call.rooms.experiments.by_flag(call.project)
     wanted = FlagFilter(
         search=search.strip()[:200],
-        active=None if wants_stale else _active(active),
+        active=None if wants_stale else asked_truth(active, "active"),
         type=kind,
+        experimental=experiments.keys(),
         stale_at=call.now if wants_stale else None,
     )
     flags = await call.rooms.flags.listing(call.project, wanted)
-    listed = [item(call, flag) for flag in asked.of(flags)]
+    listed = [item(call, flag, experiments.get(flag.id, ())) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
 
@@ -221,7 +229,7 @@ async def create_flag(call: Annotated[ProjectCall, in_project("feature_flag:writ
     """Make a flag."""
     fields = (await call.body(FlagBody)).fields()
     flag = await call.rooms.flags.create(call.project, fields, call.actor, call.now)
-    return JsonResponse(item(call, flag), status_code=201)
+    return await _answer(call, flag, 201)
 
 
 @describes(answer=FlagItem)
@@ -229,7 +237,7 @@ async def retrieve_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """One flag, by its id or its key."""
-    return JsonResponse(item(call, await _found(call, flag_id)))
+    return await _answer(call, await _found(call, flag_id))
 
 
 @describes(answer=FlagItem, body=FlagBody)
@@ -242,7 +250,7 @@ async def change_flag(
     flag = await call.rooms.flags.change(
         call.project, found.id, body.fields(), seen=body.seen(), actor=call.actor, now=call.now
     )
-    return JsonResponse(item(call, flag))
+    return await _answer(call, flag)
 
 
 @describes(status=204)
@@ -412,14 +420,6 @@ def _groups(text: str | None) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value.values()):
         raise Invalid("An object of group types and keys is required.", attr="groups")
     return value
-
-
-def _active(text: str) -> bool | None:
-    if not text:
-        return None
-    if text.lower() not in ("true", "false"):
-        raise Invalid("Must be a valid boolean.", attr="active")
-    return text.lower() == "true"
 
 
 for base in BASES:

@@ -32,6 +32,7 @@ PATH_PARAMETERS = {
     "person_id": "The person's uuid.",
     "flag_id": "The flag's id, or its key.",
     "feature_id": "The feature's id.",
+    "experiment_id": "The experiment's id.",
     "query_id": "The query's id, from its status or the client_query_id.",
 }
 

@@ -25,6 +25,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
 ALIKE = (
     "feature_flags",
     "early_access_feature",
+    "experiments",
     "cohorts",
     "persons",
     "groups",
@@ -46,6 +47,7 @@ class Ids:
     job_ids: Mapping[str, object] = field(default_factory=dict)
     flag_id: object = "999999"
     feature_id: object = "no-such-feature"
+    experiment_id: object = "999999"
     cohort_id: object = "999999"
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
@@ -58,6 +60,7 @@ class Ids:
             "organization_id": self.organization_id,
             "flag_id": self.flag_id,
             "feature_id": self.feature_id,
+            "experiment_id": self.experiment_id,
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
             "event_id": self.event_id,
@@ -97,6 +100,11 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
             admin,
             f"/api/projects/{project_id}/early_access_feature/",
             {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
+        ),
+        experiment_id=_made(
+            admin,
+            f"/api/projects/{project_id}/experiments/",
+            {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
         ),
         cohort_id=_made(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
         person_id=_made(
