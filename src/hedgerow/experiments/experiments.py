@@ -16,15 +16,19 @@ from hedgerow.experiments.store import (
     Surroundings,
 )
 from hedgerow.experiments.variants import (
+    KEPT,
     PLACE,
     FlagEditor,
     are_alike,
     check_fits,
     read_variants,
+    variants_in,
+    with_variants,
 )
 from hedgerow.flags.board import Board
 from hedgerow.flags.flags import person_of
 from hedgerow.flags.model import Flag, FlagId
+from hedgerow.flags.rules import variants_of
 from hedgerow.flags.store import FlagWrite
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
@@ -100,8 +104,10 @@ class Experiments:
             else:
                 made = replace(made, flag_id=there.id)
                 flag = _taken_over(there, made, edit, editor)
+            seen = there if flag is None else flag.flag
+            assert seen is not None  # without a flag that is there, one is made
             return ExperimentWrite(
-                experiment=made,
+                experiment=with_variants(made, seen),
                 flag=flag,
                 tell=lambda stored: _entry("created", None, stored, actor),
             )
@@ -120,6 +126,7 @@ class Experiments:
             after = _checked(before, edit)
             editor = FlagEditor(definitions=around.definitions, actor=actor, now=now)
             change = _flag_change(before, after, flag, edit, editor)
+            after = with_variants(after, flag if change is None else change.flag)
             if after == before:
                 return ExperimentWrite(experiment=before, flag=change, tell=lambda _: None)
             after = replace(after, updated_at=now)
@@ -206,11 +213,8 @@ def _checked(before: Experiment, edit: Edit) -> Experiment:
         ended = {"end_date": None, "archived": False, "conclusion": None, "conclusion_comment": ""}
         fields = ended | fields
     if "parameters" in fields:
-        fields["parameters"] = {
-            name: part
-            for name, part in fields["parameters"].items()
-            if name != "feature_flag_variants"  # the flag has them
-        }
+        kept = before.parameters.get(KEPT)  # what is sent goes to the flag
+        fields["parameters"] = {**fields["parameters"], KEPT: kept}
     if "rest" in fields:
         fields["rest"] = {**before.rest, **fields["rest"]}
     after = replace(before, **fields)
@@ -253,7 +257,7 @@ def _taken_over(flag: Flag, made: Experiment, edit: Edit, editor: FlagEditor) ->
     """A flag that is there, for a new experiment."""
     check_fits(flag)
     wanted = read_variants(edit.get("parameters") or {})
-    if wanted is not None and not are_alike(wanted, flag):
+    if wanted is not None and not are_alike(wanted, variants_of(flag.filters)):
         detail = (
             "The flag is there already, with other variants: leave them out or choose a new key."
         )
@@ -269,7 +273,8 @@ def _flag_change(
     before: Experiment, after: Experiment, flag: Flag, edit: Edit, editor: FlagEditor
 ) -> FlagWrite | None:
     wanted = read_variants(edit.get("parameters") or {})
-    variants = None if wanted is None or are_alike(wanted, flag) else wanted
+    seen = variants_in(before, flag)
+    variants = None if wanted is None or are_alike(wanted, seen) else wanted
     is_launched = before.status is Status.DRAFT and after.status is not Status.DRAFT
     if before.status is not Status.DRAFT and variants is not None:
         detail = "Variants cannot change once people have seen them: reset the experiment first."

@@ -13,6 +13,8 @@ ExperimentId = NewType("ExperimentId", int)
 
 NEW = ExperimentId(0)
 CONTROL = "control"
+# What people are counted as who saw several variants.
+MULTIPLE = "$multiple"
 
 
 class Status(StrEnum):
@@ -39,7 +41,8 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """`metrics` and the like are PostHog's documents as they were sent. `rest` holds those that
-    mean nothing here. Variants are the flag's, and stand nowhere else."""
+    mean nothing here. A draft's variants are the flag's; from the launch on `parameters` keep them.
+    """
 
     id: ExperimentId
     project_id: ProjectId

@@ -26,14 +26,13 @@ from hedgerow.experiments.comparing import Measured, compared
 from hedgerow.experiments.counting import Exposure, exposures_by_day, measured
 from hedgerow.experiments.criteria import read_criteria, read_level
 from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
-from hedgerow.experiments.model import Experiment
+from hedgerow.experiments.model import MULTIPLE, Experiment
+from hedgerow.experiments.variants import variants_in
 from hedgerow.flags.model import Flag
-from hedgerow.flags.rules import variants_of
 from hedgerow.hogql.ast import Select
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 
-MULTIPLE = "$multiple"
 MAX_DAYS = 1000
 
 
@@ -139,7 +138,7 @@ class ExperimentResults:
 
 
 def _asked(experiment: Experiment, flag: Flag, now: datetime) -> _Asked:
-    variants = variants_of(flag.filters)
+    variants = variants_in(experiment, flag)
     keys = [str(variant.get("key")) for variant in variants]
     exposure = None
     start = experiment.start_date

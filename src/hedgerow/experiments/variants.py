@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.experiments.model import CONTROL, Experiment, Status
+from hedgerow.experiments.model import CONTROL, MULTIPLE, Experiment, Status
 from hedgerow.flags.edits import FlagFields, checked
 from hedgerow.flags.flags import blank_flag, entry_of, person_of
 from hedgerow.flags.model import Definitions, Flag
@@ -17,7 +17,8 @@ from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 
 MAX_VARIANTS = 20
-PLACE = "parameters.feature_flag_variants"
+KEPT = "feature_flag_variants"
+PLACE = f"parameters.{KEPT}"
 DEFAULT_VARIANTS = (
     {"key": CONTROL, "name": "Control Group", "rollout_percentage": 50},
     {"key": "test", "name": "Test Variant", "rollout_percentage": 50},
@@ -26,7 +27,7 @@ DEFAULT_VARIANTS = (
 
 def read_variants(parameters: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """The variants that somebody wants, in the words of flags; None if they named none."""
-    sent = parameters.get("feature_flag_variants")
+    sent = parameters.get(KEPT)
     if sent is None or sent == []:
         return None
     if not isinstance(sent, list) or not all(isinstance(each, dict) for each in sent):
@@ -58,13 +59,28 @@ def _check_control(keys: Sequence[str], attr: str) -> None:
         raise Invalid(f"There can be {MAX_VARIANTS} variants at most.", attr=attr)
     if keys[0] != CONTROL:
         raise Invalid("Feature flag must have control as the first variant.", attr=attr)
+    if MULTIPLE in keys:
+        raise Invalid(f"{MULTIPLE} are those who saw several: choose another key.", attr=attr)
 
 
-def are_alike(variants: Sequence[Mapping[str, Any]], flag: Flag) -> bool:
-    """Whether they are the flag's, whatever they are called."""
-    return [_essence(each) for each in variants] == [
-        _essence(each) for each in variants_of(flag.filters)
-    ]
+def variants_in(experiment: Experiment, flag: Flag) -> list[Mapping[str, Any]]:
+    """Those that people saw; of a draft, those that the flag has now."""
+    kept = experiment.parameters.get(KEPT)
+    return list(kept) if kept else variants_of(flag.filters)
+
+
+def with_variants(experiment: Experiment, flag: Flag) -> Experiment:
+    """From the launch on an experiment keeps the variants that people see: once it has ended, its
+    flag may give everybody the best one."""
+    others = {name: part for name, part in experiment.parameters.items() if name != KEPT}
+    if experiment.status is Status.DRAFT:
+        return replace(experiment, parameters=others)
+    return replace(experiment, parameters={**others, KEPT: variants_in(experiment, flag)})
+
+
+def are_alike(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether they split people alike, whatever they are called."""
+    return [_essence(each) for each in one] == [_essence(each) for each in other]
 
 
 def _essence(variant: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from hedgerow.experiments.answer import Results
 from hedgerow.experiments.experiments import REST, SCOPE, Edit, Found
 from hedgerow.experiments.model import Conclusion, ExperimentId, Kind, Status
 from hedgerow.experiments.store import ExperimentQuery
+from hedgerow.experiments.variants import KEPT, variants_in
 from hedgerow.flags.model import KEY_MAX, FlagId
-from hedgerow.flags.rules import variants_of
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
@@ -47,7 +47,7 @@ WRITE = in_project("experiment:write")
 
 
 class ExperimentItem(msgspec.Struct, kw_only=True):
-    """An experiment in PostHog's words. Variants in `parameters` are the flag's."""
+    """An experiment in PostHog's words. Variants in `parameters` are those that people see."""
 
     id: int
     name: str
@@ -175,7 +175,7 @@ def item(call: ProjectCall, found: Found, siblings: Sequence[int]) -> Experiment
         holdout=holdout,
         holdout_id=holdout.get("id") if holdout else None,
         exposure_cohort=None,
-        parameters={**experiment.parameters, "feature_flag_variants": variants_of(flag.filters)},
+        parameters={**experiment.parameters, KEPT: variants_in(experiment, flag)},
         filters=experiment.rest.get("filters", {}),
         metrics=experiment.metrics,
         metrics_secondary=experiment.metrics_secondary,

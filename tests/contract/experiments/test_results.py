@@ -263,6 +263,25 @@ def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:
     assert "do not trust" in ratio["warning"]
 
 
+def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: httpx.Client) -> None:
+    trial = Trial(client, "shipped", metrics=[FUNNEL])
+    trial.send(*(trial.saw(f"c{n}", "control") for n in range(10)))
+    trial.send(*(trial.saw(f"t{n}", "test") for n in range(10)))
+    before = trial.results()
+    parameters = client.get(f"{BASE}{trial.id}/").json()["parameters"]
+    variants = [
+        {"key": "control", "rollout_percentage": 0},
+        {"key": "test", "rollout_percentage": 100},
+    ]
+    filters = {"groups": [{}], "multivariate": {"variants": variants}}
+    flag = f"/api/projects/1/feature_flags/{trial.key}/"
+    assert client.patch(flag, json={"filters": filters}).status_code == 200
+    assert trial.results()["exposures"] == before["exposures"]
+    sent_back = client.patch(f"{BASE}{trial.id}/", json={"parameters": parameters})
+    assert sent_back.status_code == 200
+    assert sent_back.json()["parameters"] == parameters
+
+
 def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     level = {"bayesian": {"ci_level": 0.8}}
     trial = Trial(client, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
