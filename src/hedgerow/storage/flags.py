@@ -15,7 +15,7 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, flag_calls, generations
+from hedgerow.storage import activity, flag_calls, flag_experiments, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
 from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects, surveys
@@ -135,6 +135,9 @@ def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tu
         _check_nobodys(connection, wish.flag)
     if reason := why_unfit(wish.flag):
         _check_fit(connection, wish.flag, reason)
+    if wish.flag.id:
+        before = find_flag(connection, wish.flag.project_id, wish.flag.id)
+        flag_experiments.check_none_disturbed(connection, before, wish.flag)
     flag = _store(connection, wish.flag)
     entry = wish.tell(flag)
     if entry is not None:
