@@ -31,6 +31,8 @@ from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
+from hedgerow.experiments.experiments import Experiments
+from hedgerow.experiments.results import ExperimentResults
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
@@ -75,6 +77,7 @@ from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.early_access import FeatureRecords
+from hedgerow.storage.experiments import ExperimentRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.import_states import ImportRecords
@@ -169,6 +172,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         surveys=surveys.surveys,
         survey_board=surveys.board,
         survey_responses=surveys.responses,
+        experiments=Experiments(ExperimentRecords(database, flag_records), board),
+        experiment_results=ExperimentResults(reading.reading),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,

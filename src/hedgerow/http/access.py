@@ -28,6 +28,8 @@ from hedgerow.events.delete import Deletion
 from hedgerow.events.listing import Listing
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
+from hedgerow.experiments.experiments import Experiments
+from hedgerow.experiments.results import ExperimentResults
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
@@ -102,6 +104,8 @@ class Rooms:
     surveys: Surveys
     survey_board: SurveyBoard
     survey_responses: Responses
+    experiments: Experiments
+    experiment_results: ExperimentResults
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore
