@@ -23,6 +23,8 @@ from tests.receiver import CUTS, HANGS, Answer, Received, Receiver
 
 PEOPLE = [f"user-{n}" for n in range(300)]
 COMPANIES = ["acme", "globex", "initech"]
+# Who has answered the survey.
+ANSWERED = "user-4"
 THERE_KEY = "phx_a-personal-key-of-the-other-service"
 THERE_TOKEN = "phc_a-project-key-of-the-other-service"
 EVENTS = 1200
@@ -166,6 +168,17 @@ def furnish(client: httpx.Client) -> None:
         "payload": {"wheels": 0},
     }
     ready(client.post(f"{BASE}early_access_feature/", json=feature))
+    survey = {
+        "name": "How is it?",
+        "type": "popover",
+        "questions": [{"type": "open", "question": "Well?"}],
+        "linked_flag_id": needed,
+        "targeting_flag_filters": filters(of("Pro")),
+        "start_date": "2026-03-01T00:00:00Z",
+    }
+    asked = ready(client.post(f"{BASE}surveys/", json=survey))["id"]
+    done = {"$set": {f"$survey_responded/{asked}": True}}
+    send(client, THERE_TOKEN, [{"event": "$set", "distinct_id": ANSWERED, "properties": done}])
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +244,11 @@ ALL_EVENTS = (
 
 def _own(properties: dict[str, Any]) -> str:
     return json.dumps(
-        {name: value for name, value in properties.items() if name != "$creator_event_uuid"},
+        {
+            name.partition("/")[0] if name.startswith("$survey") else name: value
+            for name, value in properties.items()
+            if name != "$creator_event_uuid"
+        },
         sort_keys=True,
     )
 
@@ -253,13 +270,18 @@ def answers(client: httpx.Client, token: str, id: str, company: str) -> Any:
     }
 
 
+def without_surveys(answers: dict[str, Any]) -> dict[str, Any]:
+    """Without the flags of surveys, whose keys are made up."""
+    return {key: told for key, told in answers.items() if not key.startswith("survey-")}
+
+
 def assert_same_answers(there: LiveServer, here: LiveServer) -> None:
     ids = [*PEOPLE, *(f"anon-{n}" for n in range(1, 20, 2)), "stranger"]
     with there.client(None) as one, here.client(None) as other:
         pairs = [
             (
-                answers(one, THERE_TOKEN, id, COMPANIES[n % 3]),
-                answers(other, PROJECT_KEY, id, COMPANIES[n % 3]),
+                without_surveys(answers(one, THERE_TOKEN, id, COMPANIES[n % 3])),
+                without_surveys(answers(other, PROJECT_KEY, id, COMPANIES[n % 3])),
             )
             for n, id in enumerate(ids)
         ]
@@ -284,9 +306,10 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             "  cohorts: 4 to make",
             "  flags: 14 to make",
             "  early access features: 1 to make",
+            "  surveys: 1 to make",
             "  groups of type company: 3",
             "  groups of type planet: 0",
-            f"  events: {EVENTS + 450:,}",
+            f"  events: {EVENTS + 451:,}",
             "  persons: 300",
             "Cannot be copied:",
             "  flag secret: Its payload is encrypted, and the source tells it to nobody: make it "
@@ -316,10 +339,21 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             ("initech", {"size": 100}),
         ]
         assert_same_answers(there, here)
+        [survey] = _all(client, "surveys/")
+        [origin] = _all(source, "surveys/")
+        for name in ("name", "type", "questions", "start_date"):
+            assert survey[name] == origin[name]
+        assert survey["linked_flag"]["key"] == "needed"
+        for id in (ANSWERED, "user-1"):
+            answer = answers(client, PROJECT_KEY, id, "acme")
+            is_asked, _, _ = answer[survey["internal_targeting_flag"]["key"]]
+            is_chosen, _, _ = answer[survey["targeting_flag"]["key"]]
+            assert (is_asked, is_chosen) == (id != ANSWERED, True)
 
         again = copied(there.address, here, "--persons", "--events")
         assert "flags: 14 here already" in again
         assert "cohorts: 4 here already" in again
+        assert "surveys: 1 here already" in again
         (here.data.parent / "state.json").unlink()
         assert "cohorts: 4 here already" in copied(there.address, here, "--persons", "--events")
         assert stored(client) == found

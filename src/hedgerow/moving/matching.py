@@ -6,6 +6,7 @@ that an earlier run gave it, or else by its name and all that it asks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -142,12 +143,18 @@ def _is_it(kind: Kind, body: Mapping[str, Any], item: Item) -> bool:
 def _stored(item: Item, name: str) -> Any:
     if name == "feature_flag_id":
         return item["feature_flag"]["id"]
+    if name == "targeting_flag_filters":
+        return (item["targeting_flag"] or {}).get("filters")
     return item.get(name)
 
 
 def _same(name: str, one: Any, other: Any) -> bool:
-    if name == "filters":
+    if name in ("filters", "targeting_flag_filters"):
         one, other = _comparable(one), _comparable(other)
+    elif name in ("start_date", "end_date"):
+        one, other = _moment(one), _moment(other)
+    elif name == "questions":
+        one, other = _without_ids(one), _without_ids(other)
     return jsonio.same(one, other)
 
 
@@ -159,6 +166,18 @@ def _comparable(filters: Any) -> Any:
     if isinstance(kept.get("payloads"), Mapping):
         kept["payloads"] = {key: _read(text) for key, text in kept["payloads"].items()}
     return kept
+
+
+def _moment(said: Any) -> Any:
+    try:
+        return datetime.fromisoformat(said).astimezone(UTC).isoformat()
+    except (TypeError, ValueError):
+        return said
+
+
+def _without_ids(questions: Any) -> Any:
+    """A question that came without an id was given one."""
+    return [{name: each[name] for name in each if name != "id"} for each in questions or ()]
 
 
 def _read(payload: Any) -> Any:

@@ -54,6 +54,10 @@ POSTHOG = {
         test_posthog.cohort(2, "b", test_posthog.in_cohort(1)),
     ],
     "flags": [test_posthog.flag(1, "a", test_posthog.groups(test_posthog.in_cohort(2)))],
+    "surveys": [
+        {**test_posthog.SURVEY, "targeting_flag": {"filters": test_posthog.groups()}},
+        {**test_posthog.SURVEY, "linked_flag": {"id": 1}},
+    ],
     "features": [{"name": "F", "stage": "beta", "feature_flag": test_posthog.flag(1, "a")}],
 }
 
