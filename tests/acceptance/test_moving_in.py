@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,8 +193,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[LiveServer]:
+    with furnished(tmp_path / "here") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One for tests that do not mind each other."""
+    with furnished(tmp_path_factory.mktemp("shared") / "here") as running:
+        yield running
+
+
+@contextmanager
+def furnished(data: Path) -> Iterator[LiveServer]:
     """One with some things of its own, so that no number means the same as there."""
-    with LiveServer(tmp_path / "here", rate_limits="false") as running:
+    with LiveServer(data, rate_limits="false") as running:
         with running.client() as client:
             ready(client.post(f"{BASE}groups_types/", json={"group_type": "planet"}))
             for n in range(3):
@@ -440,10 +454,10 @@ def test_it_is_interrupted_and_goes_on_and_a_source_that_is_ill_is_waited_for(
         assert found["persons"] == wanted["persons"]
         assert found["cohorts"] == sorted([*wanted["cohorts"], "own 0", "own 1", "own 2"])
         assert found["features"] == wanted["features"]
-    assert_same_answers(there, here)
 
 
-def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> None:
+def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> None:
+    here = shared
     with here.client() as client:
         ready(client.post(f"{BASE}feature_flags/", json={"key": "half", "filters": filters()}))
         live = {
@@ -485,6 +499,72 @@ def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> No
         copied(there.address, here, "--overwrite")
         half = ready(client.get(f"{BASE}feature_flags/half/"))
         assert (half["filters"]["groups"][0]["rollout_percentage"], half["tags"]) == (50, ["old"])
+
+
+def test_exports_of_others_are_made_into_flags(shared: LiveServer, tmp_path: Path) -> None:
+    variants = [
+        {"name": "a", "weight": 500, "payload": {"type": "json", "value": '{"x": 1}'}},
+        {"name": "b", "weight": 500},
+    ]
+    named = {"name": "userWithId", "parameters": {"userIds": "ann,ben"}, "constraints": []}
+    rolled = {
+        "name": "flexibleRollout",
+        "parameters": {"rollout": "100", "stickiness": "default"},
+        "constraints": [{"contextName": "plan", "operator": "IN", "values": ["pro"]}],
+        "variants": variants,
+    }
+    strategies = [
+        {"featureName": "team.named", **named},
+        {"featureName": "varied", **rolled},
+        {"featureName": "child", "name": "default"},
+    ]
+    names = ("child", "team.named", "varied")
+    export = {
+        "features": [{"name": name} for name in names],
+        "featureStrategies": strategies,
+        "featureEnvironments": [
+            {"featureName": name, "environment": "production", "enabled": True} for name in names
+        ],
+        "dependencies": [{"feature": "child", "dependencies": [{"feature": "team.named"}]}],
+    }
+    option = {"percentage_allocation": 100, "value": "blue", "type": "unicode"}
+    features = [
+        {"name": "smith-off", "enabled": False, "value": "x", "multivariate": []},
+        {"name": "smith-value", "enabled": True, "value": 7, "multivariate": []},
+        {"name": "smith-many", "enabled": True, "value": "red", "multivariate": [option]},
+    ]
+    for verb, document in (("unleash", export), ("flagsmith", features)):
+        file = tmp_path / f"{verb}.json"
+        file.write_text(json.dumps(document))
+        service = ("--server", shared.address, "--key", PERSONAL_KEY)
+        shown = run_here("import", verb, str(file), *service)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout.startswith(f"From {file} into {shared.address} project 1:\n")
+        assert "  flags: 3 to make\n" in shown.stdout
+        done = run_here("import", verb, str(file), *service, "--yes")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Copied."), done.stderr
+        again = run_here("import", verb, str(file), *service, "--dry-run")
+        assert "  flags: 3 here already\n" in again.stdout
+    with shared.client(None) as client:
+        body = {
+            "api_key": PROJECT_KEY,
+            "distinct_id": "ann",
+            "person_properties": {"plan": "pro"},
+        }
+        told = ready(client.post("/decide/?v=3", json=body))
+        answers, payloads = told["featureFlags"], told["featureFlagPayloads"]
+        assert (answers["team-named"], answers["child"]) == (True, True)
+        assert answers["varied"] in ("a", "b")
+        assert (answers["smith-off"], answers["smith-many"]) == (False, "blue")
+        assert (payloads["smith-value"], payloads["smith-many"]) == ("7", '"blue"')
+        stranger = ready(client.post("/decide/?v=3", json={**body, "distinct_id": "cy"}))
+        answers = stranger["featureFlags"]
+        assert (answers["team-named"], answers["child"]) == (False, False)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for text, verb in (("cannot be read", "unleash"), ("cannot be read", "flagsmith")):
+        done = run_here("import", verb, str(broken), "--key", "phx_x")
+        assert (done.returncode, text in done.stderr) == (1, True)
 
 
 def test_who_may_not_read_there_is_told_what_is_missing(there: LiveServer, tmp_path: Path) -> None:
