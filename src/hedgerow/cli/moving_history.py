@@ -78,8 +78,7 @@ class History:
 
     def members(self, cohort: int, own_id: int, name: str, *, send: bool) -> None:
         """`send`: the members are not among persons who were copied before."""
-        walk, task = self._begun(f"members of cohort {cohort}", None)
-        self._bar.update(task, description=f"members of {name}")
+        walk, task = self._begun(f"members of cohort {cohort}", None, f"members of {name}")
         for persons, following in self._source.members(cohort, walk.cursor):
             events = self._made(persons) if send else []
             self._refuse(self._target.send(events))
@@ -109,12 +108,12 @@ class History:
         named = with_survey_ids(numbered, self._numbers.of[Kind.SURVEY])
         return {**item, "properties": named}
 
-    def _begun(self, name: str, total: int | None) -> tuple[Walk, Any]:
+    def _begun(self, name: str, total: int | None, shown: str = "") -> tuple[Walk, Any]:
         """A walk where it was left; one that was over begins anew."""
         walk = self._file.walk(name)
         if walk.is_complete:
             walk.cursor, walk.done, walk.is_complete = None, 0, False
-        return walk, self._bar.add_task(name, total=total, completed=walk.done)
+        return walk, self._bar.add_task(shown or name, total=total, completed=walk.done)
 
     def _sent(
         self, walk: Walk, task: Any, events: Sequence[dict[str, Any]], number: int, cursor: Any
