@@ -276,6 +276,33 @@ surveys = Table(
     Column("updated_at", Moment, nullable=False),
 )
 
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("start_date", Moment),
+    Column("end_date", Moment),
+    Column("archived", Boolean, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("parameters", Json, nullable=False),
+    Column("metrics", Json, nullable=False),
+    Column("metrics_secondary", Json, nullable=False),
+    Column("exposure_criteria", Json, nullable=False),
+    Column("stats_config", Json, nullable=False),
+    Column("holdout", Json, nullable=False),
+    Column("rest", Json, nullable=False),
+    Column("conclusion", Text, nullable=False),
+    Column("conclusion_comment", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
 cohorts = Table(
     "cohorts",
     metadata,

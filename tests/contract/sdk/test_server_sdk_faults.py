@@ -6,17 +6,16 @@ evaluates flags goes on with the definitions that they have.
 """
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.contract.sdk.driven import SDKS, Driven, Sdk, all_driven
+from tests.contract.sdk.projects import Project
 from tests.faulty_proxy import Fault, FaultyProxy
 from tests.live import (
     PERSONAL_KEY,
@@ -27,8 +26,6 @@ from tests.live import (
     side_by_side,
 )
 
-FLAGS = "/api/projects/1/feature_flags/"
-EVERYBODY = {"groups": [{"properties": [], "rollout_percentage": 100}]}
 # The server has what the client believes to be lost.
 # As many events make a batch, and so often definitions are asked for.
 BATCH = 5
@@ -38,40 +35,26 @@ HEARD = {Fault.LOSES_ANSWERS, Fault.CUTS_ANSWERS, Fault.DELAYS}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("faults"), read_wait_s="30") as server:
-        yield server
+def project(project: Project) -> Project:
+    project.makes_flag("on")
+    return project
 
 
-@pytest.fixture(scope="module")
-def admin(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        made = client.post(FLAGS, json={"key": "on", "filters": EVERYBODY})
-        assert made.status_code == 201, made.text
-        yield client
-
-
-def opens(client: Driven, host: str, **more: Any) -> None:
-    client.open(**{"host": host, "token": PROJECT_KEY, "secret": None, **more})
+def opens(client: Driven, host: str, token: str, **more: Any) -> None:
+    client.open(**{"host": host, "token": token, "secret": None, **more})
 
 
 def captures(client: Driven, id: str, n: int) -> None:
     client.capture(id=id, event="numbered", properties={"n": n})
 
 
-def numbers(admin: httpx.Client, id: str) -> list[int]:
-    asked = {"distinct_id": id, "event": "numbered", "limit": "1000"}
-    found = admin.get("/api/projects/1/events/", params=asked).json()["results"]
-    return sorted(event["properties"]["n"] for event in found)
-
-
-def meets_every_fault(sdk: Sdk, client: Driven, server: LiveServer, admin: httpx.Client) -> None:
+def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Project) -> None:
     """With a client for each fault: while one makes its pause, the next meets its own."""
     with ExitStack() as open_:
         for fault in Fault:
-            proxy = open_.enter_context(FaultyProxy(server.address))
+            proxy = open_.enter_context(FaultyProxy(live.address))
             patience = {"timeout_s": 0.5} if fault is Fault.DELAYS else {}
-            opens(client, proxy.address, name=fault.value, retries=60, **patience)
+            opens(client, proxy.address, project.token, name=fault.value, retries=60, **patience)
             proxy.fail(fault)
             for n in range(BATCH):
                 captures(client, f"{sdk.name} {fault.value}", n)
@@ -86,21 +69,21 @@ def meets_every_fault(sdk: Sdk, client: Driven, server: LiveServer, admin: httpx
 
             def is_there(id: str = id) -> bool:
                 client.flush()  # the older node sends with it what came while it tried again
-                return set(numbers(admin, id)) == set(range(BATCH))
+                return set(project.numbers(id)) == set(range(BATCH))
 
             seconds_until(is_there, at_most_s=60)
-            repeated = len(numbers(admin, id)) - BATCH
+            repeated = len(project.numbers(id)) - BATCH
             assert repeated == 0 or (not sdk.sends_uuids and fault in HEARD), (sdk, fault)
 
 
 def test_what_clients_held_arrives_once_the_way_is_clear(
-    server: LiveServer, admin: httpx.Client
+    live: LiveServer, project: Project
 ) -> None:
     with ExitStack() as open_:
         clients = all_driven(open_)
         side_by_side(
             [
-                lambda sdk=sdk: meets_every_fault(sdk, clients[sdk], server, admin)  # type: ignore[misc]
+                lambda sdk=sdk: meets_every_fault(sdk, clients[sdk], live, project)  # type: ignore[misc]
                 for sdk in clients
             ]
         )
@@ -108,17 +91,17 @@ def test_what_clients_held_arrives_once_the_way_is_clear(
 
 @pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
 def test_definitions_are_kept_while_they_cannot_be_read_and_polled_again_after(
-    sdk: Sdk, server: LiveServer, admin: httpx.Client
+    sdk: Sdk, live: LiveServer, project: Project
 ) -> None:
-    with sdk.driven() as client, FaultyProxy(server.address) as proxy:
-        opens(client, proxy.address, secret=PERSONAL_KEY, poll_s=POLL_S)
+    with sdk.driven() as client, FaultyProxy(live.address) as proxy:
+        opens(client, proxy.address, project.token, secret=PERSONAL_KEY, poll_s=POLL_S)
         client.reload()
         for fault in Fault:
             proxy.fail(fault)
             proxy.wait_struck()
             assert client.flag(key="on", id="x", local=True) is True, fault
         late = f"late-{sdk.name.replace(' ', '-')}"
-        assert admin.post(FLAGS, json={"key": late, "filters": EVERYBODY}).status_code == 201
+        project.makes_flag(late)
         proxy.heal()
         seconds_until(lambda: client.flag(key=late, id="x", local=True) is True, at_most_s=30)
 
@@ -152,11 +135,11 @@ def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path)
 
         with LiveServer(tmp_path, port=port) as server:
             with server.client() as admin:
-                assert admin.post(FLAGS, json={"key": "on", "filters": EVERYBODY}).is_success
+                Project(admin=admin, id=1, token=PROJECT_KEY).makes_flag("on")
             working = []
             for busy in all_busy:
                 keys = {"secret": PERSONAL_KEY, "poll_s": POLL_S, "retries": 60}
-                opens(busy.client, server.address, **keys)
+                opens(busy.client, server.address, PROJECT_KEY, **keys)
                 busy.client.reload()
                 working.append(threads.submit(busy.work, ended))
             all_go_on()
@@ -164,6 +147,7 @@ def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path)
         with LiveServer(tmp_path, port=port):
             all_go_on()
         with LiveServer(tmp_path, port=port, read_wait_s="30") as server, server.client() as admin:
+            project = Project(admin=admin, id=1, token=PROJECT_KEY)
             all_go_on()
             ended.set()
             for worker in working:
@@ -172,11 +156,11 @@ def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path)
 
                 def is_there(busy: Busy = busy) -> bool:
                     busy.client.flush()
-                    return set(numbers(admin, busy.sdk.name)) == set(range(busy.captured))
+                    return set(project.numbers(busy.sdk.name)) == set(range(busy.captured))
 
                 seconds_until(is_there, at_most_s=60)
                 assert busy.is_on, busy.sdk
                 # A kill may come between the server's commit and its answer: then what has no
                 # uuid is new when it comes again.
-                repeated = len(numbers(admin, busy.sdk.name)) - busy.captured
+                repeated = len(project.numbers(busy.sdk.name)) - busy.captured
                 assert repeated <= (0 if busy.sdk.sends_uuids else BATCH), busy.sdk

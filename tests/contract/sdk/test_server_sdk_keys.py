@@ -7,56 +7,17 @@ then is asked of the server, with the project key.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.contract.sdk.driven import SDKS, Driven, Sdk
+from tests.contract.sdk.projects import Project, new_project
 from tests.faulty_proxy import FaultyProxy
 from tests.live import LiveServer, seconds_until
 
-EVERYBODY = {"groups": [{"properties": [], "rollout_percentage": 100}]}
 # Where definitions are, in both ages.
 NEW, OLD = "/flags/definitions", "/api/feature_flag/local_evaluation"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
-    """One of its own, with a flag that is on for everybody. `proxy` tells how clients fared."""
-
-    id: int
-    token: str
-    admin: httpx.Client
-    proxy: FaultyProxy
-
-    def does(self, action: str, **body: Any) -> dict[str, Any]:
-        answer = self.admin.patch(f"/api/projects/{self.id}/{action}/", json=body)
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
-
-    def makes_flag(self, key: str) -> None:
-        flag = {"key": key, "filters": EVERYBODY}
-        answer = self.admin.post(f"/api/projects/{self.id}/feature_flags/", json=flag)
-        assert answer.status_code == 201, answer.text
-
-    def opens(self, client: Driven, token: str | None = None, secret: str | None = None) -> None:
-        client.open(host=self.proxy.address, token=token or self.token, secret=secret, poll_s=0.1)
-
-    def events(self) -> set[str]:
-        found = self.admin.get(f"/api/projects/{self.id}/events/").json()["results"]
-        return {event["event"] for event in found}
-
-    def answered(self, path: str) -> list[int]:
-        return [seen.status for seen in self.proxy.seen_at(path)]
-
-
-@pytest.fixture(scope="module")
-def admin(live: LiveServer) -> Iterator[httpx.Client]:
-    with live.client() as client:
-        yield client
 
 
 @pytest.fixture(params=SDKS, ids=lambda sdk: sdk.name)
@@ -72,12 +33,29 @@ def client(sdk: Sdk) -> Iterator[Driven]:
 
 
 @pytest.fixture
-def project(live: LiveServer, admin: httpx.Client) -> Iterator[Project]:
-    made = admin.post("/api/projects/", json={"name": "Keys"}).json()
+def project(live_admin: httpx.Client) -> Project:
+    made = new_project(live_admin)
+    made.makes_flag("on")
+    return made
+
+
+@pytest.fixture
+def proxy(live: LiveServer) -> Iterator[FaultyProxy]:
+    """Tells how clients fared."""
     with FaultyProxy(live.address) as proxy:
-        found = Project(id=made["id"], token=made["api_token"], admin=admin, proxy=proxy)
-        found.makes_flag("on")
-        yield found
+        yield proxy
+
+
+def opens(client: Driven, proxy: FaultyProxy, token: str, secret: str | None = None) -> None:
+    client.open(host=proxy.address, token=token, secret=secret, poll_s=0.1)
+
+
+def answered(proxy: FaultyProxy, path: str) -> list[int]:
+    return [seen.status for seen in proxy.seen_at(path)]
+
+
+def names(project: Project) -> set[str]:
+    return {event["event"] for event in project.events()}
 
 
 def captures(client: Driven, event: str) -> None:
@@ -85,10 +63,10 @@ def captures(client: Driven, event: str) -> None:
     client.flush()
 
 
-def is_refused(sdk: Sdk, client: Driven, project: Project) -> None:
+def is_refused(sdk: Sdk, client: Driven, project: Project, proxy: FaultyProxy) -> None:
     """Its definitions are refused, and it does what its authors intend."""
     path = OLD if sdk.is_old else NEW
-    seconds_until(lambda: 401 in project.answered(path), at_most_s=30)
+    seconds_until(lambda: 401 in answered(proxy, path), at_most_s=30)
     forgets = sdk.is_python and not sdk.is_old
     if forgets:
         seconds_until(lambda: client.flag(key="on", id="x", local=True) is None, at_most_s=30)
@@ -96,63 +74,65 @@ def is_refused(sdk: Sdk, client: Driven, project: Project) -> None:
         assert client.flag(key="on", id="x", local=True) is True
     assert client.flag(key="on", id="x") is True
     captures(client, "went on")
-    assert "went on" in project.events()
+    assert "went on" in names(project)
 
 
 def test_a_wrong_project_key_is_final_for_what_was_sent_with_it(
-    sdk: Sdk, client: Driven, project: Project
+    sdk: Sdk, client: Driven, project: Project, proxy: FaultyProxy
 ) -> None:
-    project.opens(client, token="phc_no-such-key", secret="phs_no-such-key")
+    opens(client, proxy, "phc_no-such-key", secret="phs_no-such-key")
     # The older node tries all that failed again, as often as it is told to, and gives it up then.
     tries = 3 if sdk.is_old and not sdk.is_python else 1
     for number, event in enumerate(("lost", "lost as well"), start=1):
         captures(client, event)
-        assert project.answered("/batch/") == [401] * tries * number
+        assert answered(proxy, "/batch/") == [401] * tries * number
     client.reload()
     assert client.flag(key="on", id="x", local=True) is None
     assert client.flag(key="on", id="x") in (None, False)
-    assert project.events() == set()
+    assert names(project) == set()
 
 
 def test_a_revoked_personal_key_ends_local_evaluation_alone(
-    sdk: Sdk, client: Driven, project: Project
+    sdk: Sdk, client: Driven, project: Project, proxy: FaultyProxy
 ) -> None:
     key = {"label": "Of a server", "scopes": ["feature_flag:read"]}
     issued = project.admin.post("/api/personal_api_keys/", json=key).json()
-    project.opens(client, secret=issued["value"])
+    opens(client, proxy, project.token, secret=issued["value"])
     client.reload()
     assert client.flag(key="on", id="x", local=True) is True
     gone = project.admin.delete(f"/api/personal_api_keys/{issued['id']}/")
     assert gone.status_code == 204
-    is_refused(sdk, client, project)
+    is_refused(sdk, client, project, proxy)
 
 
 def test_a_rotated_secret_key_works_until_it_is_ended(
-    sdk: Sdk, client: Driven, project: Project
+    sdk: Sdk, client: Driven, project: Project, proxy: FaultyProxy
 ) -> None:
     first = project.does("rotate_secret_token")["secret_api_token"]
-    project.opens(client, secret=first)
+    opens(client, proxy, project.token, secret=first)
     client.reload()
     second = project.does("rotate_secret_token")["secret_api_token"]
     project.makes_flag("late")
     seconds_until(lambda: client.flag(key="late", id="x", local=True) is True, at_most_s=30)
-    assert 401 not in project.answered("/")
+    assert 401 not in answered(proxy, "/")
     project.does("delete_secret_token_backup")
-    is_refused(sdk, client, project)
-    project.opens(client, secret=second)
+    is_refused(sdk, client, project, proxy)
+    opens(client, proxy, project.token, secret=second)
     client.reload()
     assert client.flag(key="late", id="x", local=True) is True
 
 
-def test_a_rotated_project_key_works_for_its_grace_time(client: Driven, project: Project) -> None:
+def test_a_rotated_project_key_works_for_its_grace_time(
+    client: Driven, project: Project, proxy: FaultyProxy
+) -> None:
     second = project.does("reset_token", grace_s=600)["api_token"]
-    project.opens(client)  # with the key before
+    opens(client, proxy, project.token)  # with the key before
     assert client.flag(key="on", id="x") is True
     captures(client, "in time")
-    project.opens(client, token=second)
+    opens(client, proxy, second)
     assert client.flag(key="on", id="x") is True
     project.does("reset_token")
     assert client.flag(key="on", id="y") in (None, False)
     captures(client, "too late")
-    assert project.answered("/batch/")[-1] == 401
-    assert project.events() == {"in time", "$feature_flag_called"}
+    assert answered(proxy, "/batch/")[-1] == 401
+    assert names(project) == {"in time", "$feature_flag_called"}
