@@ -177,6 +177,19 @@ def furnish(client: httpx.Client) -> None:
         "targeting_flag_filters": filters(of("Pro")),
         "start_date": "2026-03-01T00:00:00Z",
     }
+    experiment = {
+        "name": "Two ways",
+        "feature_flag_key": "ways",
+        "start_date": "2026-01-01T00:00:00Z",
+        "metrics": [
+            {
+                "kind": "ExperimentMetric",
+                "metric_type": "funnel",
+                "series": [{"kind": "EventsNode", "event": "seen 1"}],
+            }
+        ],
+    }
+    ready(client.post(f"{BASE}experiments/", json=experiment))
     asked = ready(client.post(f"{BASE}surveys/", json=survey))["id"]
     done = {"$set": {f"$survey_responded/{asked}": True}}
     send(client, THERE_TOKEN, [{"event": "$set", "distinct_id": ANSWERED, "properties": done}])
@@ -318,9 +331,10 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             f"From {there.address} project 1 into {here.address} project 1:",
             "  group types: 1 to make, 1 here already",
             "  cohorts: 4 to make",
-            "  flags: 14 to make",
+            "  flags: 15 to make",
             "  early access features: 1 to make",
             "  surveys: 1 to make",
+            "  experiments: 1 to make",
             "  groups of type company: 3",
             "  groups of type planet: 0",
             f"  events: {EVENTS + 451:,}",
@@ -364,8 +378,15 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             is_chosen, _, _ = answer[survey["targeting_flag"]["key"]]
             assert (is_asked, is_chosen) == (id != ANSWERED, True)
 
+        [tried] = _all(client, "experiments/")
+        [origin] = _all(source, "experiments/")
+        for name in ("name", "status", "start_date", "metrics", "parameters"):
+            assert tried[name] == origin[name]
+        assert tried["feature_flag"]["key"] == "ways"
+
         again = copied(there.address, here, "--persons", "--events")
-        assert "flags: 14 here already" in again
+        assert "flags: 15 here already" in again
+        assert "experiments: 1 here already" in again
         assert "cohorts: 4 here already" in again
         assert "surveys: 1 here already" in again
         (here.data.parent / "state.json").unlink()
@@ -482,7 +503,7 @@ def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> 
         ready(client.post("/batch/", json=live))
         ready(client.get(f"{BASE}persons/"))
         told = copied(there.address, here)
-        assert "  flags: 13 to make, 1 differ\n" in told
+        assert "  flags: 14 to make, 1 differ\n" in told
         assert "  flag half: name, filters, tags\n" in told
         assert "persons who are members of static cohorts come with them" in told
         people = {

@@ -30,7 +30,7 @@ from hedgerow.moving.model import Kind, Reading
 from hedgerow.moving.posthog import understood
 from hedgerow.storage.moving_ledger import LedgerFile
 
-KINDS = (Kind.COHORT, Kind.FLAG, Kind.FEATURE, Kind.SURVEY)
+KINDS = (Kind.COHORT, Kind.FLAG, Kind.FEATURE, Kind.SURVEY, Kind.EXPERIMENT)
 TargetKeyOption = Annotated[
     str | None,
     typer.Option(
@@ -81,10 +81,11 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
     server: ServerOption = None,
     key: TargetKeyOption = None,
 ) -> None:
-    """Copy flags, cohorts, groups, early access features and surveys from PostHog, and its history.
+    """Copy all definitions of a PostHog project, and its groups, persons and events.
 
-    It shows a plan first: how many of what, what is here already, and by name what cannot be
-    copied and why. On a terminal it then asks; elsewhere it needs --yes.
+    Definitions are flags, cohorts, early access features, surveys and experiments. A plan comes
+    first: how many of what, what is here already, and by name what cannot be copied and why. On a
+    terminal it then asks; elsewhere it needs --yes.
 
     Stop it as you like: the same command goes on where it was, and makes nothing twice.
 

@@ -21,6 +21,7 @@ PATHS = {
     Kind.FLAG: "feature_flags/",
     Kind.FEATURE: "early_access_feature/",
     Kind.SURVEY: "surveys/",
+    Kind.EXPERIMENT: "experiments/",
 }
 AT_ONCE = 500
 BATCH_BYTES = 4 * 1024 * 1024

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from hedgerow.experiments.variants import KEPT
 from hedgerow.flags.references import COHORT, FLAG, GROUP_TYPE, rewritten
 from hedgerow.kit import jsonio
 from hedgerow.moving.model import Kind, SourceId, Wanted
+from hedgerow.moving.shapes import number
 
 Item = Mapping[str, Any]
 
@@ -81,6 +83,8 @@ def translated(wanted: Wanted, numbers: Numbers) -> dict[str, Any]:
             body[name] = rewritten(body[name], numbers_rewriter(numbers))
     if wanted.kind is Kind.COHORT and "filters" in body:
         body["filters"] = {"properties": _definition(body["filters"]["properties"], numbers)}
+    if wanted.kind is Kind.EXPERIMENT:
+        body |= {name: _translated_deep(body[name], numbers) for name in _MEASURED}
     for name in ("feature_flag_id", "linked_flag_id"):
         if body.get(name) is not None:
             body[name] = numbers.of[Kind.FLAG].get(body[name], UNMADE)
@@ -89,15 +93,33 @@ def translated(wanted: Wanted, numbers: Numbers) -> dict[str, Any]:
 
 def numbers_rewriter(numbers: Numbers) -> Any:
     def rewrite(kind: str, value: Any, _place: str) -> Any:
-        number = int(value) if str(value).isdecimal() else value
+        id = number(value)
         if kind == GROUP_TYPE:
-            return numbers.group_types.get(number, UNMADE)
+            return numbers.group_types.get(id, UNMADE)
         if kind == COHORT:
-            return numbers.of[Kind.COHORT].get(number, UNMADE)
+            return numbers.of[Kind.COHORT].get(id, UNMADE)
         assert kind == FLAG
-        return str(numbers.of[Kind.FLAG].get(number, UNMADE))
+        return str(numbers.of[Kind.FLAG].get(id, UNMADE))
 
     return rewrite
+
+
+def _translated_deep(value: Any, numbers: Numbers) -> Any:
+    """What an experiment measures, with the cohorts and group types of here wherever named."""
+    if isinstance(value, list):
+        return [_translated_deep(each, numbers) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    made = {name: _translated_deep(each, numbers) for name, each in value.items()}
+    if made.get("type") == "cohort" and isinstance(made.get("value"), int | str):
+        made["value"] = numbers.of[Kind.COHORT].get(number(made["value"]), UNMADE)
+    for name in ("group_type_index", "aggregation_group_type_index", "math_group_type_index"):
+        if isinstance(made.get(name), int):
+            made[name] = numbers.group_types.get(made[name], UNMADE)
+    return made
+
+
+_MEASURED = ("parameters", "metrics", "metrics_secondary", "exposure_criteria")
 
 
 def _definition(node: Any, numbers: Numbers) -> Any:
@@ -136,6 +158,8 @@ def _is_it(kind: Kind, body: Mapping[str, Any], item: Item) -> bool:
         case Kind.COHORT:
             names = ("name", "is_static", "filters")
             return all(_same(name, body[name], item[name]) for name in names if name in body)
+        case Kind.EXPERIMENT:
+            return all(item[name] == body[name] for name in ("name", "feature_flag_key"))
         case _:
             return bool(item["name"] == body["name"])
 
@@ -143,6 +167,8 @@ def _is_it(kind: Kind, body: Mapping[str, Any], item: Item) -> bool:
 def _stored(item: Item, name: str) -> Any:
     if name == "feature_flag_id":
         return item["feature_flag"]["id"]
+    if name == "parameters":
+        return {field: value for field, value in item[name].items() if field != KEPT}
     if name == "targeting_flag_filters":
         return (item["targeting_flag"] or {}).get("filters")
     return item.get(name)

@@ -1,5 +1,5 @@
-"""What the cohorts, flags, early access features and surveys of a PostHog project become here.
-Pure.
+"""What the cohorts, flags, early access features, surveys and experiments of a PostHog project
+become here. Pure.
 
 Everything is held against our own rules with the source's numbers in it, so that a plan can say
 what would be refused, and why, before anything is sent.
@@ -26,6 +26,7 @@ from hedgerow.flags.rules import (
 )
 from hedgerow.moving.model import Kind, Reading, Told, Wanted
 from hedgerow.moving.order import in_order
+from hedgerow.moving.posthog_experiments import wanted_experiment
 from hedgerow.moving.posthog_surveys import wanted_survey
 from hedgerow.moving.shapes import Item, number, part, parts
 from hedgerow.persons.cohorts import asked_cohorts, checked_definition
@@ -54,8 +55,13 @@ class Definitions:
 
 def understood(source: Definitions) -> Reading:
     reader = _Reader(source)
-    wanted = [*reader.cohorts(), *reader.flags(), *reader.features(), *reader.surveys()]
-    reader.leave(Kind.EXPERIMENT, source.experiments)
+    wanted = [
+        *reader.cohorts(),
+        *reader.flags(),
+        *reader.features(),
+        *reader.surveys(),
+        *reader.experiments(),
+    ]
     return Reading(
         wanted=wanted,
         lost=reader.lost,
@@ -156,10 +162,19 @@ class _Reader:
                 self._lose(Kind.SURVEY, _name(item), _said(error))
         return found
 
-    def leave(self, kind: Kind, items: Sequence[Item]) -> None:
-        for item in items:
-            if not item.get("deleted"):
-                self._lose(kind, _name(item), f"There are no {kind}s here.")
+    def experiments(self) -> list[Wanted]:
+        flags = {flag.key: flag for flag in self._flags.values()}
+        found = []
+        for item in self._source.experiments:
+            name = _name(item)
+            if item.get("deleted"):
+                continue
+            try:
+                note = partial(self._tell, Kind.EXPERIMENT, name)
+                found.append(wanted_experiment(item, name, flags, note))
+            except Invalid as error:
+                self._lose(Kind.EXPERIMENT, name, _said(error))
+        return found
 
     def _why_not(self, flag: Flag, items: Mapping[FlagId, Item], needs: set[FlagId]) -> str:
         if flag.has_encrypted_payloads:
@@ -189,15 +204,16 @@ class _Reader:
 
     def _note(self, flag: Flag) -> None:
         if flag.is_remote_configuration:
-            self.notes.append(
-                Told(kind=Kind.FLAG, name=flag.key, text="A remote configuration: copied as one.")
-            )
+            self._tell(Kind.FLAG, flag.key, "A remote configuration: copied as one.")
         if flag.ensure_experience_continuity:
             text = (
                 "It persists across authentication. Whose answer was kept from before they logged "
                 "in is not told by the source: they are counted by their id."
             )
-            self.notes.append(Told(kind=Kind.FLAG, name=flag.key, text=text))
+            self._tell(Kind.FLAG, flag.key, text)
+
+    def _tell(self, kind: Kind, name: str, text: str) -> None:
+        self.notes.append(Told(kind=kind, name=name, text=text))
 
     def _lose(self, kind: Kind, name: str, reason: str) -> None:
         self.lost.append(Told(kind=kind, name=name, text=reason))

@@ -303,7 +303,7 @@ def test_what_cannot_be_copied_is_said_by_name() -> None:
         "NPS": "type: There is no type None here.",
         "How is it?": "Its linked flag is not copied.",
         "Odd": 'questions[0].type: "hum" is not a valid choice.',
-        "Colours": "There are no experiments here.",
+        "Colours": "Its flag is not copied.",
     }
 
 
@@ -413,6 +413,114 @@ def test_who_answered_a_survey_there_has_answered_it_here() -> None:
         "$set": {"$survey_responded/here": True},
         "$survey_response_q1": "9",
     }
+
+
+EXPERIMENT: dict[str, Any] = {
+    "id": 31,
+    "name": "Colours",
+    "description": "",
+    "start_date": "2025-01-01T00:00:00Z",
+    "end_date": None,
+    "feature_flag_key": "colours",
+    "feature_flag": None,
+    "holdout": None,
+    "holdout_id": None,
+    "exposure_cohort": None,
+    "parameters": {
+        "feature_flag_variants": [{"key": "control", "rollout_percentage": 50}],
+        "aggregation_group_type_index": 0,
+        "recommended_sample_size": 100,
+    },
+    "secondary_metrics": [],
+    "saved_metrics": [{"id": 4, "saved_metric": 9, "metadata": {"type": "primary"}}],
+    "filters": {},
+    "archived": False,
+    "deleted": False,
+    "created_by": USER,
+    "created_at": "2024-12-23T09:13:45.118000Z",
+    "type": "product",
+    "metrics": [
+        {
+            "kind": "ExperimentMetric",
+            "metric_type": "funnel",
+            "name": "Bought",
+            "series": [
+                {
+                    "kind": "EventsNode",
+                    "event": "bought",
+                    "properties": [{"key": "id", "type": "cohort", "value": 7, "operator": "in"}],
+                }
+            ],
+        },
+        {
+            "kind": "ExperimentMetric",
+            "metric_type": "mean",
+            "name": "By action",
+            "source": {"kind": "ActionsNode", "id": 3},
+        },
+    ],
+    "metrics_secondary": [],
+    "stats_config": {"method": "frequentist"},
+    "conclusion": None,
+    "conclusion_comment": None,
+}
+
+
+def colours(**more: Any) -> dict[str, Any]:
+    variants = [{"key": key, "rollout_percentage": 50} for key in ("control", "test")]
+    return flag(5, "colours", groups(multivariate={"variants": variants}), **more)
+
+
+def test_an_experiment_comes_over_its_flag_with_what_can_be_measured() -> None:
+    source = Definitions(
+        group_types=[{"group_type": "company", "group_type_index": 0}],
+        cohorts=[cohort(7, "pro", PRO)],
+        flags=[colours()],
+        experiments=[EXPERIMENT],
+    )
+    reading = understood(source)
+    assert [(each.name, each.text) for each in reading.notes] == [
+        (
+            "Colours",
+            "Without the metric 'By action': \"ActionsNode\" cannot be counted here: an EventsNode "
+            "can.",
+        ),
+        ("Colours", 'Without its stats_config: "frequentist" is not possible here: bayesian is.'),
+        ("Colours", "Without the metrics that it shares with others."),
+    ]
+    numbers = Numbers(group_types={0: 2})
+    for number, wanted in enumerate(reading.wanted):
+        made = decided(wanted, There(), numbers, {}).body
+        numbers.learn(wanted, 100 + number)
+    assert (made["feature_flag_key"], made["start_date"]) == ("colours", "2025-01-01T00:00:00Z")
+    assert made["parameters"] == {
+        "aggregation_group_type_index": 2,
+        "recommended_sample_size": 100,
+    }
+    [metric] = made["metrics"]
+    assert metric["series"][0]["properties"][0]["value"] == numbers.of[Kind.COHORT][7]
+
+
+def test_an_experiment_does_not_switch_on_a_flag_that_is_off() -> None:
+    off = Definitions(flags=[colours(active=False)], experiments=[EXPERIMENT])
+    assert lost(off) == {"Colours": "It runs while its flag is off, which it would switch on here."}
+    plain = Definitions(flags=[flag(5, "colours")], experiments=[EXPERIMENT])
+    assert "at least 2 variants" in lost(plain)["Colours"]
+    ended = {**EXPERIMENT, "end_date": "2025-02-01T00:00:00Z", "conclusion": "won"}
+    [_, made] = understood(Definitions(flags=[colours(active=False)], experiments=[ended])).wanted
+    assert made.body["conclusion"] == "won"
+    stored = {
+        **ended,
+        "id": 77,
+        "metrics": made.body["metrics"],
+        "stats_config": {},
+        "exposure_criteria": {},
+        "conclusion_comment": "",
+    }
+    there = There(items={Kind.EXPERIMENT: [stored]})
+    numbers = Numbers(group_types={0: 0})
+    numbers.of[Kind.COHORT][7] = 7
+    assert decided(made, there, numbers, {}).differences == []
 
 
 def wanted_flag(**filters: Any) -> Wanted:
