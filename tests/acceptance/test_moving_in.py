@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.receiver import CUTS, HANGS, Answer, Received, Receiver
 
 PEOPLE = [f"user-{n}" for n in range(300)]
 COMPANIES = ["acme", "globex", "initech"]
+# Who has answered the survey.
+ANSWERED = "user-4"
 THERE_KEY = "phx_a-personal-key-of-the-other-service"
 THERE_TOKEN = "phc_a-project-key-of-the-other-service"
 EVENTS = 1200
@@ -166,6 +169,30 @@ def furnish(client: httpx.Client) -> None:
         "payload": {"wheels": 0},
     }
     ready(client.post(f"{BASE}early_access_feature/", json=feature))
+    survey = {
+        "name": "How is it?",
+        "type": "popover",
+        "questions": [{"type": "open", "question": "Well?"}],
+        "linked_flag_id": needed,
+        "targeting_flag_filters": filters(of("Pro")),
+        "start_date": "2026-03-01T00:00:00Z",
+    }
+    experiment = {
+        "name": "Two ways",
+        "feature_flag_key": "ways",
+        "start_date": "2026-01-01T00:00:00Z",
+        "metrics": [
+            {
+                "kind": "ExperimentMetric",
+                "metric_type": "funnel",
+                "series": [{"kind": "EventsNode", "event": "seen 1"}],
+            }
+        ],
+    }
+    ready(client.post(f"{BASE}experiments/", json=experiment))
+    asked = ready(client.post(f"{BASE}surveys/", json=survey))["id"]
+    done = {"$set": {f"$survey_responded/{asked}": True}}
+    send(client, THERE_TOKEN, [{"event": "$set", "distinct_id": ANSWERED, "properties": done}])
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +206,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[LiveServer]:
+    with furnished(tmp_path / "here") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One for tests that do not mind each other."""
+    with furnished(tmp_path_factory.mktemp("shared") / "here") as running:
+        yield running
+
+
+@contextmanager
+def furnished(data: Path) -> Iterator[LiveServer]:
     """One with some things of its own, so that no number means the same as there."""
-    with LiveServer(tmp_path / "here", rate_limits="false") as running:
+    with LiveServer(data, rate_limits="false") as running:
         with running.client() as client:
             ready(client.post(f"{BASE}groups_types/", json={"group_type": "planet"}))
             for n in range(3):
@@ -231,7 +271,11 @@ ALL_EVENTS = (
 
 def _own(properties: dict[str, Any]) -> str:
     return json.dumps(
-        {name: value for name, value in properties.items() if name != "$creator_event_uuid"},
+        {
+            name.partition("/")[0] if name.startswith("$survey") else name: value
+            for name, value in properties.items()
+            if name != "$creator_event_uuid"
+        },
         sort_keys=True,
     )
 
@@ -253,13 +297,18 @@ def answers(client: httpx.Client, token: str, id: str, company: str) -> Any:
     }
 
 
+def without_surveys(answers: dict[str, Any]) -> dict[str, Any]:
+    """Without the flags of surveys, whose keys are made up."""
+    return {key: told for key, told in answers.items() if not key.startswith("survey-")}
+
+
 def assert_same_answers(there: LiveServer, here: LiveServer) -> None:
     ids = [*PEOPLE, *(f"anon-{n}" for n in range(1, 20, 2)), "stranger"]
     with there.client(None) as one, here.client(None) as other:
         pairs = [
             (
-                answers(one, THERE_TOKEN, id, COMPANIES[n % 3]),
-                answers(other, PROJECT_KEY, id, COMPANIES[n % 3]),
+                without_surveys(answers(one, THERE_TOKEN, id, COMPANIES[n % 3])),
+                without_surveys(answers(other, PROJECT_KEY, id, COMPANIES[n % 3])),
             )
             for n, id in enumerate(ids)
         ]
@@ -282,11 +331,13 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             f"From {there.address} project 1 into {here.address} project 1:",
             "  group types: 1 to make, 1 here already",
             "  cohorts: 4 to make",
-            "  flags: 14 to make",
+            "  flags: 15 to make",
             "  early access features: 1 to make",
+            "  surveys: 1 to make",
+            "  experiments: 1 to make",
             "  groups of type company: 3",
             "  groups of type planet: 0",
-            f"  events: {EVENTS + 450:,}",
+            f"  events: {EVENTS + 451:,}",
             "  persons: 300",
             "Cannot be copied:",
             "  flag secret: Its payload is encrypted, and the source tells it to nobody: make it "
@@ -316,10 +367,28 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             ("initech", {"size": 100}),
         ]
         assert_same_answers(there, here)
+        [survey] = _all(client, "surveys/")
+        [origin] = _all(source, "surveys/")
+        for name in ("name", "type", "questions", "start_date"):
+            assert survey[name] == origin[name]
+        assert survey["linked_flag"]["key"] == "needed"
+        for id in (ANSWERED, "user-1"):
+            answer = answers(client, PROJECT_KEY, id, "acme")
+            is_asked, _, _ = answer[survey["internal_targeting_flag"]["key"]]
+            is_chosen, _, _ = answer[survey["targeting_flag"]["key"]]
+            assert (is_asked, is_chosen) == (id != ANSWERED, True)
+
+        [tried] = _all(client, "experiments/")
+        [origin] = _all(source, "experiments/")
+        for name in ("name", "status", "start_date", "metrics", "parameters"):
+            assert tried[name] == origin[name]
+        assert tried["feature_flag"]["key"] == "ways"
 
         again = copied(there.address, here, "--persons", "--events")
-        assert "flags: 14 here already" in again
+        assert "flags: 15 here already" in again
+        assert "experiments: 1 here already" in again
         assert "cohorts: 4 here already" in again
+        assert "surveys: 1 here already" in again
         (here.data.parent / "state.json").unlink()
         assert "cohorts: 4 here already" in copied(there.address, here, "--persons", "--events")
         assert stored(client) == found
@@ -406,10 +475,10 @@ def test_it_is_interrupted_and_goes_on_and_a_source_that_is_ill_is_waited_for(
         assert found["persons"] == wanted["persons"]
         assert found["cohorts"] == sorted([*wanted["cohorts"], "own 0", "own 1", "own 2"])
         assert found["features"] == wanted["features"]
-    assert_same_answers(there, here)
 
 
-def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> None:
+def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> None:
+    here = shared
     with here.client() as client:
         ready(client.post(f"{BASE}feature_flags/", json={"key": "half", "filters": filters()}))
         live = {
@@ -434,7 +503,7 @@ def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> No
         ready(client.post("/batch/", json=live))
         ready(client.get(f"{BASE}persons/"))
         told = copied(there.address, here)
-        assert "  flags: 13 to make, 1 differ\n" in told
+        assert "  flags: 14 to make, 1 differ\n" in told
         assert "  flag half: name, filters, tags\n" in told
         assert "persons who are members of static cohorts come with them" in told
         people = {
@@ -451,6 +520,72 @@ def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> No
         copied(there.address, here, "--overwrite")
         half = ready(client.get(f"{BASE}feature_flags/half/"))
         assert (half["filters"]["groups"][0]["rollout_percentage"], half["tags"]) == (50, ["old"])
+
+
+def test_exports_of_others_are_made_into_flags(shared: LiveServer, tmp_path: Path) -> None:
+    variants = [
+        {"name": "a", "weight": 500, "payload": {"type": "json", "value": '{"x": 1}'}},
+        {"name": "b", "weight": 500},
+    ]
+    named = {"name": "userWithId", "parameters": {"userIds": "ann,ben"}, "constraints": []}
+    rolled = {
+        "name": "flexibleRollout",
+        "parameters": {"rollout": "100", "stickiness": "default"},
+        "constraints": [{"contextName": "plan", "operator": "IN", "values": ["pro"]}],
+        "variants": variants,
+    }
+    strategies = [
+        {"featureName": "team.named", **named},
+        {"featureName": "varied", **rolled},
+        {"featureName": "child", "name": "default"},
+    ]
+    names = ("child", "team.named", "varied")
+    export = {
+        "features": [{"name": name} for name in names],
+        "featureStrategies": strategies,
+        "featureEnvironments": [
+            {"featureName": name, "environment": "production", "enabled": True} for name in names
+        ],
+        "dependencies": [{"feature": "child", "dependencies": [{"feature": "team.named"}]}],
+    }
+    option = {"percentage_allocation": 100, "value": "blue", "type": "unicode"}
+    features = [
+        {"name": "smith-off", "enabled": False, "value": "x", "multivariate": []},
+        {"name": "smith-value", "enabled": True, "value": 7, "multivariate": []},
+        {"name": "smith-many", "enabled": True, "value": "red", "multivariate": [option]},
+    ]
+    for verb, document in (("unleash", export), ("flagsmith", features)):
+        file = tmp_path / f"{verb}.json"
+        file.write_text(json.dumps(document))
+        service = ("--server", shared.address, "--key", PERSONAL_KEY)
+        shown = run_here("import", verb, str(file), *service)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout.startswith(f"From {file} into {shared.address} project 1:\n")
+        assert "  flags: 3 to make\n" in shown.stdout
+        done = run_here("import", verb, str(file), *service, "--yes")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Copied."), done.stderr
+        again = run_here("import", verb, str(file), *service, "--dry-run")
+        assert "  flags: 3 here already\n" in again.stdout
+    with shared.client(None) as client:
+        body = {
+            "api_key": PROJECT_KEY,
+            "distinct_id": "ann",
+            "person_properties": {"plan": "pro"},
+        }
+        told = ready(client.post("/decide/?v=3", json=body))
+        answers, payloads = told["featureFlags"], told["featureFlagPayloads"]
+        assert (answers["team-named"], answers["child"]) == (True, True)
+        assert answers["varied"] in ("a", "b")
+        assert (answers["smith-off"], answers["smith-many"]) == (False, "blue")
+        assert (payloads["smith-value"], payloads["smith-many"]) == ("7", '"blue"')
+        stranger = ready(client.post("/decide/?v=3", json={**body, "distinct_id": "cy"}))
+        answers = stranger["featureFlags"]
+        assert (answers["team-named"], answers["child"]) == (False, False)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for text, verb in (("cannot be read", "unleash"), ("cannot be read", "flagsmith")):
+        done = run_here("import", verb, str(broken), "--key", "phx_x")
+        assert (done.returncode, text in done.stderr) == (1, True)
 
 
 def test_who_may_not_read_there_is_told_what_is_missing(there: LiveServer, tmp_path: Path) -> None:

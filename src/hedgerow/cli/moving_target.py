@@ -20,6 +20,8 @@ PATHS = {
     Kind.COHORT: "cohorts/",
     Kind.FLAG: "feature_flags/",
     Kind.FEATURE: "early_access_feature/",
+    Kind.SURVEY: "surveys/",
+    Kind.EXPERIMENT: "experiments/",
 }
 AT_ONCE = 500
 BATCH_BYTES = 4 * 1024 * 1024

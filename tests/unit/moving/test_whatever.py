@@ -11,7 +11,7 @@ from hedgerow.moving import flagsmith, unleash
 from hedgerow.moving.posthog import Definitions, understood
 from tests.unit.moving import test_flagsmith, test_posthog, test_unleash
 
-ODD: list[Any] = [None, True, -7, 1e99, "", "x\ud800", [], [[]], [7], {}, {"a": {}}]
+ODD: list[Any] = [None, -7, "x\ud800", [7], [[]], {"a": {}}]
 
 
 def spoilt(value: Any) -> Iterator[Any]:
@@ -53,7 +53,15 @@ POSTHOG = {
         test_posthog.cohort(1, "a", test_posthog.PRO),
         test_posthog.cohort(2, "b", test_posthog.in_cohort(1)),
     ],
-    "flags": [test_posthog.flag(1, "a", test_posthog.groups(test_posthog.in_cohort(2)))],
+    "flags": [
+        test_posthog.flag(1, "a", test_posthog.groups(test_posthog.in_cohort(2))),
+        test_posthog.colours(),
+    ],
+    "surveys": [
+        {**test_posthog.SURVEY, "targeting_flag": {"filters": test_posthog.groups()}},
+        {**test_posthog.SURVEY, "linked_flag": {"id": 1}},
+    ],
+    "experiments": [{**test_posthog.EXPERIMENT, "feature_flag_key": "colours"}],
     "features": [{"name": "F", "stage": "beta", "feature_flag": test_posthog.flag(1, "a")}],
 }
 
