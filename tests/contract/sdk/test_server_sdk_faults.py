@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.sdk.driven import SDKS, Driven, Sdk, all_driven
+from tests.contract.sdk.driven import PER_EVENT, SDKS, Driven, Sdk, all_driven
 from tests.contract.sdk.projects import Project
 from tests.faulty_proxy import Fault, FaultyProxy
 from tests.live import (
@@ -59,7 +59,7 @@ def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Proje
             for n in range(BATCH):
                 captures(client, f"{sdk.name} {fault.value}", n)
             assert client.flag(key="on", id="x") is None, (sdk, fault)
-            proxy.wait_struck("/batch/")
+            proxy.wait_struck(sdk.captures_at)
             proxy.heal()
             seconds_until(lambda: client.flag(key="on", id="x") is True, at_most_s=30)
             proxy.wait_settled()
@@ -124,7 +124,7 @@ class Busy:
 
 def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path) -> None:
     port, ended = free_port(), threading.Event()
-    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS)) as threads:
+    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS + PER_EVENT)) as threads:
         open_.callback(ended.set)  # first of all, or the threads would never end
         all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_).items()]
 

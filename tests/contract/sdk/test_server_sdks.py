@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.sdk.driven import SDKS, Driven, Sdk
+from tests.contract.sdk.driven import PER_EVENT, SDKS, Driven, Sdk
 from tests.live import PROJECT_KEY, LiveServer
 
 FLAGS = "/api/projects/1/feature_flags/"
@@ -259,3 +259,26 @@ def test_events_persons_and_groups_arrive(remote: Driven, sdk: Sdk, admin: httpx
     groups = admin.get("/api/projects/1/groups/", params={"group_type_index": 0}).json()["results"]
     sizes = {each["group_key"]: each["group_properties"].get("size") for each in groups}
     assert sizes[f"{sdk.name} ltd"] == 7
+
+
+@pytest.mark.parametrize("sdk", PER_EVENT, ids=lambda sdk: sdk.name)
+def test_the_newer_doors_for_events_are_open(
+    sdk: Sdk, server: LiveServer, admin: httpx.Client
+) -> None:
+    id, before = f"{sdk.name} user", f"{sdk.name} visitor"
+    with sdk.driven() as client:
+        client.open(host=server.address, token=PROJECT_KEY, secret=None)
+        client.capture(id=before, event="seen", properties={"page": "/"})
+        client.identify(id=id, properties={"plan": "pro"})
+        client.alias(before=before, id=id)
+        client.capture_ai(id=id, event="$ai_generation", properties={"$ai_model": "small"})
+        assert client.flush() == []
+    seen = events_of(admin, before)["seen"]["properties"]
+    assert (seen["page"], seen["$lib"]) == ("/", f"posthog-{sdk.name.split()[0]}")
+    assert events_of(admin, id)["$ai_generation"]["properties"]["$ai_model"] == "small"
+    person = person_of(admin, id)
+    assert person["properties"]["plan"] == "pro"
+    assert set(person["distinct_ids"]) == {id, before}
+    lines = admin.get("/metrics").text.splitlines()
+    for path in (sdk.captures_at, "/i/v0/ai/batch"):
+        assert any(path.rstrip("/") in line for line in lines), path
