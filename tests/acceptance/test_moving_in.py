@@ -1,7 +1,6 @@
 """A project of one Hedgerow is moved into another: the same people get the same answers."""
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from tests.live import (
     run_here,
     seconds_until,
 )
-from tests.receiver import Answer, Receiver
+from tests.receiver import CUTS, HANGS, Answer, Received, Receiver
 
 PEOPLE = [f"user-{n}" for n in range(300)]
 COMPANIES = ["acme", "globex", "initech"]
@@ -100,8 +99,8 @@ def furnish(client: httpx.Client) -> None:
     body = {"name": "Old and not pro", "filters": {"properties": {"type": "AND", "values": within}}}
     cohorts["both"] = ready(client.post(f"{BASE}cohorts/", json=body))["id"]
     ready(client.get(f"{BASE}persons/"))  # which waits until all of them are there
-    body = {"name": "Friends", "is_static": True, "csv": "user-1\nuser-2\nanon-3\n"}
-    cohorts["static"] = ready(client.post(f"{BASE}cohorts/", json=body))["id"]
+    friends = {"name": "Friends", "is_static": True, "csv": "user-1\nuser-2\nanon-3\n"}
+    cohorts["static"] = ready(client.post(f"{BASE}cohorts/", json=friends))["id"]
 
     def flag(key: str, filters: Any, **more: Any) -> int:
         made = ready(
@@ -185,10 +184,10 @@ def here(tmp_path: Path) -> Iterator[LiveServer]:
         with running.client() as client:
             ready(client.post(f"{BASE}groups_types/", json={"group_type": "planet"}))
             for n in range(3):
-                body = {"name": f"own {n}", "is_static": True}
-                ready(client.post(f"{BASE}cohorts/", json=body))
-                body = {"key": f"own-{n}", "filters": filters()}
-                ready(client.post(f"{BASE}feature_flags/", json=body))
+                cohort = {"name": f"own {n}", "is_static": True}
+                ready(client.post(f"{BASE}cohorts/", json=cohort))
+                flag = {"key": f"own-{n}", "filters": filters()}
+                ready(client.post(f"{BASE}feature_flags/", json=flag))
         yield running
 
 
@@ -324,3 +323,154 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
         (here.data.parent / "state.json").unlink()
         assert "cohorts: 4 here already" in copied(there.address, here, "--persons", "--events")
         assert stored(client) == found
+
+
+class Between:
+    """A source behind something that is not always well."""
+
+    def __init__(self, there: LiveServer) -> None:
+        self._there = there
+        self.ill: dict[str, list[Answer]] = {}
+        self.paths: list[str] = []
+
+    def __call__(self, received: Received) -> Answer:
+        self.paths.append(received.path)
+        for part, ills in self.ill.items():
+            if part in received.path and ills:
+                return ills.pop(0)
+        answer = httpx.request(
+            received.method,
+            self._there.address + received.path,
+            headers={name: received.headers[name] for name in ("host", "authorization")},
+            content=received.body,
+            timeout=60,
+        )
+        return Answer(
+            status=answer.status_code,
+            headers={"content-type": answer.headers["content-type"]},
+            body=answer.content,
+        )
+
+    def asked(self, part: str) -> list[str]:
+        return [path for path in self.paths if part in path]
+
+
+def stopped_at(between: Between, part: str, command: list[str], how: signal.Signals) -> Any:
+    """Run the command until the source hangs where it is asked for `part`, and end it so."""
+    between.ill = {part: [Answer(status=HANGS)]}
+    running = subprocess.Popen(
+        [HEDGEROW, *command],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    before = len(between.asked(part))
+    try:
+        seconds_until(lambda: len(between.asked(part)) > before, 60)
+        running.send_signal(how)
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    between.ill = {}
+    return running.returncode, errors
+
+
+def test_it_is_interrupted_and_goes_on_and_a_source_that_is_ill_is_waited_for(
+    there: LiveServer, here: LiveServer
+) -> None:
+    between = Between(there)
+    with Receiver(between) as proxy, here.client() as client, there.client(THERE_KEY) as source:
+        address = f"http://127.0.0.1:{proxy.port}"
+        command = arguments(address, here, "--yes", "--persons", "--events")
+        assert stopped_at(between, "cursor=", command, signal.SIGKILL)[0] == -signal.SIGKILL
+        begun = between.asked("/events/")
+        state = json.loads((here.data.parent / "state.json").read_text())
+        assert state["walks"]["events"]["done"] == 500
+        ended, errors = stopped_at(between, "persons/?limit=500", command, signal.SIGINT)
+        assert (ended, errors) == (130, "Stopped. The same command goes on from here.\n")
+        first, *others = between.asked("/events/")
+        assert len(begun) == 2
+        # The first page was asked for once, and each of the others until it came.
+        assert [path for path in others if path == first] == []
+        between.ill = {
+            "feature_flags/": [Answer(status=429, headers={"retry-after": "0"}, body=b"{}")],
+            "cohorts/": [Answer(status=502, body=b"<html>")],
+            "persons/": [Answer(status=CUTS)],
+        }
+        assert copied(address, here, "--persons", "--events").endswith("Copied.\n")
+        assert between.ill == {"feature_flags/": [], "cohorts/": [], "persons/": []}
+        found, wanted = stored(client), stored(source)
+        assert found["events"] == wanted["events"]
+        assert found["persons"] == wanted["persons"]
+        assert found["cohorts"] == sorted([*wanted["cohorts"], "own 0", "own 1", "own 2"])
+        assert found["features"] == wanted["features"]
+    assert_same_answers(there, here)
+
+
+def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> None:
+    with here.client() as client:
+        ready(client.post(f"{BASE}feature_flags/", json={"key": "half", "filters": filters()}))
+        live = {
+            "api_key": PROJECT_KEY,
+            "batch": [
+                {
+                    "event": "$set",
+                    "distinct_id": "user-1",
+                    "properties": {"$set": {"plan": "new here", "shoes": 2}},
+                },
+                {
+                    "event": "$groupidentify",
+                    "distinct_id": "user-1",
+                    "properties": {
+                        "$group_type": "company",
+                        "$group_key": "acme",
+                        "$group_set": {"size": 1000},
+                    },
+                },
+            ],
+        }
+        ready(client.post("/batch/", json=live))
+        ready(client.get(f"{BASE}persons/"))
+        told = copied(there.address, here)
+        assert "  flags: 13 to make, 1 differ\n" in told
+        assert "  flag half: name, filters, tags\n" in told
+        assert "persons who are members of static cohorts come with them" in told
+        people = {
+            max(each["distinct_ids"]): each["properties"] for each in _all(client, "persons/")
+        }
+        assert people.keys() == {"user-1", "user-2", "user-3"}
+        assert people["user-1"]["plan"] == "new here"
+        assert (people["user-1"]["shoes"], people["user-1"]["age"]) == (2, 1)
+        assert people["user-2"]["plan"] == "team"
+        groups = ready(client.get(f"{BASE}groups/", params={"group_type_index": 1}))["results"]
+        assert [each["group_properties"]["size"] for each in groups] == [1000, 50, 100]
+        half = ready(client.get(f"{BASE}feature_flags/half/"))
+        assert half["filters"]["groups"][0]["rollout_percentage"] == 100
+        copied(there.address, here, "--overwrite")
+        half = ready(client.get(f"{BASE}feature_flags/half/"))
+        assert (half["filters"]["groups"][0]["rollout_percentage"], half["tags"]) == (50, ["old"])
+
+
+def test_who_may_not_read_there_is_told_what_is_missing(there: LiveServer, tmp_path: Path) -> None:
+    def problem(*more: str) -> str:
+        command = arguments(there.address, there, "--state", str(tmp_path / "s.json"), *more)
+        done = run_here(*command)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
+    host = there.address.removeprefix("http://")
+    assert problem("--personal-key", "phx_wrong").startswith(
+        f"hedgerow: {host} does not know this personal key."
+    )
+    with there.client(THERE_KEY) as client:
+        body = {"label": "little", "scopes": ["feature_flag:read"]}
+        little = ready(client.post("/api/personal_api_keys/", json=body))["value"]
+    assert problem("--personal-key", little).startswith(
+        f"hedgerow: {host}: the personal key may not read groups_types: it needs the scope "
+        "group:read."
+    )
+    assert "has no such project" in problem("--project", "77")
+    assert "http:// or https:// is wanted" in problem("--host", "eu.posthog.com")
+    assert "--since is about events" in problem("--since", "-7d")

@@ -28,6 +28,7 @@ from hedgerow.app.pipelines import (
 )
 from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
+from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.flags.board import Board
@@ -83,10 +84,8 @@ from hedgerow.storage.persons import PersonRecords
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
-from hedgerow.storage.surveys import SurveyRecords
 from hedgerow.storage.transformation_counts import TransformationTrail
 from hedgerow.surveys.board import SurveyBoard
-from hedgerow.surveys.surveys import Surveys
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -144,9 +143,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
-    survey_records = SurveyRecords(database, flag_records)
-    survey_board = SurveyBoard(survey_records, in_daemon_thread)
-    sdk_configs = SdkConfigs(served_records, pipelines.catalogue, survey_board.any_runs)
+    surveys = join_surveys(database, flag_records, board, reading.reading)
+    sdk_configs = SdkConfigs(served_records, pipelines.catalogue, surveys.board.any_runs)
     standings = Standings(delivery.records, utc_now)
     local_board = LocalBoard(board, in_daemon_thread)
     stopping = asyncio.Event()
@@ -168,8 +166,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
-        surveys=Surveys(survey_records, survey_board, board),
-        survey_board=survey_board,
+        surveys=surveys.surveys,
+        survey_board=surveys.board,
+        survey_responses=surveys.responses,
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
@@ -234,7 +233,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 ),
                 ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
                 early_access=EarlyAccessDoor(state.directory, rooms.early_access),
-                surveys=SurveysDoor(state.directory, survey_board),
+                surveys=SurveysDoor(state.directory, surveys.board),
                 extras=ExtrasDoor(max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s),
             ),
         ),
@@ -250,7 +249,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         intake=intake,
         chores=[
             *_backup_chores(settings, events_store),
-            *_watching_chores(state, board, survey_board, sdk_configs, intake),
+            *_watching_chores(state, board, surveys.board, sdk_configs, intake),
             Chore(
                 name="see how destinations fare",
                 every_s=LOOK_EVERY_S,
@@ -258,6 +257,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 backs_off=False,
             ),
             delivery.tidying(),
+            *([surveys.chore(state)] if worker else []),
             *(
                 working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker

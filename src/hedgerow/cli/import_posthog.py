@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from hedgerow.cli.moving_plan import (
 )
 from hedgerow.cli.moving_source import Source
 from hedgerow.cli.moving_target import Target
-from hedgerow.cli.running import ServerOption, Service, address, service_settings
+from hedgerow.cli.running import ServerOption, address, service_settings
 from hedgerow.errors import Unready
 from hedgerow.events.dates import asked_moment
 from hedgerow.kit.clock import utc_now
@@ -92,21 +93,16 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
         raise Unready("--since is about events: say --events too.")
     if since:
         asked_moment(since, utc_now(), UTC, "--since")
-    settings = service_settings(server, key)
-    if not settings.personal_key:
-        raise Unready("Say with which key to write here: --key, or HEDGEROW_PERSONAL_KEY.")
-    service = Service(address(settings), settings.personal_key, into)
-    target = Target(service, [Kind.COHORT, Kind.FLAG, Kind.FEATURE])
+    target = target_of(server, key, into, [Kind.COHORT, Kind.FLAG, Kind.FEATURE])
     with Source(host, personal_key, project) as source:
         reading = understood(source.definitions())
         target.look()
-        name = f"{address(settings)} project {target.project_id}"
         path = state or Path(f"hedgerow-import-{_slug(source.name)}.json")
-        file = LedgerFile(path, source.name, name)
+        file = LedgerFile(path, source.name, target.name)
         known: dict[Kind, dict[Any, Any]] = {Kind.COHORT: file.ledger.cohorts}
         plan = planned(reading, target, known, overwrite=overwrite)
         sizes = _sizes(source, reading, persons=persons, events=events, since=since)
-        heading = f"From {source.name} into {name}:"
+        heading = f"From {source.name} into {target.name}:"
         show(plan, heading, _size_lines(reading, sizes))
         if not is_wished(yes=yes, dry_run=dry_run):
             return
@@ -116,6 +112,16 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
             file.keep()
             print("Stopped. The same command goes on from here.", file=sys.stderr)
             raise typer.Exit(130) from None
+
+
+def target_of(
+    server: str | None, key: str | None, into: int | None, kinds: Sequence[Kind]
+) -> Target:
+    """The project of here that the options say."""
+    settings = service_settings(server, key)
+    if not settings.personal_key:
+        raise Unready("Say with which key to write here: --key, or HEDGEROW_PERSONAL_KEY.")
+    return Target(address(settings), settings.personal_key, into, kinds)
 
 
 # How many there are of what is copied page by page; None if the source does not say.

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from hedgerow.cli.import_files import import_files
+from hedgerow.cli.import_flags import import_flagsmith, import_unleash
 from hedgerow.cli.import_posthog import import_posthog
 
 FILES = "files"
@@ -23,3 +24,5 @@ class FilesByDefault(TyperGroup):
 import_verbs = typer.Typer(cls=FilesByDefault)
 import_verbs.command(FILES)(import_files)
 import_verbs.command("posthog")(import_posthog)
+import_verbs.command("unleash")(import_unleash)
+import_verbs.command("flagsmith")(import_flagsmith)

@@ -34,17 +34,19 @@ MET_GROUPS = (
 
 
 class Target:
-    def __init__(self, service: Service, kinds: Sequence[Kind]) -> None:
-        self._service = service
+    def __init__(self, url: str, key: str, project: int | None, kinds: Sequence[Kind]) -> None:
+        self._url = url
+        self._service = Service(url, key, project)
         self._kinds = [kind for kind in PATHS if kind in kinds]
         self._project_key = ""
-        self.project_id = 0
+        self.name = ""
         self.there = There()
 
     def look(self) -> None:
         """See which project it is and what it has."""
         project = insisted(lambda: self._service.ask("GET", ""))
-        self._project_key, self.project_id = project["api_token"], project["id"]
+        self._project_key = project["api_token"]
+        self.name = f"{self._url} project {project['id']}"
         types = insisted(lambda: self._service.ask("GET", "groups_types/"))
         self.there.group_types = {each["group_type"]: each["group_type_index"] for each in types}
         for kind in self._kinds:

@@ -62,6 +62,7 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
 from hedgerow.queries.queries import Queries
 from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.responses import Responses
 from hedgerow.surveys.surveys import Surveys
 
 F = TypeVar("F", bound=Fields)
@@ -100,6 +101,7 @@ class Rooms:
     early_access: EarlyAccess
     surveys: Surveys
     survey_board: SurveyBoard
+    survey_responses: Responses
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore

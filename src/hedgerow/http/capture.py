@@ -23,6 +23,8 @@ from hedgerow.kit.clock import Clock
 from hedgerow.kit.randomness import Randomness
 from hedgerow.projects.directory import Directory
 
+# Older and newer libraries send events to different paths; all of them are alike.
+EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
 # A request may be wrong a million times; its sender learns as much from the first of these.
 REJECTED_TOLD = 1000
 ACCEPTED = reply(200, b'{"status":1}', JSON_TYPE)

@@ -20,6 +20,7 @@ from hedgerow.http.owned_flag import OwnedFlag, owned_flag
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JsonResponse, Reply, json_reply, no_content
+from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import iso
 from hedgerow.projects.directory import Directory
@@ -158,6 +159,19 @@ for base in BASES:
     router.get(base + "{feature_id}/activity/")(feature_activity)
 
 
+def public_item(feature: Feature, flag: Flag) -> PublicFeature:
+    """As pages and the record of its flag show it."""
+    return PublicFeature(
+        id=feature.id,
+        name=feature.name,
+        description=feature.description,
+        stage=feature.stage.value,
+        documentationUrl=feature.documentation_url,
+        payload=feature.payload,
+        flagKey=flag.key,
+    )
+
+
 class EarlyAccessDoor:
     """What pages show to whoever may choose."""
 
@@ -173,15 +187,7 @@ class EarlyAccessDoor:
         trace.mark("access")
         stages = asked.get("stage") or [Stage.BETA.value]
         told = [
-            {
-                "id": feature.id,
-                "name": feature.name,
-                "description": feature.description,
-                "stage": feature.stage.value,
-                "documentationUrl": feature.documentation_url,
-                "payload": feature.payload,
-                "flagKey": flag.key,
-            }
+            public_item(feature, flag)
             for feature, flag in await self._early_access.listing(project)
             if feature.stage.is_public and feature.stage.value in stages
         ]

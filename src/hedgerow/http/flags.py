@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.flags.decide import Asked
+from hedgerow.flags.early_access import Feature
 from hedgerow.flags.edits import FlagFields, Seen
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, status_of
 from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, Runtime
@@ -17,12 +18,14 @@ from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
+from hedgerow.http.early_access import public_item
 from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
 from hedgerow.http.local_evaluation import CACHING, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
+from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
@@ -67,7 +70,7 @@ class FlagItem(msgspec.Struct, kw_only=True):
     ensure_experience_continuity: bool
     experiment_set: Sequence[int]
     surveys: Sequence[Any]
-    features: Sequence[Any]
+    features: Sequence[PublicFeature]
     rollback_conditions: Any
     performed_rollback: bool
     can_edit: bool
@@ -139,7 +142,7 @@ class FlagBody(Fields):
         return Seen(version=self.version, fields=original if isinstance(original, dict) else None)
 
 
-def item(call: ProjectCall, flag: Flag) -> FlagItem:
+def item(call: ProjectCall, flag: Flag, feature: Feature | None) -> FlagItem:
     return FlagItem(
         id=flag.id,
         name=flag.name,
@@ -156,7 +159,7 @@ def item(call: ProjectCall, flag: Flag) -> FlagItem:
         ensure_experience_continuity=flag.ensure_experience_continuity,
         experiment_set=(),
         surveys=[told(found) for found in call.rooms.survey_board.linked_to(flag)],
-        features=(),
+        features=() if feature is None else (public_item(feature, flag),),
         rollback_conditions=None,
         performed_rollback=False,
         can_edit=True,
@@ -188,6 +191,11 @@ def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     }
 
 
+async def _answer(call: ProjectCall, flag: Flag, status: int = 200) -> Response:
+    features = await call.rooms.early_access.by_flag(call.project)
+    return JsonResponse(item(call, flag, features.get(flag.id)), status_code=status)
+
+
 async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
     if flag_id in RESERVED:  # a path of its own, which does not take this method
         raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
@@ -217,7 +225,8 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
     owned = await call.rooms.surveys.owned_flags(call.project)
     found = await call.rooms.flags.listing(call.project, wanted)
     flags = [flag for flag in found if flag.id not in owned]
-    listed = [item(call, flag) for flag in asked.of(flags)]
+    features = await call.rooms.early_access.by_flag(call.project)
+    listed = [item(call, flag, features.get(flag.id)) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
 
@@ -226,7 +235,7 @@ async def create_flag(call: Annotated[ProjectCall, in_project("feature_flag:writ
     """Make a flag."""
     fields = (await call.body(FlagBody)).fields()
     flag = await call.rooms.flags.create(call.project, fields, call.actor, call.now)
-    return JsonResponse(item(call, flag), status_code=201)
+    return await _answer(call, flag, 201)
 
 
 @describes(answer=FlagItem)
@@ -234,7 +243,7 @@ async def retrieve_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """One flag, by its id or its key."""
-    return JsonResponse(item(call, await _found(call, flag_id)))
+    return await _answer(call, await _found(call, flag_id))
 
 
 @describes(answer=FlagItem, body=FlagBody)
@@ -247,7 +256,7 @@ async def change_flag(
     flag = await call.rooms.flags.change(
         call.project, found.id, body.fields(), seen=body.seen(), actor=call.actor, now=call.now
     )
-    return JsonResponse(item(call, flag))
+    return await _answer(call, flag)
 
 
 @describes(status=204)

@@ -30,12 +30,13 @@ from hedgerow.http import (
     remote_config,
     sdk_extras,
     site_app,
+    survey_stats,
     surveys,
     transformations,
     users,
 )
 from hedgerow.http.access import Rooms
-from hedgerow.http.capture import CaptureDoor
+from hedgerow.http.capture import EVENT_PATHS, CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
@@ -63,6 +64,7 @@ FAMILIES = (
     flag_stream.router,
     flags.router,
     early_access.router,
+    survey_stats.router,
     surveys.router,
     cohorts.router,
     persons.router,
@@ -72,10 +74,6 @@ FAMILIES = (
     query.router,
     events.router,
 )
-
-
-# Older and newer libraries send events to different paths; all of them are alike.
-EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

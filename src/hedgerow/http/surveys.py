@@ -51,7 +51,7 @@ router = APIRouter(tags=["Surveys"])
 BASES = tuple(f"/api/{root}/{{project_id}}/surveys/" for root in ("projects", "environments"))
 NAME_MAX = 400
 TEXT_MAX = 10_000
-RESERVED = ("activity",)
+RESERVED = ("activity", "responses_count", "stats")
 SEARCH = (Parameter("search", "Only those with this text in their name or description."),)
 
 READ = in_project("survey:read")

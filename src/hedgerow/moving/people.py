@@ -38,7 +38,8 @@ def person_events(person: Mapping[str, Any], met: Set[str], source: str) -> list
     ids = ids_of(person)
     if not ids:
         return []
-    main, *others = ids
+    # Whoever is merged gives way in what both know: the one who was met stays.
+    main, *others = sorted(ids, key=lambda id: id not in met)
     given = person.get("properties")
     properties = {
         name: value

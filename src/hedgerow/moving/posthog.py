@@ -25,11 +25,10 @@ from hedgerow.flags.rules import (
 )
 from hedgerow.moving.model import Kind, Reading, Told, Wanted
 from hedgerow.moving.order import in_order
+from hedgerow.moving.shapes import Item, part, parts
 from hedgerow.persons.cohorts import asked_cohorts, checked_definition
-from hedgerow.persons.model import Cohort, CohortId
+from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.model import ProjectId
-
-Item = Mapping[str, Any]
 
 NOWHERE = ProjectId(0)
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,7 +62,7 @@ def understood(source: Definitions) -> Reading:
         group_types={
             each["group_type_index"]: str(each["group_type"])
             for each in source.group_types
-            if isinstance(each.get("group_type_index"), int) and each.get("group_type")
+            if each.get("group_type_index") in range(MAX_GROUP_TYPES) and each.get("group_type")
         },
     )
 
@@ -74,7 +73,7 @@ class _Reader:
         self._cohorts: dict[CohortId, Cohort] = {}
         self._flags: dict[FlagId, Flag] = {}
         self._enrolling = {
-            _number((each.get("feature_flag") or {}).get("id"))
+            _number(part(each, "feature_flag").get("id"))
             for each in source.features
             if _stage(each) in _CHOOSING
         }
@@ -109,7 +108,7 @@ class _Reader:
             for each in self._source.flags
             if _is_there(each) and not str(each.get("key")).startswith(SURVEY_FLAGS)
         }
-        needs = {id: needed_ids(each.get("filters") or {}) for id, each in items.items()}
+        needs = {id: needed_ids(part(each, "filters")) for id, each in items.items()}
         order, circular = in_order(needs)
         for id in circular:
             self._lose(Kind.FLAG, _key(items[id]), "It depends on itself, through others.")
@@ -134,7 +133,7 @@ class _Reader:
         found = []
         for item in self._source.features:
             name = _name(item)
-            flag_id = FlagId(_number((item.get("feature_flag") or {}).get("id")))
+            flag_id = FlagId(_number(part(item, "feature_flag").get("id")))
             flag = self._flags.get(flag_id)
             if flag is None:
                 self._lose(Kind.FEATURE, name, "Its flag is not copied.")
@@ -243,16 +242,11 @@ def _stage(item: Item) -> Stage | None:
 
 def _definition(item: Item) -> dict[str, Any]:
     """The question that a cohort asks, in today's form."""
-    filters = item.get("filters")
-    properties = filters.get("properties") if isinstance(filters, Mapping) else None
-    if isinstance(properties, Mapping) and properties:
+    if properties := part(part(item, "filters"), "properties"):
         return dict(_cleaned(properties))
-    groups = item.get("groups")
-    if not isinstance(groups, list) or not groups:
-        return {}
     # The oldest form: any of some lists, all of each.
-    values = [_older(group) for group in groups if isinstance(group, Mapping)]
-    return {"type": "OR", "values": values}
+    values = [_older(group) for group in parts(item, "groups")]
+    return {"type": "OR", "values": values} if values else {}
 
 
 def _older(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,14 +301,13 @@ def _wanted_cohort(id: CohortId, name: str, cohort: Cohort) -> Wanted:
 
 
 def _flag(id: FlagId, item: Item) -> Flag:
-    filters = item.get("filters")
     contexts = item.get("evaluation_contexts") or item.get("evaluation_tags")
     return Flag(
         id=id,
         project_id=NOWHERE,
         key=_key(item),
         name=str(item.get("name") or ""),
-        filters=_cleaned_filters(filters) if isinstance(filters, Mapping) else {},
+        filters=_cleaned_filters(part(item, "filters")),
         active=bool(item.get("active", True)),
         deleted=False,
         archived=bool(item.get("archived")),
@@ -380,13 +373,12 @@ def _wanted_flag(flag: Flag) -> Wanted:
 
 
 def _wanted_feature(item: Item, name: str, flag_id: FlagId) -> Wanted:
-    payload = item.get("payload")
     body = {
         "name": name,
         "description": str(item.get("description") or ""),
         "stage": str(item.get("stage")),
         "documentation_url": str(item.get("documentation_url") or ""),
-        "payload": payload if isinstance(payload, dict) else {},
+        "payload": dict(part(item, "payload")),
         "feature_flag_id": flag_id,
     }
     return Wanted(kind=Kind.FEATURE, source_id=str(item.get("id")), name=name, body=body)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, insert, select, text, update
 
 from hedgerow.errors import Invalid
+from hedgerow.flags.early_access import why_unfit
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.kit.text import cut_short
@@ -132,6 +133,8 @@ class Decoded:
 def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
     if wish.flag.deleted:
         _check_nobodys(connection, wish.flag)
+    if reason := why_unfit(wish.flag):
+        _check_fit(connection, wish.flag, reason)
     flag = _store(connection, wish.flag)
     entry = wish.tell(flag)
     if entry is not None:
@@ -153,6 +156,18 @@ def _check_nobodys(connection: Connection, flag: Flag) -> None:
                 f"Cannot be deleted: it belongs to the {kind} {cut_short(name)!r}. "
                 "Delete that first."
             )
+
+
+def _check_fit(connection: Connection, flag: Flag, reason: str) -> None:
+    if (name := _feature_of(connection, flag)) is not None:
+        raise Invalid(f"{reason} This flag belongs to {cut_short(name)!r}.", attr="filters")
+
+
+def _feature_of(connection: Connection, flag: Flag) -> str | None:
+    """The name of the early access feature that a flag belongs to."""
+    own = select(early_access_features.c.name).where(early_access_features.c.flag_id == flag.id)
+    name: str | None = connection.execute(own).scalar()
+    return name
 
 
 def _definitions(

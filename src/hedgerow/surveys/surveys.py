@@ -83,34 +83,17 @@ class Surveys:
         """Whatever the wish, it is brought up to its present iteration."""
 
         def decide(around: Surroundings) -> SurveyWrite:
+            return _changed(project, around, _found(around, id), wish, actor, now)
+
+        return await self._stored(project, decide, now)
+
+    async def end(self, project: Project, id: str, actor: Actor, now: datetime) -> Flagged:
+        """Unless somebody has."""
+
+        def decide(around: Surroundings) -> SurveyWrite:
             before = _found(around, id)
-            after = _laid_over(before, wish, now)
-            _check(after, wish, around)
-            _check_iterations(before, after)
-            flags = Targeting(project, around.definitions, actor, now)
-            own = around.flag(before.internal_targeting_flag_id)
-            chosen = around.flag(before.targeting_flag_id)
-            was = _audited(before, chosen.filters if chosen else None)
-            gone = []
-            if wish.removes_targeting and chosen is not None:
-                gone.append(flags.gone(chosen))
-                chosen = None
-            targeting = None
-            if chosen is not None:
-                targeting = flags.targeting(chosen, after, wish.targeting_filters)
-            elif wish.targeting_filters:
-                targeting = flags.new_targeting(after, wish.targeting_filters)
-            chosen = targeting.flag if targeting else chosen
-            entry = _entry(
-                "updated", was, _audited(after, chosen.filters if chosen else None), after, actor
-            )
-            return SurveyWrite(
-                survey=replace(after, updated_at=now) if entry.changes else before,
-                internal=flags.internal(own, before, after) if own else None,
-                targeting=targeting,
-                gone=gone,
-                entry=entry if entry.changes else None,
-            )
+            wish = Wish() if before.end_date else Wish(fields={"end_date": now})
+            return _changed(project, around, before, wish, actor, now)
 
         return await self._stored(project, decide, now)
 
@@ -169,6 +152,43 @@ def blank_survey(project: Project, actor: Actor, now: datetime) -> Survey:
         created_by=person_of(actor),
         created_at=now,
         updated_at=now,
+    )
+
+
+def _changed(
+    project: Project,
+    around: Surroundings,
+    before: Survey,
+    wish: Wish,
+    actor: Actor,
+    now: datetime,
+) -> SurveyWrite:
+    after = _laid_over(before, wish, now)
+    _check(after, wish, around)
+    _check_iterations(before, after)
+    flags = Targeting(project, around.definitions, actor, now)
+    own = around.flag(before.internal_targeting_flag_id)
+    chosen = around.flag(before.targeting_flag_id)
+    was = _audited(before, chosen.filters if chosen else None)
+    gone = []
+    if wish.removes_targeting and chosen is not None:
+        gone.append(flags.gone(chosen))
+        chosen = None
+    targeting = None
+    if chosen is not None:
+        targeting = flags.targeting(chosen, after, wish.targeting_filters)
+    elif wish.targeting_filters:
+        targeting = flags.new_targeting(after, wish.targeting_filters)
+    chosen = targeting.flag if targeting else chosen
+    entry = _entry(
+        "updated", was, _audited(after, chosen.filters if chosen else None), after, actor
+    )
+    return SurveyWrite(
+        survey=replace(after, updated_at=now) if entry.changes else before,
+        internal=flags.internal(own, before, after) if own else None,
+        targeting=targeting,
+        gone=gone,
+        entry=entry if entry.changes else None,
     )
 
 

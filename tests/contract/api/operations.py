@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from hedgerow.http.routes import FAMILIES
 from hedgerow.http.schema import openapi
+from tests.live import PROJECT_KEY
 
 DOCUMENT = openapi(FastAPI(routes=[route for family in FAMILIES for route in family.routes]))
 ANY_KEY = "any key"
@@ -34,6 +35,14 @@ ALIKE = (
     "query",
 )
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
+# What is in the paths that pages call.
+NOT_OURS = {
+    "token": PROJECT_KEY,
+    "name": "array.js",
+    "version": "1.2.3",
+    "hash": "0",
+    "key": "documented",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,7 @@ class Ids:
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
+            **NOT_OURS,
         }
         return {name: str(value) for name, value in known.items()}
 
@@ -153,6 +163,7 @@ class Operation:
     path: str
     scope: str
     body: dict[str, Any] | None
+    is_endless: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -187,15 +198,19 @@ def operations_of(document: dict[str, Any]) -> list[Operation]:
         Operation(
             method=method.upper(),
             path=path,
-            scope=operation["x-scope"],
+            scope=operation.get("x-scope", ""),
             body=operation.get("requestBody"),
+            is_endless=operation.get("x-endless", False),
         )
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
 
 
-OPERATIONS = operations_of(DOCUMENT)
+_EVERY = operations_of(DOCUMENT)
+# Those for a personal key, and those that SDKs, pages and probes call.
+OPERATIONS = [operation for operation in _EVERY if operation.scope]
+SDK_OPERATIONS = [operation for operation in _EVERY if not operation.scope]
 # Records and flags answer alike under both roots: to walk one root is enough for most claims,
 OF_ONE_ROOT = [operation for operation in OPERATIONS if not operation.is_alias]
 # and one family where a claim is dear.

@@ -1,19 +1,25 @@
 """Surveys: stored with their flags, all or nothing, and seen by other processes."""
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.board import Board
+from hedgerow.flags.edits import FlagFields
+from hedgerow.flags.flags import Flags
+from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.surveys import SurveyRecords
 from hedgerow.storage.tables import flags, surveys
 from hedgerow.surveys.board import NONE, SurveyBoard
+from hedgerow.surveys.keeping import Keeping
 from hedgerow.surveys.model import Schedule, SurveyType
 from hedgerow.surveys.surveys import Surveys, Wish
 from tests.contract.stores.conftest import NOW, SOMEBODY, Stores
@@ -28,10 +34,12 @@ class Process:
         records = FlagRecords(stores.database)
         self.store = SurveyRecords(stores.database, records)
         self.board = SurveyBoard(self.store, in_daemon_thread)
-        self.surveys = Surveys(self.store, self.board, Board(records, in_daemon_thread))
+        board = Board(records, in_daemon_thread)
+        self.surveys = Surveys(self.store, self.board, board)
+        self.flags = Flags(records, board, SealingKeys([new_sealing_key()]))
 
 
-def wish(name: str = "Größe", **fields: object) -> Wish:
+def wish(name: str = "Größe", **fields: Any) -> Wish:
     return Wish(fields={"name": name, "type": SurveyType.API, **fields})
 
 
@@ -131,3 +139,84 @@ async def test_another_process_sees_what_pages_are_told_change(stores: Stores) -
     await there.board.watch()
     assert there.board.of(project.id).body == NONE.body
     assert there.board.of(other.id) is NONE
+
+
+class Answered:
+    """How many have answered, as somebody says."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    async def counts(
+        self, project: Project, ids: Sequence[str], after: datetime, now: datetime
+    ) -> Mapping[str, int]:
+        return dict.fromkeys(ids, self.number)
+
+
+def keeping(process: Process, project: Project, answers: int, now: datetime) -> Keeping:
+    async def projects() -> list[Project]:
+        return [project]
+
+    return Keeping(process.surveys, process.board, Answered(answers), projects, lambda: now)
+
+
+async def test_the_next_iteration_begins_by_itself_and_once(stores: Stores) -> None:
+    project = await stores.new_project()
+    maker, one, other = (Process(stores) for _ in range(3))
+    fields: dict[str, Any] = {
+        "start_date": NOW,
+        "iteration_count": 3,
+        "iteration_frequency_days": 7,
+    }
+    made = await maker.surveys.create(project, wish(**fields), SOMEBODY, NOW)
+    later = NOW + timedelta(days=8)
+    await keeping(one, project, 0, NOW).keep()
+    assert await maker.surveys.find(project, made.survey.id) == made
+    await asyncio.gather(*(keeping(each, project, 0, later).keep() for each in (one, other)))
+    found = await maker.surveys.find(project, made.survey.id)
+    assert (found.survey.current_iteration, found.internal.version) == (2, 2)
+    assert f"{made.survey.id}/2" in str(found.internal.filters)
+    assert f"{made.survey.id}/1" not in str(found.internal.filters)
+
+
+async def test_a_survey_with_answers_enough_ends_by_itself_and_once(stores: Stores) -> None:
+    project = await stores.new_project()
+    maker, one, other = (Process(stores) for _ in range(3))
+    made = await maker.surveys.create(
+        project, wish(start_date=NOW, responses_limit=5), SOMEBODY, NOW
+    )
+    await maker.surveys.create(project, wish("Unlimited", start_date=NOW), SOMEBODY, NOW)
+    await keeping(one, project, 4, NOW).keep()
+    assert (await maker.surveys.find(project, made.survey.id)).survey.is_running
+    entries = await stores.entry_count()
+    later = [NOW + timedelta(minutes=n) for n in (1, 2)]
+    await asyncio.gather(
+        *(
+            keeping(each, project, 5, at).keep()
+            for each, at in zip((one, other), later, strict=True)
+        )
+    )
+    ended = await maker.surveys.find(project, made.survey.id)
+    assert ended.survey.end_date in later
+    assert not ended.internal.active
+    assert await stores.entry_count() == entries + 2  # the survey's and its flag's
+    assert sum(each.survey.is_running for each in await maker.surveys.listing(project)) == 1
+
+
+async def test_one_survey_that_cannot_be_changed_keeps_no_other_from_it(stores: Stores) -> None:
+    """A flag that another depends on cannot be switched off."""
+    project = await stores.new_project()
+    process = Process(stores)
+    limited: dict[str, Any] = {"start_date": NOW, "responses_limit": 5}
+    needed = await process.surveys.create(project, wish("Needed", **limited), SOMEBODY, NOW)
+    other = await process.surveys.create(project, wish("Other", **limited), SOMEBODY, NOW)
+    id = str(needed.internal.id)
+    asks = {"key": id, "type": "flag", "operator": "flag_evaluates_to", "value": True}
+    fields = FlagFields(key="child", filters={"groups": [{"properties": [asks]}]})
+    await process.flags.create(project, fields, SOMEBODY, NOW)
+    with pytest.raises(Invalid, match="depend on it"):
+        await keeping(process, project, 5, NOW).keep()
+    running = [
+        each.survey.id for each in await process.surveys.listing(project) if each.survey.is_running
+    ]
+    assert running == [needed.survey.id] != [other.survey.id]
