@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,10 +81,10 @@ PER_EVENT = (
 )
 
 
-def all_driven(open_: ExitStack) -> dict[Sdk, "Driven"]:
-    """Every client that is here. Tests with each of them say which are not."""
+def all_driven(open_: ExitStack, sdks: Sequence[Sdk]) -> dict[Sdk, "Driven"]:
+    """All of them that are here. Tests with each of them say which are not."""
     found = {}
-    for sdk in SDKS + PER_EVENT:
+    for sdk in sdks:
         with suppress(pytest.skip.Exception):
             found[sdk] = open_.enter_context(sdk.driven())
     return found

@@ -63,6 +63,7 @@ const actions = {
     await client.flush()
     return errors
   },
+  close: () => client.shutdown(),
 }
 
 const answer = (value) => process.stdout.write(JSON.stringify(value ?? null) + '\n')

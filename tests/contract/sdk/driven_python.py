@@ -109,6 +109,10 @@ def flush() -> list[str]:
     return errors
 
 
+def close() -> None:
+    client.shutdown()
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
@@ -126,7 +130,13 @@ def main() -> None:
             everything,
             evaluated,
         )
-    } | {"open": open_client, "remote_config": remote_config, "reload": reload, "flush": flush}
+    } | {
+        "open": open_client,
+        "remote_config": remote_config,
+        "reload": reload,
+        "flush": flush,
+        "close": close,
+    }
     answers = sys.stdout
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -80,7 +80,7 @@ def test_what_clients_held_arrives_once_the_way_is_clear(
     live: LiveServer, project: Project
 ) -> None:
     with ExitStack() as open_:
-        clients = all_driven(open_)
+        clients = all_driven(open_, SDKS + PER_EVENT)
         side_by_side(
             [
                 lambda sdk=sdk: meets_every_fault(sdk, clients[sdk], live, project)  # type: ignore[misc]
@@ -124,9 +124,9 @@ class Busy:
 
 def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path) -> None:
     port, ended = free_port(), threading.Event()
-    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS + PER_EVENT)) as threads:
+    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS)) as threads:
         open_.callback(ended.set)  # first of all, or the threads would never end
-        all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_).items()]
+        all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_, SDKS).items()]
 
         def all_go_on() -> None:
             """Until each has captured some batches more. So they do while a server starts."""

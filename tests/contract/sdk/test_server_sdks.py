@@ -188,7 +188,9 @@ def test_flags_evaluated_together_are_those_of_the_server(
             )
 
 
-def test_local_evaluation_agrees_with_the_server(local: Driven, admin: httpx.Client) -> None:
+def test_local_evaluation_agrees_with_the_server(
+    local: Driven, remote: Driven, admin: httpx.Client
+) -> None:
     keys = ("everybody", "nobody", "half", "pros", "shades", "in-cohort")
     counts: Counter[Any] = Counter()
     for number, id in enumerate(PEOPLE):
@@ -199,6 +201,8 @@ def test_local_evaluation_agrees_with_the_server(local: Driven, admin: httpx.Cli
             assert found == values[key], (key, id)
             counts[key, found] += 1
     assert len(counts) >= 11  # every value of every flag was met
+    for id in PEOPLE[:6]:
+        assert local.payload(key="shades", id=id) == remote.payload(key="shades", id=id), id
     for size, is_in in ((9, False), (11, True)):
         group = {"groups": {"company": "acme"}, "group_properties": {"company": {"size": size}}}
         assert local.flag(key="companies", id="x", local=True, **group) is is_in
