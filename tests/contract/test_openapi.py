@@ -150,6 +150,10 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "NewFeature": {"name": "Documented feature", "stage": "beta"},
     "FeatureBody": {"stage": "alpha"},
+    "NewSurvey": {"name": "Documented survey", "type": "api"},
+    "SurveyBody": {"description": "Documented"},
+    "NewExperiment": {"name": "Documented", "feature_flag_key": "documented-experiment"},
+    "ExperimentBody": {"description": "Documented", "metrics": []},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
@@ -182,9 +186,9 @@ def ids(admin: httpx.Client) -> Ids:
 
 
 def can_succeed(operation: Operation) -> bool:
-    """No frontend app and no transformation has a job that could be looked at, and none of the
-    records delivers."""
-    if operation.path.endswith(("/retry/", "/preview/")):
+    """No frontend app and no transformation has a job that could be looked at, none of the records
+    delivers, and no experiment runs."""
+    if operation.path.endswith(("/retry/", "/preview/", "/end/", "/archive/")):
         return False
     transforms = "transformation" in operation.family
     if operation.path.endswith("/test/"):

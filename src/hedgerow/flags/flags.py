@@ -1,6 +1,6 @@
 """What can be done with flags: make, change, delete, restore."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,12 +44,13 @@ AUDITED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagFilter:
-    """Which flags to list; None means any. `type` is one of TYPES; `stale_at` asks for those that
-    are of no use at that moment."""
+    """Which flags to list; None means any. `type` is one of TYPES; `experimental` are those with an
+    experiment; `stale_at` asks for those that are of no use at that moment."""
 
     search: str = ""
     active: bool | None = None
     type: str | None = None
+    experimental: Set[FlagId] = frozenset()
     stale_at: datetime | None = None
 
     def takes(self, flag: Flag) -> bool:
@@ -57,9 +58,14 @@ class FlagFilter:
         return (
             (needle in flag.key.lower() or needle in flag.name.lower())
             and self.active in (None, flag.active)
-            and self.type in (None, type_of(flag))
+            and self._is_of_type(flag)
             and (self.stale_at is None or status_of(flag, self.stale_at)[0] == STALE)
         )
+
+    def _is_of_type(self, flag: Flag) -> bool:
+        if self.type == "experiment":
+            return flag.id in self.experimental
+        return self.type in (None, type_of(flag))
 
 
 def type_of(flag: Flag) -> str:

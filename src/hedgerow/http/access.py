@@ -28,6 +28,8 @@ from hedgerow.events.delete import Deletion
 from hedgerow.events.listing import Listing
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
+from hedgerow.experiments.experiments import Experiments
+from hedgerow.experiments.results import ExperimentResults
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
@@ -61,6 +63,9 @@ from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
 from hedgerow.queries.queries import Queries
+from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.responses import Responses
+from hedgerow.surveys.surveys import Surveys
 
 F = TypeVar("F", bound=Fields)
 
@@ -96,6 +101,11 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    surveys: Surveys
+    survey_board: SurveyBoard
+    survey_responses: Responses
+    experiments: Experiments
+    experiment_results: ExperimentResults
     flag_streams: FlagStreams
     cohorts: Cohorts
     persons: PersonStore

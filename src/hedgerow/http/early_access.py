@@ -12,11 +12,11 @@ from starlette.types import Receive, Scope
 from hedgerow.errors import MethodNotAllowed
 from hedgerow.flags.early_access import SCOPE, EarlyAccess, Feature, FeatureFields, Stage
 from hedgerow.flags.model import Flag
-from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Fields, Text
+from hedgerow.http.owned_flag import OwnedFlag, owned_flag
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JsonResponse, Reply, json_reply, no_content
@@ -37,20 +37,6 @@ URL_MAX = 800
 
 READ = in_project("early_access_feature:read")
 WRITE = in_project("early_access_feature:write")
-
-
-class OwnedFlag(msgspec.Struct, kw_only=True):
-    """The flag that a feature owns."""
-
-    id: int
-    team_id: int
-    name: str
-    key: str
-    filters: Any
-    deleted: bool
-    active: bool
-    ensure_experience_continuity: bool
-    version: int
 
 
 class FeatureItem(msgspec.Struct, kw_only=True):
@@ -90,17 +76,7 @@ def item(found: tuple[Feature, Flag]) -> FeatureItem:
     feature, flag = found
     return FeatureItem(
         id=feature.id,
-        feature_flag=OwnedFlag(
-            id=flag.id,
-            team_id=flag.project_id,
-            name=flag.name,
-            key=flag.key,
-            filters=shown_filters(flag),
-            deleted=flag.deleted,
-            active=flag.active,
-            ensure_experience_continuity=flag.ensure_experience_continuity,
-            version=flag.version,
-        ),
+        feature_flag=owned_flag(flag),
         name=feature.name,
         description=feature.description,
         stage=feature.stage.value,

@@ -93,6 +93,15 @@ class Between(GroupedMetadata):
         yield BeforeValidator(_maybe_integer)  # last here is first to run
 
 
+def asked_truth(text: str, attr: str) -> bool | None:
+    """A query parameter that is true or false; None if it is empty."""
+    if not text:
+        return None
+    if text.lower() not in ("true", "false"):
+        raise Invalid("Must be a valid boolean.", attr=attr)
+    return text.lower() == "true"
+
+
 F = TypeVar("F", bound=Fields)
 
 

@@ -1,6 +1,7 @@
 """Feature flags: definitions, what becomes of them, and why somebody gets what."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -13,13 +14,13 @@ from hedgerow.flags.decide import Asked
 from hedgerow.flags.early_access import Feature
 from hedgerow.flags.edits import FlagFields, Seen
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, status_of
-from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, Runtime
+from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId, Runtime
 from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.early_access import public_item
-from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text
+from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text, asked_truth
 from hedgerow.http.local_evaluation import CACHING, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
@@ -32,6 +33,7 @@ from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
+from hedgerow.surveys.told import told
 
 router = APIRouter(tags=["Feature flags"])
 
@@ -142,7 +144,23 @@ class FlagBody(Fields):
         return Seen(version=self.version, fields=original if isinstance(original, dict) else None)
 
 
-def item(call: ProjectCall, flag: Flag, feature: Feature | None) -> FlagItem:
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What else of the project has to do with its flags, by their ids."""
+
+    features: Mapping[FlagId, Feature]
+    experiments: Mapping[FlagId, Sequence[int]]
+
+
+async def ties_of(call: ProjectCall) -> Ties:
+    return Ties(
+        await call.rooms.early_access.by_flag(call.project),
+        await call.rooms.experiments.by_flag(call.project),
+    )
+
+
+def item(call: ProjectCall, flag: Flag, ties: Ties) -> FlagItem:
+    feature = ties.features.get(flag.id)
     return FlagItem(
         id=flag.id,
         name=flag.name,
@@ -151,14 +169,14 @@ def item(call: ProjectCall, flag: Flag, feature: Feature | None) -> FlagItem:
         deleted=flag.deleted,
         active=flag.active,
         archived=flag.archived,
-        created_by=_person(call, flag.created_by),
+        created_by=person(call, flag.created_by),
         created_at=iso(flag.created_at),
         updated_at=iso(flag.updated_at),
         version=flag.version,
-        last_modified_by=_person(call, flag.last_modified_by),
+        last_modified_by=person(call, flag.last_modified_by),
         ensure_experience_continuity=flag.ensure_experience_continuity,
-        experiment_set=(),
-        surveys=(),
+        experiment_set=ties.experiments.get(flag.id, ()),
+        surveys=[told(found) for found in call.rooms.survey_board.linked_to(flag)],
         features=() if feature is None else (public_item(feature, flag),),
         rollback_conditions=None,
         performed_rollback=False,
@@ -178,7 +196,7 @@ def item(call: ProjectCall, flag: Flag, feature: Feature | None) -> FlagItem:
     )
 
 
-def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
+def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
     owner = call.rooms.directory.user(call.key.user_id)
     if email != owner.email:
         return {"first_name": email, "email": email}
@@ -192,8 +210,7 @@ def _person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
 
 
 async def _answer(call: ProjectCall, flag: Flag, status: int = 200) -> Response:
-    features = await call.rooms.early_access.by_flag(call.project)
-    return JsonResponse(item(call, flag, features.get(flag.id)), status_code=status)
+    return JsonResponse(item(call, flag, await ties_of(call)), status_code=status)
 
 
 async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
@@ -215,15 +232,19 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         raise Invalid(detail, attr="type", code="invalid_choice")
     active = call.asked("active") or ""
     wants_stale = active.upper() == STALE
+    ties = await ties_of(call)
     wanted = FlagFilter(
         search=search.strip()[:200],
-        active=None if wants_stale else _active(active),
+        active=None if wants_stale else asked_truth(active, "active"),
         type=kind,
+        experimental=ties.experiments.keys(),
         stale_at=call.now if wants_stale else None,
     )
-    flags = await call.rooms.flags.listing(call.project, wanted)
-    features = await call.rooms.early_access.by_flag(call.project)
-    listed = [item(call, flag, features.get(flag.id)) for flag in asked.of(flags)]
+    # As with PostHog, what surveys keep for themselves is not listed.
+    owned = await call.rooms.surveys.owned_flags(call.project)
+    found = await call.rooms.flags.listing(call.project, wanted)
+    flags = [flag for flag in found if flag.id not in owned]
+    listed = [item(call, flag, ties) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
 
@@ -409,14 +430,6 @@ def _groups(text: str | None) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value.values()):
         raise Invalid("An object of group types and keys is required.", attr="groups")
     return value
-
-
-def _active(text: str) -> bool | None:
-    if not text:
-        return None
-    if text.lower() not in ("true", "false"):
-        raise Invalid("Must be a valid boolean.", attr="active")
-    return text.lower() == "true"
 
 
 for base in BASES:

@@ -16,6 +16,7 @@ from hedgerow.http import (
     errors,
     event_deletion,
     events,
+    experiments,
     flag_stream,
     flags,
     ingestion_warnings,
@@ -30,6 +31,8 @@ from hedgerow.http import (
     remote_config,
     sdk_extras,
     site_app,
+    survey_stats,
+    surveys,
     transformations,
     users,
 )
@@ -62,6 +65,9 @@ FAMILIES = (
     flag_stream.router,
     flags.router,
     early_access.router,
+    survey_stats.router,
+    surveys.router,
+    experiments.router,
     cohorts.router,
     persons.router,
     person_actions.router,
@@ -81,6 +87,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    surveys: surveys.SurveysDoor
     extras: sdk_extras.ExtrasDoor
 
 
@@ -104,7 +111,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
-        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/api/surveys": Lean(handler=doors.surveys.public, methods=("GET",), public=True),
         "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(

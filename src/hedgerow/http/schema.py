@@ -36,6 +36,8 @@ PATH_PARAMETERS = {
     "person_id": "The person's uuid.",
     "flag_id": "The flag's id, or its key.",
     "feature_id": "The feature's id.",
+    "survey_id": "The survey's id.",
+    "experiment_id": "The experiment's id.",
     "query_id": "The query's id, from its status or the client_query_id.",
     "token": "The project's public key; of a frontend app, its own.",
     "name": "The script's name.",

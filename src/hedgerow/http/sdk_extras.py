@@ -1,12 +1,10 @@
-"""What posthog-js asks of its host that Hedgerow does not do, answered so that nothing breaks: no
-surveys, and session recordings that are taken and not kept. And its own scripts, where an operator
-has put them.
+"""What posthog-js asks of its host that Hedgerow does not do, answered so that nothing breaks:
+session recordings are taken and not kept. And its own scripts, where an operator has put them.
 """
 
 import asyncio
 import re
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter
 from starlette.requests import ClientDisconnect, Request
@@ -16,11 +14,9 @@ from starlette.types import Receive, Scope
 from hedgerow.errors import NotFound, TooLarge, TooSlow
 from hedgerow.http.access import Rooms
 from hedgerow.http.for_pages import for_pages, preflight, refused
-from hedgerow.http.project_key import project_of
-from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
+from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.trace import Trace
 from hedgerow.kit.threads import in_daemon_thread
-from hedgerow.projects.directory import Directory
 
 # The largest of posthog-js has one megabyte.
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
@@ -35,16 +31,9 @@ _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,40}")
 class ExtrasDoor:
     """The handlers, with what they work with."""
 
-    def __init__(self, directory: Directory, *, max_bytes: int, timeout_s: float) -> None:
-        self._directory = directory
+    def __init__(self, *, max_bytes: int, timeout_s: float) -> None:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-
-    async def surveys(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        asked = parse_qs(scope["query_string"][:2000].decode("latin-1"))
-        project = await project_of(self._directory, asked.get("token", [""])[-1])
-        trace.project_id = project.id
-        return json_reply(200, {"surveys": [], "survey_config": None})
 
     async def recordings(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         """Read to the end and forgotten: a client that is refused would try again and again."""

@@ -1,6 +1,6 @@
 """Flags' SQL. Changes of one project's flags run one after another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from enum import StrEnum
@@ -15,10 +15,10 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, flag_calls, generations
+from hedgerow.storage import activity, flag_calls, flag_experiments, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
-from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects
+from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects, surveys
 from hedgerow.storage.tables import flags as table
 
 E = TypeVar("E", bound=StrEnum)
@@ -132,9 +132,12 @@ class Decoded:
 
 def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
     if wish.flag.deleted:
-        _check_no_feature(connection, wish.flag)
+        _check_nobodys(connection, wish.flag)
     if reason := why_unfit(wish.flag):
         _check_fit(connection, wish.flag, reason)
+    if wish.flag.id:
+        before = find_flag(connection, wish.flag.project_id, wish.flag.id)
+        flag_experiments.check_none_disturbed(connection, before, wish.flag)
     flag = _store(connection, wish.flag)
     entry = wish.tell(flag)
     if entry is not None:
@@ -142,12 +145,20 @@ def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tu
     return flag, entry is not None
 
 
-def _check_no_feature(connection: Connection, flag: Flag) -> None:
-    if (name := _feature_of(connection, flag)) is not None:
-        raise Invalid(
-            f"Cannot be deleted: it belongs to the early access feature {cut_short(name)!r}. "
-            "Delete that first."
-        )
+def _check_nobodys(connection: Connection, flag: Flag) -> None:
+    """What a feature or a survey cannot do without goes with it, not before."""
+    owners = (
+        ("early access feature", early_access_features.c.name, early_access_features.c.flag_id),
+        ("survey", surveys.c.name, surveys.c.internal_targeting_flag_id),
+        ("survey", surveys.c.name, surveys.c.targeting_flag_id),
+    )
+    for kind, its_name, its_flag in owners:
+        name = connection.execute(select(its_name).where(its_flag == flag.id)).scalar()
+        if name is not None:
+            raise Invalid(
+                f"Cannot be deleted: it belongs to the {kind} {cut_short(name)!r}. "
+                "Delete that first."
+            )
 
 
 def _check_fit(connection: Connection, flag: Flag, reason: str) -> None:
@@ -216,6 +227,16 @@ def find_flag(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag
         select(table).where((table.c.project_id == project_id) & (table.c.id == id))
     ).one_or_none()
     return None if row is None else _flag(row)
+
+
+def find_flags(
+    connection: Connection, project_id: ProjectId, ids: Collection[FlagId]
+) -> dict[FlagId, Flag]:
+    """Those that there are, also deleted ones."""
+    if not ids:
+        return {}
+    wanted = (table.c.project_id == project_id) & table.c.id.in_(ids)
+    return {row.id: _flag(row) for row in connection.execute(select(table).where(wanted))}
 
 
 def _store(connection: Connection, flag: Flag) -> Flag:

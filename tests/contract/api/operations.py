@@ -26,6 +26,8 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
 ALIKE = (
     "feature_flags",
     "early_access_feature",
+    "surveys",
+    "experiments",
     "cohorts",
     "persons",
     "groups",
@@ -55,6 +57,8 @@ class Ids:
     job_ids: Mapping[str, object] = field(default_factory=dict)
     flag_id: object = "999999"
     feature_id: object = "no-such-feature"
+    survey_id: object = "no-such-survey"
+    experiment_id: object = "999999"
     cohort_id: object = "999999"
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
@@ -67,6 +71,8 @@ class Ids:
             "organization_id": self.organization_id,
             "flag_id": self.flag_id,
             "feature_id": self.feature_id,
+            "survey_id": self.survey_id,
+            "experiment_id": self.experiment_id,
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
             "event_id": self.event_id,
@@ -107,6 +113,16 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
             admin,
             f"/api/projects/{project_id}/early_access_feature/",
             {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
+        ),
+        survey_id=_made(
+            admin,
+            f"/api/projects/{project_id}/surveys/",
+            {"name": f"Documented {uuid.uuid4()}", "type": "api"},
+        ),
+        experiment_id=_made(
+            admin,
+            f"/api/projects/{project_id}/experiments/",
+            {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
         ),
         cohort_id=_made(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
         person_id=_made(

@@ -1,0 +1,90 @@
+"""Results as they are told, in PostHog's words where it has some."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    date_from: datetime | None
+    date_to: datetime | None
+    timezone: str
+
+
+class SampleRatio(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether people are spread as the flag's percentages say: Pearson's chi-square test. A
+    mismatch is a `p_value` below 0.001."""
+
+    expected: Mapping[str, float]
+    p_value: float
+    is_mismatch: bool
+    warning: str | None
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """`exposure_counts` are sums up to the end of each day, of the project's time zone."""
+
+    variant: str
+    days: Sequence[str]
+    exposure_counts: Sequence[int]
+
+
+class Exposures(msgspec.Struct, frozen=True, kw_only=True):
+    """`$multiple` are people who saw several variants and are left out. There is no
+    `sample_ratio_mismatch` before enough people were seen to tell."""
+
+    total_exposures: Mapping[str, int]
+    timeseries: Sequence[Timeline]
+    sample_ratio_mismatch: SampleRatio | None
+
+
+class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`value` is the conversion rate or the mean that was seen, `value_interval` where the true one
+    is. What follows compares with control, and is null for control itself and where nothing can be
+    said; then `validation_failures` tells why."""
+
+    key: str
+    number_of_samples: int
+    sum: float
+    value: float | None
+    value_interval: tuple[float, float] | None
+    chance_to_be_best: float | None
+    chance_to_win: float | None
+    lift: float | None
+    credible_interval: tuple[float, float] | None
+    significant: bool | None
+    validation_failures: Sequence[str]
+
+
+class MetricProblem(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    detail: str
+    attr: str | None
+
+
+class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`baseline` is control. A metric that cannot be measured has an `error` and nothing else."""
+
+    uuid: str | None
+    name: str
+    metric_type: str
+    goal: str
+    baseline: VariantResult | None
+    variant_results: Sequence[VariantResult]
+    error: MetricProblem | None
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """`level` is how probable it is that a credible interval holds the truth."""
+
+    experiment_id: int
+    feature_flag_key: str
+    status: str
+    method: str = "bayesian"
+    level: float
+    date_range: Period
+    last_refresh: datetime
+    exposures: Exposures
+    metrics: Sequence[MetricResult]
+    metrics_secondary: Sequence[MetricResult]

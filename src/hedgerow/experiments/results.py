@@ -1,0 +1,227 @@
+"""What an experiment has shown: who was exposed, what they did, and how the variants compare."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.dates import EARLIEST, LATEST
+from hedgerow.events.reading import Reading
+from hedgerow.events.surroundings import Surroundings
+from hedgerow.experiments import statistics
+from hedgerow.experiments.answer import (
+    Exposures,
+    MetricProblem,
+    MetricResult,
+    Period,
+    Results,
+    SampleRatio,
+    Timeline,
+    VariantResult,
+)
+from hedgerow.experiments.comparing import Measured, compared
+from hedgerow.experiments.counting import Exposure, exposures_by_day, measured
+from hedgerow.experiments.criteria import read_criteria, read_level
+from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
+from hedgerow.experiments.model import MULTIPLE, Experiment
+from hedgerow.experiments.variants import variants_in
+from hedgerow.flags.model import Flag
+from hedgerow.hogql.ast import Select
+from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.projects.model import Project
+
+MAX_DAYS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is compared; `exposure` is None before the start."""
+
+    variants: Sequence[str]
+    shares: Sequence[float]
+    level: float
+    exposure: Exposure | None
+
+
+class ExperimentResults:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    async def of(
+        self, project: Project, experiment: Experiment, flag: Flag, now: datetime
+    ) -> Results:
+        asked = _asked(experiment, flag, now)
+        said = [experiment.metrics, experiment.metrics_secondary, experiment.exposure_criteria]
+        # Persons are asked for always: exposures are counted by who somebody is today.
+        around = await self._reading.surroundings(project, now, [True, *said])
+        exposures = await self._exposures(asked, around, now)
+        primary = await self._metrics("metrics", experiment.metrics, asked, around)
+        secondary = await self._metrics(
+            "metrics_secondary", experiment.metrics_secondary, asked, around
+        )
+        return Results(
+            experiment_id=experiment.id,
+            feature_flag_key=flag.key,
+            status=experiment.status.value,
+            level=asked.level,
+            date_range=Period(
+                date_from=experiment.start_date,
+                date_to=experiment.end_date,
+                timezone=project.timezone,
+            ),
+            last_refresh=now,
+            exposures=exposures,
+            metrics=primary,
+            metrics_secondary=secondary,
+        )
+
+    async def _exposures(self, asked: _Asked, around: Surroundings, now: datetime) -> Exposures:
+        exposure = asked.exposure
+        rows: Sequence[Sequence[Any]] = ()
+        if exposure is not None:
+            rows = await self._rows(around, partial(exposures_by_day, exposure, around))
+        names = [MULTIPLE, *asked.variants]
+        by_day: dict[str, dict[date, int]] = {name: defaultdict(int) for name in names}
+        for number, day, people in rows:
+            by_day[names[number]][date.fromisoformat(day)] += people
+        totals = {name: sum(days.values()) for name, days in by_day.items()}
+        if not totals[MULTIPLE]:
+            del totals[MULTIPLE], by_day[MULTIPLE]
+        return Exposures(
+            total_exposures=totals,
+            timeseries=_timelines(by_day),
+            sample_ratio_mismatch=await in_daemon_thread(partial(_sample_ratio, totals, asked)),
+        )
+
+    async def _metrics(
+        self, place: str, documents: Sequence[Any], asked: _Asked, around: Surroundings
+    ) -> list[MetricResult]:
+        """One after another: there are few places for queries, and others wait for them, too."""
+        return [
+            await self._metric(document, f"{place}[{number}]", asked, around)
+            for number, document in enumerate(documents)
+        ]
+
+    async def _metric(
+        self, document: Any, place: str, asked: _Asked, around: Surroundings
+    ) -> MetricResult:
+        """One metric that cannot be measured does not take the others with it."""
+        metric = read_metric(document, place)
+        try:
+            found = await self._measured(metric, asked, around)
+        except Invalid as error:
+            problem = MetricProblem(code=error.code, detail=error.detail, attr=error.attr)
+            return _result(metric, [], problem)
+        compare = partial(compared, found, asked.level, is_less_better=metric.is_less_better)
+        return _result(metric, await in_daemon_thread(compare), None)
+
+    async def _measured(
+        self, metric: Metric, asked: _Asked, around: Surroundings
+    ) -> list[Measured]:
+        exposure = asked.exposure
+        rows: Sequence[Sequence[Any]] = ()
+        if exposure is not None:
+            rows = await self._rows(around, partial(measured, metric, exposure, around))
+        by_number = {row[0]: row[1:] for row in rows}
+        return [
+            _seen(metric, name, by_number.get(number, (0, 0, 0)))
+            for number, name in enumerate(asked.variants, 1)
+        ]
+
+    async def _rows(
+        self, around: Surroundings, ask: Callable[[], Select]
+    ) -> Sequence[Sequence[Any]]:
+        return (await self._reading.read(around, ask)).rows
+
+
+def _asked(experiment: Experiment, flag: Flag, now: datetime) -> _Asked:
+    variants = variants_in(experiment, flag)
+    keys = [str(variant.get("key")) for variant in variants]
+    exposure = None
+    start = experiment.start_date
+    end = now if experiment.end_date is None else min(experiment.end_date, now)
+    if start is not None and start < end:
+        index = flag.filters.get("aggregation_group_type_index")
+        exposure = Exposure(
+            criteria=read_criteria(experiment.exposure_criteria, flag.key),
+            flag_key=flag.key,
+            variants=keys,
+            unit="person_id" if index is None else f"$group_{index}",
+            start=max(start, EARLIEST),
+            end=min(end, LATEST),
+        )
+    return _Asked(
+        variants=keys,
+        shares=[float(variant.get("rollout_percentage") or 0) for variant in variants],
+        level=read_level(experiment.stats_config),
+        exposure=exposure,
+    )
+
+
+def _seen(metric: Metric, key: str, row: Sequence[Any]) -> Measured:
+    people, total, spread = row
+    if metric.type == FUNNEL:
+        return Measured.of_funnel(key, int(people), int(total))
+    return Measured.of_mean(key, int(people), float(total), float(spread))
+
+
+def _result(
+    metric: Metric, variants: Sequence[VariantResult], problem: MetricProblem | None
+) -> MetricResult:
+    return MetricResult(
+        uuid=metric.uuid,
+        name=metric.name,
+        metric_type=metric.type,
+        goal="decrease" if metric.is_less_better else "increase",
+        baseline=variants[0] if variants else None,
+        variant_results=variants[1:],
+        error=problem,
+    )
+
+
+def _timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
+    """How many there were by the end of each day, from the first day of all to the last."""
+    days = [day for counts in by_day.values() for day in counts]
+    if not days:
+        return []
+    first, last = min(days), max(days)
+    wanted = [
+        first + timedelta(days=number) for number in range(min((last - first).days + 1, MAX_DAYS))
+    ]
+    found = []
+    for name, counts in by_day.items():
+        so_far, sums = 0, []
+        for day in wanted:
+            so_far += counts.get(day, 0)
+            sums.append(so_far)
+        found.append(
+            Timeline(variant=name, days=[day.isoformat() for day in wanted], exposure_counts=sums)
+        )
+    return found
+
+
+def _sample_ratio(totals: Mapping[str, int], asked: _Asked) -> SampleRatio | None:
+    observed = [totals[name] for name in asked.variants]
+    chance = statistics.mismatch(observed, asked.shares)
+    if chance is None:
+        return None
+    seen, whole = sum(observed), sum(asked.shares)
+    is_mismatch = chance < statistics.MISMATCH_BELOW
+    return SampleRatio(
+        expected={
+            name: round(seen * share / whole, 2)
+            for name, share in zip(asked.variants, asked.shares, strict=True)
+        },
+        p_value=chance,
+        is_mismatch=is_mismatch,
+        warning=WARNING if is_mismatch else None,
+    )
+
+
+WARNING = (
+    "People are spread over the variants unlike the flag's percentages, more than chance explains. "
+    "Something is wrong with who is counted: do not trust the results before it is found."
+)

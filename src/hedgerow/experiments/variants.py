@@ -1,0 +1,183 @@
+"""An experiment's flag: made for it or taken over, its variants, its holdout."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.experiments.model import CONTROL, MULTIPLE, Experiment, Status
+from hedgerow.flags.edits import FlagFields, checked
+from hedgerow.flags.flags import blank_flag, entry_of, person_of
+from hedgerow.flags.model import Definitions, Flag
+from hedgerow.flags.rules import variant_keys, variants_of
+from hedgerow.flags.store import FlagWrite
+from hedgerow.kit import jsonio
+from hedgerow.projects.activity import Actor
+from hedgerow.projects.model import Project
+
+MAX_VARIANTS = 20
+KEPT = "feature_flag_variants"
+PLACE = f"parameters.{KEPT}"
+DEFAULT_VARIANTS = (
+    {"key": CONTROL, "name": "Control Group", "rollout_percentage": 50},
+    {"key": "test", "name": "Test Variant", "rollout_percentage": 50},
+)
+
+
+def read_variants(parameters: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The variants that somebody wants, in the words of flags; None if they named none."""
+    sent = parameters.get(KEPT)
+    if sent is None or sent == []:
+        return None
+    if not isinstance(sent, list) or not all(isinstance(each, dict) for each in sent):
+        raise Invalid("A list of variants is required.", attr=PLACE, code="not_a_list")
+    if len(sent) > MAX_VARIANTS:
+        raise Invalid(f"There can be {MAX_VARIANTS} variants at most.", attr=PLACE)
+    found = []
+    for each in sent:
+        variant = {name: part for name, part in each.items() if name != "split_percent"}
+        if "split_percent" in each:  # what newer clients call it
+            variant["rollout_percentage"] = each["split_percent"]
+        found.append(variant)
+    _check_control([str(each.get("key")) for each in found], PLACE)
+    return found
+
+
+def check_fits(flag: Flag, attr: str = "feature_flag_key") -> None:
+    """Whether an experiment can be made of a flag that is there."""
+    if flag.is_remote_configuration:
+        raise Invalid("A remote configuration has no variants to compare.", attr=attr)
+    _check_control(variant_keys(flag.filters), attr)
+
+
+def _check_control(keys: Sequence[str], attr: str) -> None:
+    if len(keys) < 2:
+        detail = "Feature flag must have at least 2 variants: control and one to test."
+        raise Invalid(detail, attr=attr)
+    if len(keys) > MAX_VARIANTS:
+        raise Invalid(f"There can be {MAX_VARIANTS} variants at most.", attr=attr)
+    if keys[0] != CONTROL:
+        raise Invalid("Feature flag must have control as the first variant.", attr=attr)
+    if MULTIPLE in keys:
+        raise Invalid(f"{MULTIPLE} are those who saw several: choose another key.", attr=attr)
+
+
+def variants_in(experiment: Experiment, flag: Flag) -> list[Mapping[str, Any]]:
+    """Those that people saw; of a draft, those that the flag has now."""
+    kept = experiment.parameters.get(KEPT)
+    return list(kept) if kept else variants_of(flag.filters)
+
+
+def with_variants(experiment: Experiment, flag: Flag) -> Experiment:
+    """From the launch on an experiment keeps the variants that people see: once it has ended, its
+    flag may give everybody the best one."""
+    others = {name: part for name, part in experiment.parameters.items() if name != KEPT}
+    if experiment.status is Status.DRAFT:
+        return replace(experiment, parameters=others)
+    return replace(experiment, parameters={**others, KEPT: variants_in(experiment, flag)})
+
+
+def are_alike(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether they split people alike, whatever they are called."""
+    return [_essence(each) for each in one] == [_essence(each) for each in other]
+
+
+def _essence(variant: Mapping[str, Any]) -> tuple[Any, Any]:
+    return variant.get("key"), variant.get("rollout_percentage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagEditor:
+    """Makes and changes flags in somebody's name."""
+
+    definitions: Definitions
+    actor: Actor
+    now: datetime
+
+    def new(
+        self, project: Project, key: str, made: Experiment, parameters: Mapping[str, Any]
+    ) -> FlagWrite:
+        """For everybody, or as many as the parameters say; off until the experiment is launched."""
+        rollout = parameters.get("rollout_percentage")
+        filters: dict[str, Any] = {
+            "groups": [
+                {"properties": [], "rollout_percentage": 100 if rollout is None else rollout}
+            ],
+            "multivariate": {"variants": read_variants(parameters) or list(DEFAULT_VARIANTS)},
+        }
+        if (index := parameters.get("aggregation_group_type_index")) is not None:
+            filters["aggregation_group_type_index"] = index
+        if made.holdout is not None:
+            filters["holdout"] = dict(made.holdout)
+        wanted = FlagFields(
+            key=key,
+            name=f"Feature Flag for Experiment {made.name}",
+            filters=filters,
+            active=made.status is Status.RUNNING,
+        )
+        flag = self._checked(blank_flag(project, self.actor, self.now), wanted)
+        return FlagWrite(flag=flag, tell=lambda made: entry_of("created", None, made, self.actor))
+
+    def changed(
+        self,
+        flag: Flag,
+        *,
+        variants: Sequence[Mapping[str, Any]] | None = None,
+        holdout: Mapping[str, Any] | None,
+        switched_on: bool,
+    ) -> FlagWrite | None:
+        """The flag with these variants and this holdout, switched on if need be; None where it is
+        so already."""
+        filters = {name: part for name, part in flag.filters.items() if name != "holdout"}
+        if variants is not None:
+            filters["multivariate"] = {"variants": list(variants)}
+            filters["payloads"] = _payloads_of(filters, [str(each.get("key")) for each in variants])
+        if holdout is not None:
+            filters["holdout"] = dict(holdout)
+        wanted = FlagFields(
+            filters=None if jsonio.same(filters, flag.filters) else filters,
+            active=True if switched_on else None,
+        )
+        after = self._checked(flag, wanted)
+        if after == flag:
+            return None
+        after = replace(
+            after,
+            version=flag.version + 1,
+            updated_at=self.now,
+            last_modified_by=person_of(self.actor),
+        )
+        return FlagWrite(flag=after, tell=lambda _: entry_of("updated", flag, after, self.actor))
+
+    def _checked(self, before: Flag, wanted: FlagFields) -> Flag:
+        try:
+            return checked(before, wanted, self.definitions)
+        except Invalid as error:
+            raise _of_experiment(error) from None
+
+
+def _payloads_of(filters: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Those of the variants that stay."""
+    payloads = filters.get("payloads")
+    known = payloads if isinstance(payloads, dict) else {}
+    return {key: payload for key, payload in known.items() if key in keys}
+
+
+_ATTRS = (
+    ("filters.multivariate.variants", PLACE),
+    ("filters.aggregation_group_type_index", "parameters.aggregation_group_type_index"),
+    ("filters.groups[0].rollout_percentage", "parameters.rollout_percentage"),
+    ("filters.holdout", "holdout"),
+    ("key", "feature_flag_key"),
+)
+
+
+def _of_experiment(error: Invalid) -> Invalid:
+    """What is wrong with the flag, named by where an experiment says it."""
+    attr = error.attr or ""
+    for flags, ours in _ATTRS:
+        if attr.startswith(flags):
+            attr = ours + attr.removeprefix(flags)
+            break
+    return Invalid(error.detail, attr=attr or None, code=error.code)

@@ -1,0 +1,155 @@
+"""Experiments' SQL. An experiment and its flag are stored in one transaction."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
+
+from hedgerow.experiments.model import Conclusion, Experiment, ExperimentId, Kind, Status
+from hedgerow.experiments.store import ExperimentQuery, ExperimentWrite, Surroundings
+from hedgerow.flags.model import Flag, FlagId
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage import activity, generations
+from hedgerow.storage.database import Database
+from hedgerow.storage.flags import FlagRecords, find_flag, store_and_tell, topic_of
+from hedgerow.storage.tables import experiments as table
+
+_OF_STATUS = {
+    Status.DRAFT: table.c.start_date.is_(None),
+    Status.RUNNING: table.c.start_date.is_not(None) & table.c.end_date.is_(None),
+    Status.STOPPED: table.c.start_date.is_not(None) & table.c.end_date.is_not(None),
+}
+
+
+class ExperimentRecords:
+    def __init__(self, database: Database, flags: FlagRecords) -> None:
+        self._database = database
+        self._flags = flags
+
+    async def experiments(
+        self, project_id: ProjectId, query: ExperimentQuery
+    ) -> tuple[Sequence[tuple[Experiment, Flag]], int]:
+        wanted = and_(*_conditions(project_id, query))
+        page = select(table).where(wanted).order_by(table.c.id.desc())
+
+        def read(connection: Connection) -> tuple[list[tuple[Experiment, Flag]], int]:
+            count = select(func.count()).select_from(table).where(wanted)
+            rows = connection.execute(page.limit(query.limit).offset(query.offset))
+            found = [_experiment(row) for row in rows]
+            return [(each, _flag(connection, each)) for each in found], connection.execute(
+                count
+            ).scalar_one()
+
+        return await self._database.read(read)
+
+    async def experiment(
+        self, project_id: ProjectId, id: ExperimentId
+    ) -> tuple[Experiment, Flag] | None:
+        def read(connection: Connection) -> tuple[Experiment, Flag] | None:
+            found = _find(connection, project_id, id)
+            return None if found is None else (found, _flag(connection, found))
+
+        return await self._database.read(read)
+
+    async def by_flag(self, project_id: ProjectId) -> Mapping[FlagId, Sequence[ExperimentId]]:
+        ids = select(table.c.flag_id, table.c.id).where(_live(project_id)).order_by(table.c.id)
+
+        def read(connection: Connection) -> Mapping[FlagId, Sequence[ExperimentId]]:
+            found = defaultdict[FlagId, list[ExperimentId]](list)
+            for flag_id, id in connection.execute(ids):
+                found[FlagId(flag_id)].append(ExperimentId(id))
+            return found
+
+        return await self._database.read(read)
+
+    async def write_experiment(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[Surroundings], ExperimentWrite],
+        now: datetime,
+    ) -> tuple[Experiment, Flag]:
+        def change(connection: Connection) -> tuple[Experiment, Flag]:
+            wish = decide(
+                Surroundings(
+                    definitions=self._flags.locked_definitions(connection, project_id),
+                    experiment=lambda id: _find(connection, project_id, id),
+                    flag=lambda id: find_flag(connection, project_id, id),
+                    count=_count(connection, project_id),
+                )
+            )
+            experiment = wish.experiment
+            if wish.flag is not None:
+                flag, _ = store_and_tell(connection, wish.flag, now)
+                experiment = replace(experiment, flag_id=flag.id)
+                generations.advance(connection, topic_of(project_id))
+            experiment = _put(connection, experiment)
+            entry = wish.tell(experiment)
+            if entry is not None:
+                activity.record(connection, entry, now)
+            return experiment, _flag(connection, experiment)
+
+        return await self._database.write(change)
+
+
+def _live(project_id: ProjectId) -> ColumnElement[bool]:
+    return (table.c.project_id == project_id) & table.c.deleted.is_(False)
+
+
+def _conditions(project_id: ProjectId, query: ExperimentQuery) -> list[ColumnElement[bool]]:
+    found = [_live(project_id)]
+    if query.search:
+        needle = query.search.lower()
+        found.append(func.lower(table.c.name).contains(needle, autoescape=True))
+    if query.status is not None:
+        found.append(_OF_STATUS[query.status])
+    if query.archived is not None:
+        found.append(table.c.archived.is_(query.archived))
+    if query.flag_id is not None:
+        found.append(table.c.flag_id == query.flag_id)
+    return found
+
+
+def _count(connection: Connection, project_id: ProjectId) -> int:
+    """Deleted ones, too: they can come back."""
+    own = select(func.count()).select_from(table).where(table.c.project_id == project_id)
+    return connection.execute(own).scalar_one()
+
+
+def _find(connection: Connection, project_id: ProjectId, id: ExperimentId) -> Experiment | None:
+    own = select(table).where((table.c.project_id == project_id) & (table.c.id == id))
+    row = connection.execute(own).one_or_none()
+    return None if row is None else _experiment(row)
+
+
+def _put(connection: Connection, experiment: Experiment) -> Experiment:
+    values = asdict(experiment) | {
+        "type": experiment.type.value,
+        "conclusion": experiment.conclusion or "",
+        "holdout": experiment.holdout or {},
+    }
+    del values["id"]
+    if experiment.id:
+        connection.execute(update(table).where(table.c.id == experiment.id).values(**values))
+        return experiment
+    id = connection.execute(insert(table).returning(table.c.id), values).scalar_one()
+    return replace(experiment, id=ExperimentId(id))
+
+
+def _experiment(row: Row[Any]) -> Experiment:
+    return Experiment(
+        **{
+            **row._mapping,
+            "type": Kind(row.type),
+            "conclusion": Conclusion(row.conclusion) if row.conclusion else None,
+            "holdout": row.holdout or None,
+        }
+    )
+
+
+def _flag(connection: Connection, experiment: Experiment) -> Flag:
+    flag = find_flag(connection, experiment.project_id, experiment.flag_id)
+    assert flag is not None  # rows of flags are never removed
+    return flag

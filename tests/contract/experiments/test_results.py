@@ -1,0 +1,296 @@
+"""Results of a live service, against what was counted by hand."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live import PROJECT_KEY, LiveServer
+
+BASE = "/api/projects/1/experiments/"
+# The events of all tests lie in these days, long ago.
+DAY = datetime(2026, 5, 4, 12, tzinfo=UTC)
+BOUGHT = {"kind": "EventsNode", "event": "bought"}
+FUNNEL = {"kind": "ExperimentMetric", "metric_type": "funnel", "series": [BOUGHT]}
+COUNT = {"kind": "ExperimentMetric", "metric_type": "mean", "source": BOUGHT}
+REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("results")
+    with LiveServer(folder, read_wait_s="30") as server, server.client() as opened:
+        yield opened
+
+
+class Trial:
+    """An experiment of its own, and events of people who are in no other."""
+
+    def __init__(self, client: httpx.Client, key: str, **fields: Any) -> None:
+        self._client = client
+        self.key = key
+        dates = {"start_date": DAY.isoformat(), "end_date": (DAY + timedelta(days=7)).isoformat()}
+        body = {"name": key, "feature_flag_key": key, **dates, **fields}
+        made = client.post(BASE, json=body)
+        assert made.status_code == 201, made.text
+        self.id = made.json()["id"]
+
+    def saw(self, who: str, variant: object, hours: float = 1, **more: Any) -> dict[str, Any]:
+        properties = {"$feature_flag": self.key, "$feature_flag_response": variant}
+        return self.did(who, "$feature_flag_called", hours, **properties, **more)
+
+    def did(self, who: str, event: str, hours: float = 2, **properties: Any) -> dict[str, Any]:
+        return {
+            "event": event,
+            "distinct_id": f"{self.key}-{who}",
+            "timestamp": (DAY + timedelta(hours=hours)).isoformat(),
+            "properties": properties,
+        }
+
+    def send(self, *events: dict[str, Any], token: str = PROJECT_KEY) -> None:
+        sent = self._client.post("/batch", json={"api_key": token, "batch": list(events)})
+        assert sent.json() == {"status": 1}
+
+    def results(self) -> dict[str, Any]:
+        answer = self._client.get(f"{BASE}{self.id}/results/")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    @property
+    def exposed(self) -> dict[str, int]:
+        found: dict[str, int] = self.results()["exposures"]["total_exposures"]
+        return found
+
+
+def counted(metric: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    """By variant: how many people, and the sum."""
+    assert metric["error"] is None
+    every = [metric["baseline"], *metric["variant_results"]]
+    return {each["key"]: (each["number_of_samples"], each["sum"]) for each in every}
+
+
+def test_what_people_did_after_they_were_first_exposed(client: httpx.Client) -> None:
+    trial = Trial(client, "after", metrics=[FUNNEL, COUNT], metrics_secondary=[REVENUE])
+    trial.send(
+        trial.saw("ann", "control", 5),
+        trial.saw("ann", "control", 1),
+        trial.did("ann", "bought", 2, price=10),
+        trial.did("ann", "bought", 3, price="2.5"),
+        trial.saw("bob", "test", 30),
+        trial.did("bob", "bought", 29, price=100),  # before
+        trial.saw("cid", "test", 1),
+        trial.did("cid", "bought", 1, price=7),  # at the same moment
+        trial.did("cid", "bought", 2, price="much"),
+        trial.did("cid", "bought", 24 * 7 + 1, price=50),  # after the end
+        trial.saw("dan", "test", -1),  # before the start
+        trial.did("dan", "bought", 2, price=9),
+        trial.saw("eve", "control", 24 * 7),  # at the end
+        trial.saw("fay", False, 2),  # held out or not in it
+        trial.did("gil", "bought", 2, price=1000),  # never exposed
+    )
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == {"control": 1, "test": 2}
+    first, second = results["exposures"]["timeseries"]
+    assert (first["days"], first["exposure_counts"]) == (["2026-05-04", "2026-05-05"], [1, 1])
+    assert (second["variant"], second["exposure_counts"]) == ("test", [1, 2])
+    conversion, count = results["metrics"]
+    assert counted(conversion) == {"control": (1, 1), "test": (2, 1)}
+    assert counted(count) == {"control": (1, 2), "test": (2, 2)}
+    assert counted(results["metrics_secondary"][0]) == {"control": (1, 12.5), "test": (2, 7)}
+    assert results["status"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("key", "criteria", "exposed", "bought"),
+    [
+        (
+            "mixed",
+            {},
+            {"$multiple": 1, "control": 1, "test": 1},
+            {"control": (1, 0), "test": (1, 1)},
+        ),
+        (
+            "kept",
+            {"multiple_variant_handling": "first_seen"},
+            {"control": 1, "test": 2},
+            {"control": (1, 0), "test": (2, 2)},
+        ),
+    ],
+)
+def test_people_who_saw_several_variants_are_left_out_or_count_for_the_first(
+    client: httpx.Client,
+    key: str,
+    criteria: dict[str, Any],
+    exposed: dict[str, int],
+    bought: dict[str, tuple[int, float]],
+) -> None:
+    trial = Trial(client, key, metrics=[FUNNEL], exposure_criteria=criteria)
+    trial.send(
+        trial.saw("ann", "control"),
+        trial.saw("bob", "test"),
+        trial.saw("cid", "control", 3),
+        trial.saw("cid", "test", 1),
+        trial.did("bob", "bought", 5),
+        trial.did("cid", "bought", 2),
+    )
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == exposed
+    assert counted(results["metrics"][0]) == bought
+
+
+def test_who_is_one_person_today_counts_once(client: httpx.Client) -> None:
+    trial = Trial(client, "merged", metrics=[FUNNEL])
+    trial.send(
+        trial.saw("phone", "test", 1),
+        trial.saw("laptop", "test", 2),
+        trial.did("laptop", "bought", 3),
+        trial.saw("ann", "control", 1),
+    )
+    assert trial.exposed == {"control": 1, "test": 2}
+    merge = {"$anon_distinct_id": "merged-phone"}
+    trial.send(trial.did("laptop", "$identify", 4, **merge))
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == {"control": 1, "test": 1}
+    assert counted(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
+
+
+def test_other_projects_and_other_flags_are_not_seen(client: httpx.Client) -> None:
+    trial = Trial(client, "apart", metrics=[FUNNEL])
+    other = client.post("/api/projects/", json={"name": "Other"}).json()
+    trial.send(trial.saw("ann", "control"), trial.did("ann", "bought"))
+    trial.send(trial.saw("bob", "test"), trial.did("ann", "bought"), token=other["api_token"])
+    elsewhere: dict[str, Any] = {"$feature_flag": "x", "$feature_flag_response": "test"}
+    trial.send(trial.did("cid", "$feature_flag_called", **elsewhere))
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == {"control": 1, "test": 0}
+    assert counted(results["metrics"][0]) == {"control": (1, 1), "test": (0, 0)}
+    (test,) = results["metrics"][0]["variant_results"]
+    assert test["validation_failures"] == ["no-exposures"]
+
+
+def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) -> None:
+    shop = {"key": "page", "value": "shop", "operator": "exact", "type": "event"}
+    steps = [{"event": "viewed", "properties": [shop]}, BOUGHT]
+    window = {"conversion_window": 2, "conversion_window_unit": "hour"}
+    trial = Trial(
+        client,
+        "steps",
+        metrics=[FUNNEL | {"series": steps}, FUNNEL | {"series": steps} | window, FUNNEL | window],
+    )
+    for who, first, second, page in (
+        ("quick", 1.5, 2, "shop"),
+        ("slow", 1.5, 9, "shop"),
+        ("reversed", 2, 1.5, "shop"),
+        ("elsewhere", 1.5, 2, "home"),
+        ("edge", 1.5, 3, "shop"),
+    ):
+        trial.send(
+            trial.saw(who, "control"),
+            trial.did(who, "viewed", first, page=page),
+            trial.did(who, "bought", second),
+        )
+    whole, quick, alone = trial.results()["metrics"]
+    assert counted(whole)["control"] == (5, 3)
+    assert counted(quick)["control"] == (5, 2)
+    assert counted(alone)["control"] == (5, 4)
+
+
+def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
+    config = {
+        "kind": "ExperimentEventExposureConfig",
+        "event": "opened",
+        "properties": [{"key": "page", "value": "shop", "operator": "exact", "type": "event"}],
+    }
+    dear = BOUGHT | {
+        "properties": [{"key": "price", "value": 5, "operator": "gt", "type": "event"}]
+    }
+    wrong = BOUGHT | {"properties": [{"key": "x", "type": "cohort", "value": 99}]}
+    trial = Trial(
+        client,
+        "opened",
+        exposure_criteria={"exposure_config": config},
+        metrics=[COUNT | {"source": dear}, COUNT | {"source": wrong}],
+    )
+    shop = {"page": "shop", "$feature/opened": "test"}
+    trial.send(
+        trial.did("ann", "opened", 1, **shop),
+        trial.did("ann", "bought", 2, price=6),
+        trial.did("ann", "bought", 2, price=4),
+        trial.did("bob", "opened", 1, **(shop | {"page": "home"})),
+        trial.saw("cid", "control"),
+    )
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == {"control": 0, "test": 1}
+    right, broken = results["metrics"]
+    assert counted(right) == {"control": (0, 0), "test": (1, 1)}
+    assert broken["error"]["attr"] == "metrics[1].source.properties[0].value"
+    assert (broken["baseline"], broken["variant_results"]) == (None, [])
+
+
+def test_groups_can_be_what_is_compared(client: httpx.Client) -> None:
+    made = client.post("/api/projects/1/groups/", json={"group_type": "company", "group_key": "a"})
+    assert made.status_code == 201
+    trial = Trial(
+        client, "grouped", metrics=[COUNT], parameters={"aggregation_group_type_index": 0}
+    )
+    acme: dict[str, Any] = {"$groups": {"company": "acme"}}
+    bolt: dict[str, Any] = {"$groups": {"company": "bolt"}}
+    trial.send(
+        trial.saw("ann", "control", **acme),
+        trial.saw("bob", "control", **acme),
+        trial.saw("cid", "test", **bolt),
+        trial.saw("dan", "test"),
+        trial.did("eve", "bought", **acme),
+        trial.did("ann", "bought", **acme),
+    )
+    results = trial.results()
+    assert results["exposures"]["total_exposures"] == {"control": 1, "test": 1}
+    assert counted(results["metrics"][0]) == {"control": (1, 2), "test": (1, 0)}
+
+
+def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:
+    trial = Trial(client, "lopsided", metrics=[FUNNEL])
+    assert trial.results()["exposures"]["sample_ratio_mismatch"] is None
+    trial.send(*(trial.saw(f"c{n}", "control") for n in range(70)))
+    trial.send(*(trial.saw(f"t{n}", "test") for n in range(30)))
+    ratio = trial.results()["exposures"]["sample_ratio_mismatch"]
+    assert ratio["expected"] == {"control": 50, "test": 50}
+    assert ratio["p_value"] == pytest.approx(0.0000633, rel=0.01)
+    assert ratio["is_mismatch"] is True
+    assert "do not trust" in ratio["warning"]
+
+
+def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: httpx.Client) -> None:
+    trial = Trial(client, "shipped", metrics=[FUNNEL])
+    trial.send(*(trial.saw(f"c{n}", "control") for n in range(10)))
+    trial.send(*(trial.saw(f"t{n}", "test") for n in range(10)))
+    before = trial.results()
+    parameters = client.get(f"{BASE}{trial.id}/").json()["parameters"]
+    variants = [
+        {"key": "control", "rollout_percentage": 0},
+        {"key": "test", "rollout_percentage": 100},
+    ]
+    filters = {"groups": [{}], "multivariate": {"variants": variants}}
+    flag = f"/api/projects/1/feature_flags/{trial.key}/"
+    assert client.patch(flag, json={"filters": filters}).status_code == 200
+    assert trial.results()["exposures"] == before["exposures"]
+    sent_back = client.patch(f"{BASE}{trial.id}/", json={"parameters": parameters})
+    assert sent_back.status_code == 200
+    assert sent_back.json()["parameters"] == parameters
+
+
+def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
+    level = {"bayesian": {"ci_level": 0.8}}
+    trial = Trial(client, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
+    for n in range(12):
+        variant = "control" if n % 2 else "test"
+        trial.send(trial.saw(f"p{n}", variant), trial.did(f"p{n}", "bought", price=n % 5))
+    once, again = trial.results(), trial.results()
+    assert once["level"] == 0.8
+    assert once["metrics"] == again["metrics"]
+    (test,) = once["metrics"][1]["variant_results"]
+    low, high = test["credible_interval"]
+    assert low < test["lift"] < high

@@ -1,0 +1,103 @@
+"""Variants compared: what is told where little or nothing was seen."""
+
+import math
+
+import msgspec
+import pytest
+
+from hedgerow.experiments.comparing import Measured, compared
+
+LEVEL = 0.95
+
+
+def funnel(key: str, people: int, converted: int) -> Measured:
+    return Measured.of_funnel(key, people, converted)
+
+
+def test_nobody_exposed() -> None:
+    control, test = compared(
+        [funnel("control", 0, 0), funnel("test", 0, 0)], LEVEL, is_less_better=False
+    )
+    assert (control.value, control.chance_to_be_best) == (None, None)
+    assert control.validation_failures == ["no-exposures"]
+    assert test.validation_failures == ["no-exposures", "baseline-not-comparable"]
+    assert (test.chance_to_win, test.lift, test.significant) == (None, None, None)
+
+
+def test_nobody_converted_is_a_draw_and_has_no_lift() -> None:
+    control, test = compared(
+        [funnel("control", 100, 0), funnel("test", 100, 0)], LEVEL, is_less_better=False
+    )
+    assert test.chance_to_win == pytest.approx(0.5, abs=1e-3)
+    assert test.chance_to_be_best == pytest.approx(0.5, abs=1e-3)
+    assert (control.value, test.lift, test.credible_interval) == (0, None, None)
+    assert test.validation_failures == ["baseline-mean-is-zero"]
+    assert test.significant is False
+
+
+def test_everybody_converted() -> None:
+    _, test = compared(
+        [funnel("control", 80, 80), funnel("test", 90, 90)], LEVEL, is_less_better=False
+    )
+    assert test.lift == 0
+    assert test.value_interval is not None
+    assert test.value_interval[1] <= 1
+    assert test.significant is False
+
+
+def test_a_variant_without_traffic_does_not_keep_others_from_being_compared() -> None:
+    control, none, test = compared(
+        [funnel("control", 1000, 100), funnel("none", 0, 0), funnel("test", 1000, 160)],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert (none.chance_to_be_best, none.validation_failures) == (None, ["no-exposures"])
+    assert test.significant is True
+    assert control.chance_to_be_best is not None
+    assert test.chance_to_be_best is not None
+    assert control.chance_to_be_best + test.chance_to_be_best == pytest.approx(1)
+
+
+def test_control_without_traffic_leaves_the_others_their_own_figures() -> None:
+    _, test = compared(
+        [funnel("control", 0, 0), funnel("test", 10, 5)], LEVEL, is_less_better=False
+    )
+    assert test.value == 0.5
+    assert test.value_interval is not None
+    assert (test.chance_to_win, test.chance_to_be_best) == (None, None)
+    assert test.validation_failures == ["baseline-not-comparable"]
+
+
+def test_values_that_are_all_alike_say_nothing() -> None:
+    _, test = compared(
+        [Measured.of_mean("control", 50, 100.0, 1.0), Measured.of_mean("test", 50, 150.0, 0.0)],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert (test.value, test.value_interval, test.chance_to_win) == (3.0, None, None)
+    assert test.validation_failures == ["no-variation"]
+
+
+def test_less_can_be_better() -> None:
+    found = [funnel("control", 1000, 160), funnel("test", 1000, 100)]
+    more = compared(found, LEVEL, is_less_better=False)[1]
+    less = compared(found, LEVEL, is_less_better=True)[1]
+    assert more.chance_to_win is not None
+    assert less.chance_to_win == pytest.approx(1 - more.chance_to_win)
+    assert less.significant is True
+    assert less.lift == pytest.approx(-0.375)
+
+
+@pytest.mark.parametrize(
+    ("total", "spread"),
+    [(math.inf, math.nan), (math.nan, math.nan), (1e308, 1e300), (1e-300, 1e-320), (-1e9, 1e-3)],
+)
+def test_numbers_beyond_all_bounds_never_become_nan(total: float, spread: float) -> None:
+    found = compared(
+        [Measured.of_mean("control", 10, total, spread), Measured.of_mean("test", 10, 5.0, 2.0)],
+        LEVEL,
+        is_less_better=False,
+    )
+    text = msgspec.json.encode(found).decode()
+    assert "nan" not in text.lower()
+    assert "inf" not in text.lower()
