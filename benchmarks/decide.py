@@ -156,8 +156,9 @@ def memory(count: int, who: People) -> tuple[int, int]:
     for id, properties in who:
         subject = Subject(distinct_id=id, now=utc_now(), person_properties=properties)
         outcomes = snapshot.evaluate(snapshot.everything, subject)
-        answer(Decision(outcomes=outcomes, has_errors=False), Form.VALUES, WITHOUT_APPS)
-    del outcomes, subject
+        decision = Decision(outcomes=outcomes, has_errors=False)
+        answer(decision, Form.VALUES, WITHOUT_APPS.without_surveys)
+    del decision, outcomes, subject
     compiled = tracemalloc.get_traced_memory()[0] - described
     tracemalloc.stop()
     return described, compiled

@@ -161,5 +161,32 @@ def test_projects_list_shows_all_with_their_public_keys(
     ]
 
 
+def test_secret_keys_of_the_command_line_open_definitions(
+    installation: Installation, server: LiveServer, project: Any
+) -> None:
+    def secret(*options: str) -> Any:
+        return installation.json("projects", "secret", str(project["id"]), *options)
+
+    none = {"secret_api_token_mask": None, "secret_api_token_backup_mask": None}
+    nothing = {"id": project["id"], "name": "Garden", "secret_api_token": None, **none}
+    assert secret() == nothing
+    first, second = secret("--new"), secret("--new")
+    values = [each["secret_api_token"] for each in (first, second)]
+    assert second["secret_api_token_backup_mask"] == first["secret_api_token_mask"]
+    assert [_status(server, value, "/flags/definitions") for value in values] == [200, 200]
+    assert secret() == {**second, "secret_api_token": None}
+    ended = secret("--end-previous")
+    assert ended["secret_api_token_backup_mask"] is None
+    gone, kept = values
+    seconds_until(lambda: _status(server, gone, "/flags/definitions") == 401, at_most_s=30)
+    assert _status(server, kept, "/flags/definitions") == 200
+    shown = installation.here("projects", "secret", str(project["id"]))
+    assert (shown.returncode, kept in shown.stdout) == (0, False)
+    assert second["secret_api_token_mask"] in shown.stdout
+    missing = installation.here("projects", "secret", "999")
+    assert missing.returncode == 1
+    assert "No project has the id 999" in missing.stderr
+
+
 def _status(server: LiveServer, key: str, path: str = "/api/users/@me/") -> int:
     return httpx.get(server.address + path, headers={"Authorization": f"Bearer {key}"}).status_code

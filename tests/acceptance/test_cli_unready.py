@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hedgerow.storage import migrations
 from tests.live import PERSONAL_KEY, PROJECT_KEY, Installation
 from tests.postgres import OwnPostgres
 
-STEPS = [*(f"{number:04}" for number in range(1, 13)), "0014"]
+STEPS = sorted(file.name[:4] for file in Path(migrations.__path__[0]).glob("versions/0*.py"))
 NOWHERE = "postgresql://someone:hunter2@127.0.0.1:1/nothing"
 
 

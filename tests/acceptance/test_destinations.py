@@ -16,6 +16,7 @@ import pytest
 from tests.live import PROJECT_KEY, LiveServer
 from tests.postgres import OwnPostgres
 from tests.receiver import Answer, Received, Receiver, wait_until
+from tests.records import enabled_record, tidied
 from tests.s3 import KEY_ID, SECRET, S3Server
 
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
@@ -31,21 +32,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as opened:
+    with tidied(server, RECORDS) as opened:
         yield opened
-        for record in opened.get(RECORDS).json()["results"]:
-            opened.delete(f"{RECORDS}{record['id']}/")
 
 
 def destination(client: httpx.Client, plugin: int, **settings: Any) -> str:
-    """The path of a new enabled record."""
-    made = client.post(RECORDS, json={"plugin": plugin})
-    assert made.status_code == 201, made.text
-    path = f"{RECORDS}{made.json()['id']}/"
-    settled = client.put(f"{path}config/", json=settings)
-    assert settled.status_code == 200, settled.text
-    assert client.patch(path, json={"enabled": True}).status_code == 200
-    return path
+    return enabled_record(client, RECORDS, plugin, **settings)
 
 
 def capture(client: httpx.Client, number: int, **properties: Any) -> list[str]:

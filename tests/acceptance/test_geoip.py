@@ -96,6 +96,7 @@ def test_the_address_beats_what_is_stored(plain: LiveServer) -> None:
 @pytest.mark.parametrize("disable", [True, "true", "1"])
 def test_geoip_can_be_switched_off_by_the_caller(plain: LiveServer, disable: Any) -> None:
     assert _on(plain, {SAID: LONDON}, geoip_disable=disable) == set()
+    assert _on(plain, {SAID: LONDON}, disable_geoip=disable) == set()  # posthog-python 3
     assert _on(plain, {SAID: LONDON}, distinct_id="ann", geoip_disable=disable) == {"us"}
     assert _on(plain, {SAID: LONDON}, geoip_disable=False) == {"uk", "london-time"}
 

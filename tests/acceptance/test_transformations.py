@@ -10,6 +10,7 @@ from tests.acceptance.test_components_verb import install
 from tests.acceptance.test_deliveries import capture
 from tests.live import PROJECT_KEY, LiveServer
 from tests.receiver import Receiver, wait_until
+from tests.records import enabled_record, tidied
 
 RECORDS = "/api/environments/1/pipeline_transformation_configs/"
 DROP, RENAME, REMOVE, HASH, MASK_IP, USER_AGENT, BOTS = range(61, 68)
@@ -53,21 +54,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as opened:
+    with tidied(server, RECORDS) as opened:
         yield opened
-        for record in opened.get(RECORDS).json()["results"]:
-            opened.delete(f"{RECORDS}{record['id']}/")
 
 
 def transformation(client: httpx.Client, plugin: int, **settings: Any) -> str:
-    """The path of a new enabled record."""
-    made = client.post(RECORDS, json={"plugin": plugin})
-    assert made.status_code == 201, made.text
-    path = f"{RECORDS}{made.json()['id']}/"
-    settled = client.put(f"{path}config/", json=settings)
-    assert settled.status_code == 200, settled.text
-    assert client.patch(path, json={"enabled": True}).status_code == 200
-    return path
+    return enabled_record(client, RECORDS, plugin, **settings)
 
 
 def stored(client: httpx.Client, uuid: str) -> dict[str, Any] | None:

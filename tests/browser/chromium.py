@@ -60,6 +60,10 @@ class Opened:
             ),
         )
 
+    def errors_but(self, *expected: str) -> list[str]:
+        """Those with none of the texts in them."""
+        return [error for error in self.errors if not any(text in error for text in expected)]
+
     def _said(self, message: ConsoleMessage) -> None:
         self.console.append(f"{message.type}: {message.text}")
         if message.type == "error":

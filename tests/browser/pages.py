@@ -68,19 +68,25 @@ class PageServer:
 
 
 def with_posthog(
-    host: str, token: str, options: Mapping[str, str], script: str = "array.js"
+    host: str,
+    token: str,
+    options: Mapping[str, str],
+    script: str = "array.js",
+    *,
+    package: str = "posthog-js",
+    body: str = "<h1>A page</h1>",
 ) -> str:
     """A page with posthog-js as its package brings it. `options` are JavaScript expressions."""
     given = {"api_host": f"'{host}'", "opt_out_useragent_filter": "true", **options}
     init = ", ".join(f"{name}: {value}" for name, value in given.items())
     return f"""<!doctype html>
 <html><head><title>A page</title></head>
-<body><h1>A page</h1>
+<body>{body}
 <script>
   // The smallest part of the snippet: calls before the library is there are kept for it.
   window.posthog = window.posthog || []
-  posthog._i = [['{token}', {{ {init} }}, undefined]]
+  posthog._i = [['{token}', {{ {init} }}, 'posthog']]
   posthog.__SV = 1
 </script>
-<script src="/packages/posthog-js/dist/{script}"></script>
+<script src="/packages/{package}/dist/{script}"></script>
 </body></html>"""

@@ -40,7 +40,7 @@ PUBLIC = (
     "/track",
     "/engage",
     "/batch",
-    "/i/v0/e",
+    "/i/",
     "/ofrep",
     "/s/",
 )

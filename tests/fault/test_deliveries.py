@@ -43,6 +43,7 @@ from tests.receiver import (
     Receiver,
     wait_until,
 )
+from tests.records import tidied
 from tests.stored_events import wait_until_stored
 from tests.unit.pipelines.test_route import event
 from tests.unit.pipelines.world import RECORD
@@ -92,10 +93,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as opened:
+    with tidied(server, RECORDS) as opened:
         yield opened
-        for record in opened.get(RECORDS).json()["results"]:
-            opened.delete(f"{RECORDS}{record['id']}/")
 
 
 def test_switching_moving_and_deleting_while_delivering(client: httpx.Client) -> None:

@@ -16,7 +16,7 @@ import httpx
 from tests.live import PROJECT_KEY, LiveServer, seconds_until
 from tests.stored_events import people_waiting, stored_events, wait_until_stored
 
-ROUNDS = 4
+ROUNDS = 3
 PEOPLE = 40
 
 

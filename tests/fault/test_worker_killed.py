@@ -21,7 +21,7 @@ from tests.fault.deciding import made, one
 from tests.live import LiveServer, LiveWorker, seconds_until
 from tests.postgres import OwnPostgres
 
-KILLS = 4
+KILLS = 3
 WRITERS = ("ann", "bob", "cleo")
 SOON_S = 60
 

@@ -28,6 +28,7 @@ from hedgerow.app.pipelines import (
 )
 from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
+from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
 from hedgerow.experiments.experiments import Experiments
@@ -55,6 +56,7 @@ from hedgerow.http.payload import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor
+from hedgerow.http.surveys import SurveysDoor
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.logs import wants_people
 from hedgerow.kit.threads import in_daemon_thread
@@ -86,6 +88,7 @@ from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
 from hedgerow.storage.transformation_counts import TransformationTrail
+from hedgerow.surveys.board import SurveyBoard
 from hedgerow.worker import Chore, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
@@ -143,7 +146,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     )
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
-    sdk_configs = SdkConfigs(served_records, pipelines.catalogue)
+    surveys = join_surveys(database, flag_records, board, reading.reading)
+    sdk_configs = SdkConfigs(served_records, pipelines.catalogue, surveys.board.any_runs)
     standings = Standings(delivery.records, utc_now)
     local_board = LocalBoard(board, in_daemon_thread)
     stopping = asyncio.Event()
@@ -165,6 +169,9 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
+        surveys=surveys.surveys,
+        survey_board=surveys.board,
+        survey_responses=surveys.responses,
         experiments=Experiments(ExperimentRecords(database, flag_records), board),
         experiment_results=ExperimentResults(reading.reading),
         cohorts=Cohorts(CohortRecords(database)),
@@ -231,9 +238,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 ),
                 ofrep=OfrepDoor(state.directory, decider, payloads, places, utc_now),
                 early_access=EarlyAccessDoor(state.directory, rooms.early_access),
-                extras=ExtrasDoor(
-                    state.directory, max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s
-                ),
+                surveys=SurveysDoor(state.directory, surveys.board),
+                extras=ExtrasDoor(max_bytes=CAPTURE_BYTES, timeout_s=settings.body_timeout_s),
             ),
         ),
         api(rooms),
@@ -248,7 +254,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         intake=intake,
         chores=[
             *_backup_chores(settings, events_store),
-            *_watching_chores(state, board, sdk_configs, intake),
+            *_watching_chores(state, board, surveys.board, sdk_configs, intake),
             Chore(
                 name="see how destinations fare",
                 every_s=LOOK_EVERY_S,
@@ -256,6 +262,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
                 backs_off=False,
             ),
             delivery.tidying(),
+            *([surveys.chore(state)] if worker else []),
             *(
                 working_chores(state, intake, deletion, mirror, delivery, running_jobs)
                 if worker
@@ -308,11 +315,12 @@ def _places(geoip: GeoIp, origins: Origins) -> Places | None:
 
 
 def _watching_chores(
-    state: State, board: Board, sdk_configs: SdkConfigs, intake: Intake
+    state: State, board: Board, surveys: SurveyBoard, sdk_configs: SdkConfigs, intake: Intake
 ) -> list[Chore]:
     return [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),
         Chore(name="see changed flags", every_s=POLL_S, run=board.watch, backs_off=False),
+        Chore(name="see changed surveys", every_s=POLL_S, run=surveys.watch, backs_off=False),
         Chore(name="see changed apps", every_s=POLL_S, run=sdk_configs.watch, backs_off=False),
         Chore(name="look at the disk", every_s=LOOK_EVERY_S, run=intake.room.look, backs_off=False),
         Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look),

@@ -5,6 +5,7 @@ several processes.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
 from hedgerow.app.chores import working_chores
@@ -14,13 +15,18 @@ from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.pipelines import join_pipelines, register_components
+from hedgerow.app.reading import join_reading
 from hedgerow.app.state import join_state, place_of
+from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.errors import Unavailable, Unready
+from hedgerow.flags.board import Board
 from hedgerow.http.metrics import Metrics
 from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, open_database
+from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.schema import schema_state
 from hedgerow.storage.sealing_file import sealing_keys
@@ -49,6 +55,15 @@ async def run_worker(
     deletion = join_deletion(database, events, intake.arrivals)
     mirror = join_mirror(database, events)
     jobs = join_jobs(settings, database, pipelines, delivery, intake)
+    reading = join_reading(
+        database,
+        events,
+        intake.arrivals.stored,
+        partial(mirror.arrived, at_most_s=settings.read_wait_s),
+    )
+    flag_records = FlagRecords(database)
+    board = Board(flag_records, in_daemon_thread)
+    surveys = join_surveys(database, flag_records, board, reading.reading)
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
         with _shown(join_metrics(database, intake, delivery), shown_at) as address:
@@ -60,6 +75,7 @@ async def run_worker(
                 [
                     waits,
                     delivery.tidying(),
+                    surveys.chore(state),
                     *working_chores(state, intake, deletion, mirror, delivery, jobs),
                 ]
             )

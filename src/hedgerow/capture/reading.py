@@ -77,7 +77,8 @@ def read_batch(
         now=now,
         timekeeper=Timekeeper(now, sent_at(envelope.sent_at, query_sent_at_ms)),
         is_engage=is_engage,
-        ip=ip,
+        # Who sends what happened elsewhere is not who did it.
+        ip="" if envelope.historical_migration else ip,
         is_historical=envelope.historical_migration,
         uuids=uuid7s(now, randomness),
     )

@@ -124,7 +124,7 @@ def export(
     """Write all flags of a project as YAML.
 
     Other flags are named by key, and cohorts and group types by name, so that the file can be
-    applied to another project. Flags with encrypted payloads are left out.
+    applied to another project. Flags with encrypted payloads and those of surveys are left out.
     """
 
     async def run(settings: Settings) -> tuple[Project, Composed]:

@@ -1,7 +1,6 @@
 """`hedgerow import`: the rows of files, sent to the running service as events."""
 
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from hedgerow.capture.imported import checked
 from hedgerow.cli.options import settings_with
-from hedgerow.cli.running import Away, ServerOption, Service, address
+from hedgerow.cli.running import ServerOption, Service, address, insisted
 from hedgerow.errors import Invalid, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.ids import UUID7_RANDOM_BYTES
@@ -24,8 +23,6 @@ from hedgerow.pipelines.imports.model import BadRow
 from hedgerow.pipelines.imports.rows import Portion, format_of, portions
 from hedgerow.pipelines.model import JobProblem
 
-# A service that is busy or away is asked again so often, after so many seconds.
-PAUSES_S = (1, 2, 5, 10, 10, 30)
 TOLD = 20
 
 
@@ -115,22 +112,13 @@ class Sender:
         good = [event for at, event in enumerate(events) if at not in refused]
         if good and self._service is None and not self.tally.good:
             Console().print_json(data=good[0])
-        if good and self._service is not None:
-            self._sent(self._service, good)
+        if good and (service := self._service) is not None:
+            insisted(lambda: service.capture(self._project_key, good))
         self.tally.good += len(good)
         self.tally.refuse(portion.bad)
         self.tally.refuse(
             [BadRow(place=portion.rows[at].place, reason=why) for at, why in refused.items()]
         )
-
-    def _sent(self, service: Service, events: Sequence[Any]) -> None:
-        for pause_s in PAUSES_S:
-            try:
-                service.capture(self._project_key, events)
-                return
-            except Away:
-                time.sleep(pause_s)
-        service.capture(self._project_key, events)
 
 
 def mapping_of(maps: Iterable[str], rest: bool | None) -> dict[str, Any]:

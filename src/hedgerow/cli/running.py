@@ -1,9 +1,13 @@
-"""Asking a running service, with a personal key: for verbs that read what only it can open."""
+"""Asking a running service, with a personal key: for verbs that read what only it can open, and
+for those that bring something.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -33,12 +37,30 @@ ServiceProjectOption = Annotated[
     int | None, typer.Option("--project", help="The project's id; else the key's first one.")
 ]
 
+T = TypeVar("T")
+
 EVERYWHERE = ("0.0.0.0", "::", "")
 TIMEOUT_S = 60.0
+# A service that is busy or away is asked again so often, after so many seconds.
+PAUSES_S = (1, 2, 5, 10, 10, 30)
 
 
 class Away(Unready):
-    """The service does not answer at the moment."""
+    """The service does not answer at the moment. It may have said after how long to ask again."""
+
+    def __init__(self, text: str, after_s: float = 0) -> None:
+        super().__init__(text)
+        self.after_s = after_s
+
+
+def insisted(call: Callable[[], T]) -> T:
+    """What a call gives that may be repeated, and is while the service is away."""
+    for pause_s in PAUSES_S:
+        try:
+            return call()
+        except Away as away:
+            time.sleep(max(pause_s, away.after_s))
+    return call()
 
 
 class Service:
@@ -59,25 +81,31 @@ class Service:
         return answer
 
     def _call(self, path: str, body: Any) -> Any:
-        return self._post(self._base + path, body)
+        return self.ask("POST", path, body)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What a path of the project answers; None for an empty answer."""
+        return self._ask(method, self._base + path, body)
 
     def capture(self, project_key: str, events: Sequence[Any]) -> None:
         """Send events of some time ago. Away if they should be sent again later."""
         batch = {"api_key": project_key, "historical_migration": True, "batch": events}
-        self._post(f"{self._url}/batch/", batch)
+        self._ask("POST", f"{self._url}/batch/", batch)
 
-    def _post(self, url: str, body: Any) -> Any:
+    def _ask(self, method: str, url: str, body: Any) -> Any:
         request = Request(  # noqa: S310 - the settings allow http and https only
             url,
-            data=json.dumps(body).encode(),
+            data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+            method=method,
         )
         try:
             with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
-                return json.load(answer)
+                text = answer.read()
+                return json.loads(text) if text else None
         except HTTPError as error:
             raise self._refused(error) from None
-        except (URLError, OSError, ValueError) as error:
+        except (URLError, OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise Away(f"{self._url} does not answer: {reason}. Is the service running?") from None
 
@@ -88,9 +116,10 @@ class Service:
         except (ValueError, KeyError, TypeError, OSError):
             return Away(f"{self._url} answers {error.code} {error.reason}: is it Hedgerow?")
         if error.code == 400:
-            return Invalid(detail, code=code)
+            return Invalid(detail, code=code, attr=told.get("attr"))
         if error.code >= 500 or error.code == 429:
-            return Away(f"{self._url}: {detail}")
+            said = error.headers.get("Retry-After", "")
+            return Away(f"{self._url}: {detail}", float(said) if said.isdecimal() else 0)
         return Unready(f"{self._url}: {detail}")
 
 

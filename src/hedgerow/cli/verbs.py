@@ -2,7 +2,9 @@
 what it needs itself, and the first page of the help needs none of them.
 """
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -26,13 +28,13 @@ VERBS: Mapping[str, str] = {
     "keys": "Personal keys: create, list, revoke, roll.",
     "projects": "Projects: create, list.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
-    "import": "Send the rows of CSV, JSON lines or Parquet files to the running service as events.",
+    "import": "Bring events from files, or everything from PostHog, or flags from elsewhere.",
     "query": "Ask the running service something about events, persons and groups, in HogQL.",
     "events": "Events: watch them arrive (tail), write them to files (export), delete.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
 }
 # Of verbs whose name Python keeps for itself.
-FILES: Mapping[str, str] = {"import": "import_files"}
+FILES: Mapping[str, str] = {"import": "import_verbs"}
 
 
 class Verbs(TyperGroup):
@@ -53,7 +55,8 @@ class Verbs(TyperGroup):
 def loaded(name: str) -> TyperCommand | TyperGroup:
     """The command of a verb, with everything that stands under it."""
     file = FILES.get(name, name)
-    verb = getattr(import_module(f"hedgerow.cli.{file}"), file)
+    with _nothing_collected():
+        verb = getattr(import_module(f"hedgerow.cli.{file}"), file)
     alone = typer.Typer(rich_markup_mode=MARKUP)
     if isinstance(verb, typer.Typer):
         alone.add_typer(verb, name=name, no_args_is_help=True, help=VERBS[name])
@@ -62,3 +65,14 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
     command = get_group(alone).commands[name]
     assert isinstance(command, TyperCommand | TyperGroup)
     return command
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Loading makes very many objects and drops hardly one: to look through them for garbage again
+    and again would be a sixth of the start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

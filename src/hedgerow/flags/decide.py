@@ -13,13 +13,11 @@ import msgspec
 from hedgerow.errors import Unavailable
 from hedgerow.flags.board import Board
 from hedgerow.flags.compile import Compiled
-from hedgerow.flags.model import DISTINCT_ID_MAX, Outcome, Runtime
+from hedgerow.flags.model import DISTINCT_ID_MAX, SURVEY_PREFIX, Outcome, Runtime
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import SubjectStore
 from hedgerow.flags.subject import Subject
 from hedgerow.projects.model import Project
-
-SURVEY_PREFIX = "survey-targeting-"
 
 
 def _anywhere() -> Runtime | None:

@@ -10,8 +10,8 @@
 
 A flag is known by its key, and what it leaves out is at its default. Where stored filters name
 another flag, a cohort or a group type by number, the document names it by key or name, so that it
-means the same in another project. A number there is an id. Flags with encrypted payloads are not
-in it, and are left alone.
+means the same in another project. A number there is an id. Flags with encrypted payloads and those
+of surveys are not in it, and are left alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.model import Bucketing, Definitions, Flag, Runtime
+from hedgerow.flags.model import SURVEY_PREFIX, Bucketing, Definitions, Flag, Runtime
 from hedgerow.flags.references import Names, Rewrite, rewritten
 from hedgerow.flags.rules import check_key
 from hedgerow.projects.document import At, check_names, check_no_reference, check_version
@@ -137,12 +137,17 @@ class Composed:
     nameless: Sequence[str]
 
 
+def is_told(flag: Flag) -> bool:
+    """A document holds no secrets, and nothing that surveys make and take away by themselves."""
+    return not flag.has_encrypted_payloads and not flag.key.startswith(SURVEY_PREFIX)
+
+
 def composed(seen: Definitions) -> Composed:
     names = Names(seen, {flag.id: flag.key for flag in seen.flags})
     flags = sorted(seen.flags, key=lambda flag: flag.key)
     items: list[dict[str, Any]] = []
     for flag in flags:
-        if not flag.has_encrypted_payloads:
+        if is_told(flag):
             names.prefix = f"flags[{len(items)}] ({flag.key}): "
             items.append(item_of(flag, names.outward))
     return Composed(

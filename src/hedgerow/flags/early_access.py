@@ -118,6 +118,10 @@ class EarlyAccess:
     async def listing(self, project: Project) -> Sequence[tuple[Feature, Flag]]:
         return await self._store.features(project.id)
 
+    async def by_flag(self, project: Project) -> Mapping[FlagId, Feature]:
+        """A flag has one at most."""
+        return {feature.flag_id: feature for feature, _ in await self._store.features(project.id)}
+
     async def find(self, project: Project, id: str) -> tuple[Feature, Flag]:
         for feature, flag in await self._store.features(project.id):
             if feature.id == id:
@@ -233,15 +237,18 @@ def _taken_over(
         raise Invalid("Feature Flag with this ID does not exist", attr=attr)
     if any(other.flag_id == flag.id for other in around.features.values()):
         raise Invalid("There is already a feature linked to this flag", attr=attr)
-    if _counts_groups(flag):
-        raise Invalid(
-            "Group-based feature flags are not supported for Early Access Features.", attr=attr
-        )
-    if variant_keys(flag.filters):
-        raise Invalid(
-            "Multivariate feature flags are not supported for Early Access Features.", attr=attr
-        )
+    if reason := why_unfit(flag):
+        raise Invalid(reason, attr=attr)
     return _with_choices(around, feature, feature.stage.takes_choices, actor, now)
+
+
+def why_unfit(flag: Flag) -> str:
+    """Why a flag cannot be a feature's, "" if it can."""
+    if _counts_groups(flag):
+        return "Group-based feature flags are not supported for Early Access Features."
+    if variant_keys(flag.filters):
+        return "Multivariate feature flags are not supported for Early Access Features."
+    return ""
 
 
 def _counts_groups(flag: Flag) -> bool:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
-from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId
+from hedgerow.flags.model import SURVEY_PREFIX, Bucketing, Definitions, Flag, FlagId
 from hedgerow.flags.payloads import shown_filters
 from hedgerow.flags.rules import condition_sets, needed_cohorts, needed_ids, super_groups
 from hedgerow.persons.model import Cohort, CohortId
@@ -96,7 +96,8 @@ class _Telling:
         order: list[FlagId] = []
         is_sound = self._add_in_order(flag.id, order, [])
         # To an SDK an inactive flag is false, to us one that is missing; an empty chain is for us.
-        is_sound = is_sound and all(self._flags[id].active for id in order)
+        needed = [self._flags[id] for id in order]
+        is_sound = is_sound and all(each.active and _can_be_told(each) for each in needed)
         chain = [self._flags[id].key for id in order] if is_sound else []
         return {"key": flag.key, "dependency_chain": chain}
 
@@ -179,9 +180,11 @@ class _Telling:
 
 
 def _can_be_told(flag: Flag) -> bool:
-    """Not a remote configuration, which nobody evaluates, nor what was stored by a mistake."""
+    """Not a remote configuration, which nobody evaluates, nor what was stored by a mistake. Nor
+    what is a survey's: servers show none, and would ask us each time they want all flags."""
     filters: Any = flag.filters
-    if flag.is_remote_configuration or not isinstance(filters, Mapping):
+    is_surveys = flag.key.startswith(SURVEY_PREFIX)
+    if flag.is_remote_configuration or is_surveys or not isinstance(filters, Mapping):
         return False
     groups = filters.get("groups")
     return isinstance(groups, list) and all(

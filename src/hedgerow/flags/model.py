@@ -16,6 +16,8 @@ MAX_FLAGS = 2000
 # What stands for an encrypted payload on every way out: itself a JSON text.
 REDACTED = '"********* (encrypted)"'
 DISTINCT_ID_MAX = 200
+# What the keys of flags begin with that surveys keep for themselves.
+SURVEY_PREFIX = "survey-targeting-"
 
 
 class Runtime(StrEnum):

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.document import Wanted, item_of
+from hedgerow.flags.document import Wanted, is_told, item_of
 from hedgerow.flags.model import MAX_FLAGS, Definitions, Flag, FlagId
 from hedgerow.flags.references import FLAG, Names, rewritten
 from hedgerow.flags.rules import Surroundings, check_together, checked_filters, needed_ids
@@ -64,9 +64,9 @@ class Planner:
         keys = {each.key for each in wanted}
         others = sorted(seen.flags, key=lambda flag: flag.key)
         others = [flag for flag in others if flag.key not in keys]
-        # A document cannot hold a secret, so it cannot leave one out.
-        self._secret = [flag for flag in others if flag.has_encrypted_payloads]
-        others = [flag for flag in others if not flag.has_encrypted_payloads]
+        # What no document holds it cannot leave out either.
+        self._untold = [flag for flag in others if not is_told(flag)]
+        others = [flag for flag in others if is_told(flag)]
         self._deleted, self._kept = (others, []) if prune else ([], others)
         self._present = {flag.key: flag for flag in seen.flags}
         self._ids = {
@@ -76,13 +76,13 @@ class Planner:
             for number, each in enumerate(wanted)
         }
         ending = {id: key for key, id in self._ids.items()}
-        ending |= {flag.id: flag.key for flag in (*self._kept, *self._secret)}
+        ending |= {flag.id: flag.key for flag in (*self._kept, *self._untold)}
         self._inward = Names(seen, ending).inward
         self._outward = Names(seen, ending | {flag.id: flag.key for flag in seen.flags}).outward
 
     def plan(self) -> Plan:
         afters = {each.key: self._after(each) for each in self._wanted}
-        ending = {flag.id: flag for flag in (*afters.values(), *self._kept, *self._secret)}
+        ending = {flag.id: flag for flag in (*afters.values(), *self._kept, *self._untold)}
         checked: set[str] = set()
         ordered = self._dependencies_first(afters)
         for each in ordered:

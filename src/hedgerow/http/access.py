@@ -41,6 +41,7 @@ from hedgerow.http.fields import INT64_MAX, Fields, validated
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
 from hedgerow.http.paging import Window, window
+from hedgerow.http.request_headers import bearer
 from hedgerow.http.trace import trace_of
 from hedgerow.kit.clock import Clock
 from hedgerow.persons.cohorts import Cohorts
@@ -62,6 +63,9 @@ from hedgerow.projects.scopes import ALL, allows
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.throttle import Throttle
 from hedgerow.queries.queries import Queries
+from hedgerow.surveys.board import SurveyBoard
+from hedgerow.surveys.responses import Responses
+from hedgerow.surveys.surveys import Surveys
 
 F = TypeVar("F", bound=Fields)
 
@@ -97,6 +101,9 @@ class Rooms:
     flags: Flags
     local_board: LocalBoard
     early_access: EarlyAccess
+    surveys: Surveys
+    survey_board: SurveyBoard
+    survey_responses: Responses
     experiments: Experiments
     experiment_results: ExperimentResults
     flag_streams: FlagStreams
@@ -225,7 +232,7 @@ def check_accept(request: Request, also: str) -> None:
 
 async def _authenticated(request: Request, rooms: Rooms) -> PersonalKey:
     """The first key found is the one that counts: header, body, query."""
-    value, place = _bearer(request), "Authorization header"
+    value, place = bearer(request.scope) or None, "Authorization header"
     if value is None:
         value, place = await _key_in_body(request, rooms), "body"
     if value is None:
@@ -247,11 +254,6 @@ async def known_or_new(
     """From memory when it is there; otherwise after a look at what is stored by now."""
     found = known(value)
     return found if found is not None else await new(value)
-
-
-def _bearer(request: Request) -> str | None:
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    return (value.strip() or None) if scheme.lower() == "bearer" else None
 
 
 async def _key_in_body(request: Request, rooms: Rooms) -> str | None:

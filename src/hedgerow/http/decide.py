@@ -15,7 +15,7 @@ from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.payload import NoData, PayloadReader
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
-from hedgerow.http.sdk_config import SdkConfigs
+from hedgerow.http.sdk_config import OF_DECIDE, SdkConfigs, newer
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import Clock
 from hedgerow.projects.directory import Directory
@@ -24,6 +24,8 @@ from hedgerow.projects.token_places import token_in
 TRUTHS = (True, "true", "True", "1")
 # Whoever says no more than this is spared the questions for all else that may be said.
 USUAL = frozenset(("api_key", "token", "distinct_id", "person_properties"))
+# The second is what posthog-python said before version 4, and meant.
+WITHOUT_PLACE = ("geoip_disable", "disable_geoip")
 ANONYMOUS_ID = "$anon_distinct_id"
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
@@ -48,6 +50,8 @@ CLIENT_AGENTS = (
 )
 
 
+# Makes what is told besides flags of the part that all doors have, and the project's key.
+ConfigForm = Callable[[bytes, str], bytes]
 # The properties of the place that a request comes from.
 Places = Callable[[Scope], Mapping[str, str]]
 
@@ -81,12 +85,16 @@ class Decide:
         self._clock = clock
 
     async def decide(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        return await self._answer(scope, receive, trace, _decide_wish(scope["query_string"]))
+        wish = _decide_wish(scope["query_string"])
+        return await self._answer(scope, receive, trace, wish, _of_decide)
 
     async def flags(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        return await self._answer(scope, receive, trace, _flags_wish(scope["query_string"]))
+        wish = _flags_wish(scope["query_string"])
+        return await self._answer(scope, receive, trace, wish, newer)
 
-    async def _answer(self, scope: Scope, receive: Receive, trace: Trace, wish: Wish) -> Reply:
+    async def _answer(
+        self, scope: Scope, receive: Receive, trace: Trace, wish: Wish, told: ConfigForm
+    ) -> Reply:
         try:
             body = await self._payloads.read(scope, receive)
         except NoData:
@@ -96,7 +104,8 @@ class Decide:
             body = body[0] if body else {}
         if not isinstance(body, dict):
             raise Invalid("A JSON object is required.", code="malformed_data")
-        project = await project_of(self._directory, token_in(body))
+        token = token_in(body)
+        project = await project_of(self._directory, token)
         trace.project_id = project.id
         trace.mark("access")
         decision = NOTHING
@@ -104,15 +113,19 @@ class Decide:
             asked = _asked(body, scope, self._place(body, scope), only_surveys=wish.only_surveys)
             decision = await self._decider.decide(project, asked, self._clock())
             trace.mark("evaluate")
-        config = self._configs.part(project.id) if wish.config else b""
+        config = told(self._configs.part(project.id), token) if wish.config else b""
         evaluated_at = self._clock() if wish.time else None
         return reply(200, answer(decision, wish.form, config, evaluated_at), JSON_TYPE)
 
     def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
         places = self._places
-        if places is None or body.get("geoip_disable") in TRUTHS:
+        if places is None or any(body.get(name) in TRUTHS for name in WITHOUT_PLACE):
             return nowhere
         return lambda: places(scope)
+
+
+def _of_decide(part: bytes, token: str) -> bytes:
+    return part + OF_DECIDE
 
 
 def _asked(

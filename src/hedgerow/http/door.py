@@ -26,7 +26,7 @@ from hedgerow.http.trace import SCOPE_KEY, Trace
 
 Handler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
 
-# The end of a path of which the last segment may be anything.
+# The end of a path of which the rest may be anything.
 ANY = "/{key}"
 UNMATCHED = "unmatched"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
@@ -72,7 +72,7 @@ class FrontDoor:
         }
         # Paths that end with something of the caller's, by what stands before it.
         self._within = {
-            path.removesuffix(ANY): (path, route)
+            path.removesuffix(ANY) + "/": (path, route)
             for path, route in lean.items()
             if path.endswith(ANY)
         }
@@ -92,7 +92,9 @@ class FrontDoor:
         return self._serve_rest(scope, receive, send)
 
     def _found(self, path: str) -> tuple[str, Lean] | None:
-        return self._lean.get(path) or self._within.get(path.rstrip("/").rpartition("/")[0])
+        return self._lean.get(path) or next(
+            (found for start, found in self._within.items() if path.startswith(start)), None
+        )
 
     async def _serve_lean(
         self, path: str, route: Lean, scope: Scope, receive: Receive, send: Send
@@ -188,7 +190,7 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
     if scope["method"] == "HEAD":
         inner["method"] = "GET"
     path = scope["path"]
-    if path.startswith(("/api", "/site_app/", "/array/")) and not path.endswith("/"):
+    if path.startswith(("/api", "/site_app/", "/array/", "/static/")) and not path.endswith("/"):
         inner["path"] = path + "/"
     return inner
 

@@ -12,14 +12,15 @@ from starlette.types import Receive, Scope
 from hedgerow.errors import MethodNotAllowed
 from hedgerow.flags.early_access import SCOPE, EarlyAccess, Feature, FeatureFields, Stage
 from hedgerow.flags.model import Flag
-from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Fields, Text
+from hedgerow.http.owned_flag import OwnedFlag, owned_flag
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JsonResponse, Reply, json_reply, no_content
+from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import iso
 from hedgerow.projects.directory import Directory
@@ -36,20 +37,6 @@ URL_MAX = 800
 
 READ = in_project("early_access_feature:read")
 WRITE = in_project("early_access_feature:write")
-
-
-class OwnedFlag(msgspec.Struct, kw_only=True):
-    """The flag that a feature owns."""
-
-    id: int
-    team_id: int
-    name: str
-    key: str
-    filters: Any
-    deleted: bool
-    active: bool
-    ensure_experience_continuity: bool
-    version: int
 
 
 class FeatureItem(msgspec.Struct, kw_only=True):
@@ -89,17 +76,7 @@ def item(found: tuple[Feature, Flag]) -> FeatureItem:
     feature, flag = found
     return FeatureItem(
         id=feature.id,
-        feature_flag=OwnedFlag(
-            id=flag.id,
-            team_id=flag.project_id,
-            name=flag.name,
-            key=flag.key,
-            filters=shown_filters(flag),
-            deleted=flag.deleted,
-            active=flag.active,
-            ensure_experience_continuity=flag.ensure_experience_continuity,
-            version=flag.version,
-        ),
+        feature_flag=owned_flag(flag),
         name=feature.name,
         description=feature.description,
         stage=feature.stage.value,
@@ -182,6 +159,19 @@ for base in BASES:
     router.get(base + "{feature_id}/activity/")(feature_activity)
 
 
+def public_item(feature: Feature, flag: Flag) -> PublicFeature:
+    """As pages and the record of its flag show it."""
+    return PublicFeature(
+        id=feature.id,
+        name=feature.name,
+        description=feature.description,
+        stage=feature.stage.value,
+        documentationUrl=feature.documentation_url,
+        payload=feature.payload,
+        flagKey=flag.key,
+    )
+
+
 class EarlyAccessDoor:
     """What pages show to whoever may choose."""
 
@@ -197,15 +187,7 @@ class EarlyAccessDoor:
         trace.mark("access")
         stages = asked.get("stage") or [Stage.BETA.value]
         told = [
-            {
-                "id": feature.id,
-                "name": feature.name,
-                "description": feature.description,
-                "stage": feature.stage.value,
-                "documentationUrl": feature.documentation_url,
-                "payload": feature.payload,
-                "flagKey": flag.key,
-            }
+            public_item(feature, flag)
             for feature, flag in await self._early_access.listing(project)
             if feature.stage.is_public and feature.stage.value in stages
         ]

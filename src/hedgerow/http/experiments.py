@@ -21,7 +21,7 @@ from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Boolean, Fields, Text, asked_truth
-from hedgerow.http.flags import FlagItem, person
+from hedgerow.http.flags import FlagItem, Ties, person, ties_of
 from hedgerow.http.flags import item as flag_item
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
@@ -157,8 +157,7 @@ def _moment(text: str, attr: str, call: ProjectCall) -> datetime:
     return asked_moment(text, call.now, ZoneInfo(call.project.timezone), attr)
 
 
-def item(call: ProjectCall, found: Found, siblings: Sequence[int]) -> ExperimentItem:
-    """`siblings` are all experiments of its flag."""
+def item(call: ProjectCall, found: Found, ties: Ties) -> ExperimentItem:
     experiment, flag = found
     start, end = experiment.start_date, experiment.end_date
     holdout = experiment.holdout
@@ -171,7 +170,7 @@ def item(call: ProjectCall, found: Found, siblings: Sequence[int]) -> Experiment
         start_date=iso(start) if start else None,
         end_date=iso(end) if end else None,
         feature_flag_key=flag.key,
-        feature_flag=flag_item(call, flag, siblings),
+        feature_flag=flag_item(call, flag, ties),
         holdout=holdout,
         holdout_id=holdout.get("id") if holdout else None,
         exposure_cohort=None,
@@ -195,9 +194,7 @@ def item(call: ProjectCall, found: Found, siblings: Sequence[int]) -> Experiment
 
 
 async def _answer(call: ProjectCall, found: Found, status: int = 200) -> Response:
-    siblings = await call.rooms.experiments.by_flag(call.project)
-    shown = item(call, found, siblings.get(found[1].id, ()))
-    return JsonResponse(shown, status_code=status)
+    return JsonResponse(item(call, found, await ties_of(call)), status_code=status)
 
 
 def _id(call: ProjectCall, experiment_id: str) -> ExperimentId:
@@ -229,8 +226,8 @@ async def list_experiments(call: Annotated[ProjectCall, READ]) -> Response:
         offset=asked.offset,
     )
     found, count = await call.rooms.experiments.listing(call.project, query)
-    siblings = await call.rooms.experiments.by_flag(call.project)
-    listed = [item(call, each, siblings.get(each[1].id, ())) for each in found]
+    ties = await ties_of(call)
+    listed = [item(call, each, ties) for each in found]
     return JsonResponse(page(call.request, call.rooms.origins, asked, count, listed))
 
 

@@ -1,6 +1,6 @@
 """`GET …/feature_flags/stream/`: tells that definitions of flags have changed, as server-sent
-events, so that nobody has to ask again and again. It has no end, so it is none of the operations
-in the OpenAPI document, which whoever tries them all would wait for.
+events, so that nobody has to ask again and again. It has no end, which the OpenAPI document says by
+`x-endless`, for whoever tries all operations.
 """
 
 from collections.abc import AsyncIterator

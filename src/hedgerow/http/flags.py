@@ -1,6 +1,7 @@
 """Feature flags: definitions, what becomes of them, and why somebody gets what."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -10,23 +11,28 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.flags.decide import Asked
+from hedgerow.flags.early_access import Feature
 from hedgerow.flags.edits import FlagFields, Seen
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, status_of
-from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, Runtime
+from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId, Runtime
 from hedgerow.flags.payloads import shown_filters
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
+from hedgerow.http.early_access import public_item
 from hedgerow.http.fields import LEFT_OUT, Between, Boolean, Fields, Text, asked_truth
-from hedgerow.http.local_evaluation import CACHING, is_known, older_audience
+from hedgerow.http.local_evaluation import CACHING, older_audience
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
+from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
+from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
+from hedgerow.surveys.told import told
 
 router = APIRouter(tags=["Feature flags"])
 
@@ -65,7 +71,7 @@ class FlagItem(msgspec.Struct, kw_only=True):
     ensure_experience_continuity: bool
     experiment_set: Sequence[int]
     surveys: Sequence[Any]
-    features: Sequence[Any]
+    features: Sequence[PublicFeature]
     rollback_conditions: Any
     performed_rollback: bool
     can_edit: bool
@@ -137,8 +143,23 @@ class FlagBody(Fields):
         return Seen(version=self.version, fields=original if isinstance(original, dict) else None)
 
 
-def item(call: ProjectCall, flag: Flag, experiments: Sequence[int]) -> FlagItem:
-    """`experiments` are the ids of those that the flag has."""
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What else of the project has to do with its flags, by their ids."""
+
+    features: Mapping[FlagId, Feature]
+    experiments: Mapping[FlagId, Sequence[int]]
+
+
+async def ties_of(call: ProjectCall) -> Ties:
+    return Ties(
+        await call.rooms.early_access.by_flag(call.project),
+        await call.rooms.experiments.by_flag(call.project),
+    )
+
+
+def item(call: ProjectCall, flag: Flag, ties: Ties) -> FlagItem:
+    feature = ties.features.get(flag.id)
     return FlagItem(
         id=flag.id,
         name=flag.name,
@@ -153,9 +174,9 @@ def item(call: ProjectCall, flag: Flag, experiments: Sequence[int]) -> FlagItem:
         version=flag.version,
         last_modified_by=person(call, flag.last_modified_by),
         ensure_experience_continuity=flag.ensure_experience_continuity,
-        experiment_set=experiments,
-        surveys=(),
-        features=(),
+        experiment_set=ties.experiments.get(flag.id, ()),
+        surveys=[told(found) for found in call.rooms.survey_board.linked_to(flag)],
+        features=() if feature is None else (public_item(feature, flag),),
         rollback_conditions=None,
         performed_rollback=False,
         can_edit=True,
@@ -188,8 +209,7 @@ def person(call: ProjectCall, email: str) -> Mapping[str, Any] | None:
 
 
 async def _answer(call: ProjectCall, flag: Flag, status: int = 200) -> Response:
-    experiments = await call.rooms.experiments.by_flag(call.project)
-    return JsonResponse(item(call, flag, experiments.get(flag.id, ())), status_code=status)
+    return JsonResponse(item(call, flag, await ties_of(call)), status_code=status)
 
 
 async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
@@ -211,16 +231,19 @@ async def list_flags(call: Annotated[ProjectCall, in_project("feature_flag:read"
         raise Invalid(detail, attr="type", code="invalid_choice")
     active = call.asked("active") or ""
     wants_stale = active.upper() == STALE
-    experiments = await call.rooms.experiments.by_flag(call.project)
+    ties = await ties_of(call)
     wanted = FlagFilter(
         search=search.strip()[:200],
         active=None if wants_stale else asked_truth(active, "active"),
         type=kind,
-        experimental=experiments.keys(),
+        experimental=ties.experiments.keys(),
         stale_at=call.now if wants_stale else None,
     )
-    flags = await call.rooms.flags.listing(call.project, wanted)
-    listed = [item(call, flag, experiments.get(flag.id, ())) for flag in asked.of(flags)]
+    # As with PostHog, what surveys keep for themselves is not listed.
+    owned = await call.rooms.surveys.owned_flags(call.project)
+    found = await call.rooms.flags.listing(call.project, wanted)
+    flags = [flag for flag in found if flag.id not in owned]
+    listed = [item(call, flag, ties) for flag in asked.of(flags)]
     return JsonResponse(page(call.request, call.rooms.origins, asked, len(flags), listed))
 
 
@@ -347,7 +370,7 @@ async def local_evaluation(call: Annotated[SdkCall, for_sdks()]) -> Response:
     scope = call.request.scope
     told = await call.rooms.local_board.told(call.project, older_audience(scope))
     headers = {"ETag": told.etag, "Cache-Control": CACHING[1].decode()}
-    if is_known(told, scope):
+    if has_answer(scope, told.etag):
         return Response(status_code=304, headers=headers)
     return Response(told.body, media_type="application/json", headers=headers)
 

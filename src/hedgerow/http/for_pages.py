@@ -12,6 +12,7 @@ from hedgerow.errors import AppError
 from hedgerow.http.errors import error_body
 from hedgerow.http.origin import cors, header
 from hedgerow.http.reply import JsonResponse
+from hedgerow.http.request_headers import has_answer
 
 JAVASCRIPT = "application/javascript; charset=UTF-8"
 JSON = "application/json"
@@ -35,8 +36,7 @@ def for_pages(request: Request, content: bytes, media_type: str, caching: str) -
     """The content, or 304 for who has it."""
     tag = f'"{hash_of(content)}"'
     headers = {**ANYWHERE, "Cache-Control": caching, "ETag": tag}
-    known = request.headers.get("if-none-match", "")
-    if tag in [each.strip().removeprefix("W/") for each in known.split(",")] or known == "*":
+    if has_answer(request.scope, tag):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=media_type, headers=headers)
 

@@ -3,7 +3,7 @@
 The bare call that starts one is the specification's: 200 and an empty body.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -24,8 +24,11 @@ from hedgerow.kit.text import why_unstorable
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.jobs import JobWish
 from hedgerow.pipelines.model import Job, JobId, Record
+from hedgerow.projects.activity import Actor
 
 router = APIRouter(tags=["Pipelines"])
+
+JobChange = Callable[[Record, Component | None, JobId, Actor, datetime], Awaitable[Job]]
 
 SCHEDULE = "schedule"
 
@@ -107,9 +110,7 @@ async def cancel_job(
     record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Cancel a job. One that is over stays as it is."""
-    record, component = await _found(call, record_id)
-    job = await call.rooms.jobs.cancel(record, component, _job_id(job_id), call.actor, call.now)
-    return JsonResponse(job_item(job))
+    return await _changed(call, record_id, job_id, call.rooms.jobs.cancel)
 
 
 @describes(answer=JobItem)
@@ -117,9 +118,7 @@ async def pause_job(
     record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Put a job aside. One that is over stays as it is."""
-    record, component = await _found(call, record_id)
-    job = await call.rooms.jobs.pause(record, component, _job_id(job_id), call.actor, call.now)
-    return JsonResponse(job_item(job))
+    return await _changed(call, record_id, job_id, call.rooms.jobs.pause)
 
 
 @describes(answer=JobItem)
@@ -127,9 +126,7 @@ async def resume_job(
     record_id: str, job_id: str, call: Annotated[ProjectCall, in_project("plugin:write")]
 ) -> Response:
     """Let a job go on that was paused or has failed. Any other stays as it is."""
-    record, component = await _found(call, record_id)
-    job = await call.rooms.jobs.resume(record, component, _job_id(job_id), call.actor, call.now)
-    return JsonResponse(job_item(job))
+    return await _changed(call, record_id, job_id, call.rooms.jobs.resume)
 
 
 @describes(answer=ScheduleItem)
@@ -168,6 +165,12 @@ def job_item(job: Job) -> JobItem:
 async def _found(call: ProjectCall, record_id: str) -> tuple[Record, Component | None]:
     record = await call.rooms.records.find(place_of(call, record_id))
     return record, call.rooms.records.component(record)
+
+
+async def _changed(call: ProjectCall, record_id: str, job_id: str, change: JobChange) -> Response:
+    record, component = await _found(call, record_id)
+    job = await change(record, component, _job_id(job_id), call.actor, call.now)
+    return JsonResponse(job_item(job))
 
 
 def _job_id(text: str) -> JobId:

@@ -7,9 +7,9 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Scope
 
 from hedgerow.flags.local import Audience
-from hedgerow.flags.local_board import LocalBoard, Told
-from hedgerow.http.origin import header
+from hedgerow.flags.local_board import LocalBoard
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
+from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import admit, sdk_project
 from hedgerow.http.trace import Trace
 from hedgerow.projects.directory import Directory
@@ -39,7 +39,7 @@ class LocalEvaluationDoor:
         trace.mark("access")
         told = self._board.at_hand(project, audience) or await self._board.told(project, audience)
         etag = (b"etag", told.etag.encode())
-        if is_known(told, scope):
+        if has_answer(scope, told.etag):
             return reply(304, b"", etag, CACHING)
         return reply(200, told.body, JSON_TYPE, etag, CACHING)
 
@@ -48,9 +48,3 @@ def older_audience(scope: Scope) -> Audience:
     """Older SDKs say that they read cohorts by naming them, with or without a value."""
     asked = parse_qs(scope["query_string"][:2000].decode("latin-1"), keep_blank_values=True)
     return Audience.OLDER if "send_cohorts" in asked else Audience.OLDER_WITHOUT_COHORTS
-
-
-def is_known(told: Told, scope: Scope) -> bool:
-    """Whether the caller has this very answer. A proxy may have made its mark a weak one."""
-    marks = header(scope, b"if-none-match").split(",")
-    return any(mark.strip().removeprefix("W/") in (told.etag, "*") for mark in marks)

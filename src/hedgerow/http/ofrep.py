@@ -18,8 +18,9 @@ from hedgerow.flags.rules import condition_sets, variant_keys
 from hedgerow.http.decide import Places, runtime_of
 from hedgerow.http.origin import header
 from hedgerow.http.payload import NoData, PayloadReader
-from hedgerow.http.project_key import project_of
+from hedgerow.http.project_key import NoProjectKey, project_of
 from hedgerow.http.reply import JSON_TYPE, Header, Reply, json_reply, reply
+from hedgerow.http.request_headers import bearer, has_answer
 from hedgerow.http.trace import Trace
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import Clock
@@ -39,6 +40,10 @@ CONFIGURATION = jsonio.encode(
             "caching": {"enabled": False},
         },
     }
+)
+NO_KEY = (
+    "Project API key not provided: send it as `Authorization: Bearer` or as `X-API-Key`. "
+    "`hedgerow projects list` shows it."
 )
 TARGETING_KEY = "targetingKey"
 # What a context may say besides properties of the person.
@@ -83,7 +88,7 @@ class OfrepDoor:
 
     async def evaluate_one(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         project = await self._project(scope, trace)
-        key = scope["path"].rstrip("/").rpartition("/")[2]
+        key = scope["path"].removeprefix(f"{PATH}/").rstrip("/")
         try:
             outcomes = await self._outcomes(project, scope, receive, trace, key)
             outcome = next((each for each in outcomes if each.flag.key == key), None)
@@ -99,9 +104,10 @@ class OfrepDoor:
         return _marked(scope, CONFIGURATION)
 
     async def _project(self, scope: Scope, trace: Trace) -> Project:
-        scheme, _, value = header(scope, b"authorization").partition(" ")
-        key = value.strip() if scheme.lower() == "bearer" else ""
-        project = await project_of(self._directory, key or header(scope, b"x-api-key"))
+        key = bearer(scope) or header(scope, b"x-api-key")
+        if not key:
+            raise NoProjectKey(NO_KEY)
+        project = await project_of(self._directory, key)
         trace.project_id = project.id
         trace.mark("access")
         return project
@@ -240,7 +246,7 @@ def _marked(scope: Scope, body: bytes) -> Reply:
     """304 to whoever has this very answer."""
     mark = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     etag = (b"etag", mark.encode())
-    if mark in (each.strip() for each in header(scope, b"if-none-match").split(",")):
+    if has_answer(scope, mark):
         return reply(304, b"", etag, EXPOSED)
     return reply(200, body, JSON_TYPE, etag, EXPOSED)
 

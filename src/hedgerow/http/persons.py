@@ -68,6 +68,10 @@ class PersonBody(Fields):
     properties: dict[Any, Any] | None = None
 
 
+class GroupTypeBody(Fields):
+    group_type: Annotated[str, Text(400)]
+
+
 class GroupBody(Fields):
     """The group's type by name, which is made if it is new, its key and its properties."""
 
@@ -224,6 +228,23 @@ async def list_group_types(call: Annotated[ProjectCall, in_project("group:read")
     )
 
 
+@describes(answer=GroupTypeItem, status=201, body=GroupTypeBody)
+async def create_group_type(call: Annotated[ProjectCall, in_project("group:write")]) -> Response:
+    """Make a kind of group, for flags that count by it before there is any. One that is there
+    stays as it is."""
+    name = (await call.body(GroupTypeBody)).group_type
+    index = await _group_type(call, name)
+    await call.rooms.flags.refresh(call.project)
+    return JsonResponse(GroupTypeItem(group_type=name, group_type_index=index), status_code=201)
+
+
+async def _group_type(call: ProjectCall, name: str) -> int:
+    index = await call.rooms.persons.put_group_type(call.project.id, name, MAX_GROUP_TYPES)
+    if index is None:
+        raise Invalid(f"A project has {MAX_GROUP_TYPES} group types at most.", attr="group_type")
+    return index
+
+
 @describes(answer=Page[GroupItem], query=WINDOW + GROUP_FILTERS)
 async def list_groups(call: Annotated[ProjectCall, in_project("group:read")]) -> Response:
     """The groups of one type, by their keys."""
@@ -244,11 +265,7 @@ async def create_group(call: Annotated[ProjectCall, in_project("group:write")]) 
     """Make a group, or lay properties over those it has."""
     body = await call.body(GroupBody)
     given = checked_properties(body.group_properties, "group_properties")
-    index = await call.rooms.persons.put_group_type(
-        call.project.id, body.group_type, MAX_GROUP_TYPES
-    )
-    if index is None:
-        raise Invalid(f"A project has {MAX_GROUP_TYPES} group types at most.", attr="group_type")
+    index = await _group_type(call, body.group_type)
     group = await call.rooms.persons.put_group(
         call.project.id, index, body.group_key, given, call.now
     )
@@ -282,5 +299,6 @@ for root in ROOTS:
     router.get(root + "persons/{person_id}/")(retrieve_person)
     router.patch(root + "persons/{person_id}/")(change_person)
     router.get(root + "groups_types/")(list_group_types)
+    router.post(root + "groups_types/")(create_group_type)
     router.get(root + "groups/")(list_groups)
     router.post(root + "groups/")(create_group)

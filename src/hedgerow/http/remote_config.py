@@ -18,6 +18,7 @@ from hedgerow.http.for_pages import (
     refused,
 )
 from hedgerow.http.project_key import project_of
+from hedgerow.http.sdk_config import newer
 from hedgerow.kit import jsonio
 
 router = APIRouter(include_in_schema=False)
@@ -56,9 +57,7 @@ async def options(request: Request, token: str) -> Response:
 async def _config(request: Request, token: str) -> bytes:
     rooms: Rooms = request.app.state.rooms
     project = await project_of(rooms.directory, token)
-    # A page that is told that there are no flags never asks for them again.
-    head = jsonio.encode({"token": token, "hasFeatureFlags": True})[:-1]
-    return head + rooms.sdk_fields.part(project.id) + b"}"
+    return b"{%s}" % newer(rooms.sdk_fields.part(project.id), token)[1:]
 
 
 for path, endpoint in zip(PATHS, (remote_config, remote_config_script), strict=True):

@@ -31,11 +31,13 @@ from hedgerow.http import (
     remote_config,
     sdk_extras,
     site_app,
+    survey_stats,
+    surveys,
     transformations,
     users,
 )
 from hedgerow.http.access import Rooms
-from hedgerow.http.capture import CaptureDoor
+from hedgerow.http.capture import EVENT_PATHS, CaptureDoor
 from hedgerow.http.decide import Decide
 from hedgerow.http.door import Lean
 from hedgerow.http.health import Readiness, liveness
@@ -63,6 +65,8 @@ FAMILIES = (
     flag_stream.router,
     flags.router,
     early_access.router,
+    survey_stats.router,
+    surveys.router,
     experiments.router,
     cohorts.router,
     persons.router,
@@ -74,10 +78,6 @@ FAMILIES = (
 )
 
 
-# Older and newer libraries send events to different paths; all of them are alike.
-EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
     """What apps and SDKs call, with keys of a project."""
@@ -87,6 +87,7 @@ class Doors:
     local_evaluation: LocalEvaluationDoor
     ofrep: OfrepDoor
     early_access: early_access.EarlyAccessDoor
+    surveys: surveys.SurveysDoor
     extras: sdk_extras.ExtrasDoor
 
 
@@ -98,6 +99,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
     return {
         **dict.fromkeys(EVENT_PATHS, events),
         "/engage": engage,
+        "/i/v1/analytics/events": Lean(handler=capture.per_event, methods=("POST",), public=True),
         "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
         "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
         "/flags/definitions": Lean(
@@ -109,7 +111,7 @@ def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping
         "/api/early_access_features": Lean(
             handler=doors.early_access.public, methods=("GET",), public=True
         ),
-        "/api/surveys": Lean(handler=doors.extras.surveys, methods=("GET",), public=True),
+        "/api/surveys": Lean(handler=doors.surveys.public, methods=("GET",), public=True),
         "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
         OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
         f"{OFREP}/{{key}}": Lean(

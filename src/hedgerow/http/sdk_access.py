@@ -24,8 +24,8 @@ from hedgerow.http.access import (
     known_or_new,
     project_named,
 )
-from hedgerow.http.origin import header
 from hedgerow.http.project_key import project_of
+from hedgerow.http.request_headers import bearer
 from hedgerow.http.trace import Trace, trace_of
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import SECRET_KEY_PREFIX, KeyId, Project
@@ -74,9 +74,7 @@ async def sdk_project(
     """The project that is asked for, if the key opens it. `named` is the one in the path."""
     asked = parse_qs(scope["query_string"][:2000].decode("latin-1"))
     token = asked.get("token", [""])[-1]
-    scheme, _, value = header(scope, b"authorization").partition(" ")
-    value = value.strip() if scheme.lower() == "bearer" else ""
-    value = value or asked.get("personal_api_key", [""])[-1]
+    value = bearer(scope) or asked.get("personal_api_key", [""])[-1]
     if not value:
         raise NotAuthenticated
     if value.startswith(SECRET_KEY_PREFIX):

@@ -1,10 +1,10 @@
-"""What SDKs read besides flags in an answer of /decide. It is the same until a record of the
-project changes, so it is kept as bytes.
+"""What SDKs read besides flags in an answer of /decide. It is the same until a record or a survey
+of the project changes, so it is kept as bytes.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hedgerow.http.site_app import page_path
 from hedgerow.kit import jsonio
@@ -20,7 +20,6 @@ SAME_FOR_ALL = {
     "config": {"enable_collect_everything": True},
     "toolbarParams": {},
     "isAuthenticated": False,
-    "supportedCompression": ["gzip", "lz64"],
     "sessionRecording": False,
     "capturePerformance": False,
     "captureDeadClicks": False,
@@ -32,13 +31,36 @@ SAME_FOR_ALL = {
     "defaultIdentifiedOnly": True,
     "flagsPersistenceDefault": False,
     "heatmaps": False,
-    "surveys": False,
 }
+# What the specification of /decide names; all of it can be read.
+OF_DECIDE = b',"supportedCompression":["gzip","lz64"]'
+# Newer SDKs pack what they send in the last of these, which also spares pages a preflight. A page
+# that is told that there are no flags never asks for them again.
+OF_NEWER = (
+    b',"supportedCompression":["gzip","gzip-js"],"hasFeatureFlags":true'
+    b',"errorTracking":{"autocaptureExceptions":false,"suppressionRules":[]}'
+)
 
 
-def _part(site_apps: Sequence[Mapping[str, Any]]) -> bytes:
-    """The fields as they stand in the middle of an answer."""
-    return b"," + jsonio.encode({**SAME_FOR_ALL, "siteApps": site_apps})[1:-1]
+def newer(part: bytes, token: str) -> bytes:
+    """A part as /flags and remote configs tell it."""
+    return b'%s%s,"token":%s' % (part, OF_NEWER, jsonio.encode(token))
+
+
+class Part(NamedTuple):
+    """The fields as they stand in the middle of an answer, for when no survey runs and for when
+    one does."""
+
+    without_surveys: bytes
+    with_surveys: bytes
+
+
+def _part(site_apps: Sequence[Mapping[str, Any]]) -> Part:
+    return Part(*(_fields(site_apps, surveys=surveys) for surveys in (False, True)))
+
+
+def _fields(site_apps: Sequence[Mapping[str, Any]], *, surveys: bool) -> bytes:
+    return b"," + jsonio.encode({**SAME_FOR_ALL, "surveys": surveys, "siteApps": site_apps})[1:-1]
 
 
 WITHOUT_APPS = _part([])
@@ -47,14 +69,21 @@ WITHOUT_APPS = _part([])
 class SdkConfigs:
     """Of every project. Each process asks twice a second whether records have changed."""
 
-    def __init__(self, records: ServedRecords, catalogue: Catalogue) -> None:
+    def __init__(
+        self,
+        records: ServedRecords,
+        catalogue: Catalogue,
+        any_survey_runs: Callable[[ProjectId], bool],
+    ) -> None:
         self._records = records
         self._catalogue = catalogue
+        self._any_survey_runs = any_survey_runs
         self._seen: Mapping[ProjectId, int] = {}
-        self._parts: dict[ProjectId, bytes] = {}
+        self._parts: dict[ProjectId, Part] = {}
 
     def part(self, project_id: ProjectId) -> bytes:
-        return self._parts.get(project_id, WITHOUT_APPS)
+        part = self._parts.get(project_id, WITHOUT_APPS)
+        return part.with_surveys if self._any_survey_runs(project_id) else part.without_surveys
 
     async def watch(self) -> None:
         """One turn of the background loop."""

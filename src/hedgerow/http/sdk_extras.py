@@ -1,12 +1,10 @@
-"""What posthog-js asks of its host that Hedgerow does not do, answered so that nothing breaks: no
-surveys, and session recordings that are taken and not kept. And its own scripts, where an operator
-has put them.
+"""What posthog-js asks of its host that Hedgerow does not do, answered so that nothing breaks:
+session recordings are taken and not kept. And its own scripts, where an operator has put them.
 """
 
 import asyncio
 import re
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter
 from starlette.requests import ClientDisconnect, Request
@@ -15,15 +13,15 @@ from starlette.types import Receive, Scope
 
 from hedgerow.errors import NotFound, TooLarge, TooSlow
 from hedgerow.http.access import Rooms
-from hedgerow.http.project_key import project_of
-from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
+from hedgerow.http.for_pages import for_pages, preflight, refused
+from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.trace import Trace
 from hedgerow.kit.threads import in_daemon_thread
-from hedgerow.projects.directory import Directory
 
 # The largest of posthog-js has one megabyte.
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 KINDS = {".css": "text/css", ".map": "application/json"}
+NO_SCRIPT = "There is no such script here. HEDGEROW_SDK_SCRIPTS may name their folder."
 TAKEN = reply(200, b'{"status":1}', JSON_TYPE)
 
 _SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}\.(js|js\.map|css)")
@@ -33,16 +31,9 @@ _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,40}")
 class ExtrasDoor:
     """The handlers, with what they work with."""
 
-    def __init__(self, directory: Directory, *, max_bytes: int, timeout_s: float) -> None:
-        self._directory = directory
+    def __init__(self, *, max_bytes: int, timeout_s: float) -> None:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-
-    async def surveys(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        asked = parse_qs(scope["query_string"][:2000].decode("latin-1"))
-        project = await project_of(self._directory, asked.get("token", [""])[-1])
-        trace.project_id = project.id
-        return json_reply(200, {"surveys": [], "survey_config": None})
 
     async def recordings(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         """Read to the end and forgotten: a client that is refused would try again and again."""
@@ -65,21 +56,30 @@ class ExtrasDoor:
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/static/{name}")
 async def script(request: Request, name: str) -> Response:
     return await _script(request, name)
 
 
-@router.get("/static/{version}/{name}")
 async def script_of_version(request: Request, version: str, name: str) -> Response:
     return await _script(request, name, version)
 
 
-@router.get("/array/{token}/array.js")
-@router.get("/array/{token}/array.js/")
 async def array(request: Request, token: str) -> Response:
     """The SDK itself, the same for every project."""
     return await _script(request, "array.js")
+
+
+async def options(request: Request) -> Response:
+    return preflight(request)
+
+
+for path, endpoint in (
+    ("/static/{name}/", script),
+    ("/static/{version}/{name}/", script_of_version),
+    ("/array/{token}/array.js/", array),
+):
+    router.get(path)(endpoint)
+    router.options(path)(options)
 
 
 async def _script(request: Request, name: str, version: str = "") -> Response:
@@ -91,10 +91,9 @@ async def _script(request: Request, name: str, version: str = "") -> Response:
     if folder is not None and good:
         content = await in_daemon_thread(lambda: _content(folder, version, name))
     if content is None:
-        raise NotFound("There is no such script here. HEDGEROW_SDK_SCRIPTS may name their folder.")
+        return refused(NotFound(NO_SCRIPT))
     kind = KINDS.get(Path(name).suffix, "text/javascript")
-    headers = {"Access-Control-Allow-Origin": "*", "Cache-Control": "public, max-age=3600"}
-    return Response(content, media_type=kind, headers=headers)
+    return for_pages(request, content, kind, "public, max-age=3600")
 
 
 def _content(folder: Path, version: str, name: str) -> bytes | None:

@@ -129,7 +129,7 @@ def _changed(before: Cohort, fields: CohortFields, others: Mapping[CohortId, Coh
         text = text and checked_text("description", text, DESCRIPTION_MAX)
         after = replace(after, description=text)
     if fields.definition is not None:
-        definition = _checked_definition(fields.definition, before.id, others)
+        definition = checked_definition(fields.definition, before.id, others)
         after = replace(after, definition=definition)
     if fields.is_static is not None and fields.is_static != before.is_static:
         refuse("is_static", "A cohort stays static, or stays a question.")
@@ -138,7 +138,7 @@ def _changed(before: Cohort, fields: CohortFields, others: Mapping[CohortId, Coh
     return after
 
 
-def _checked_definition(
+def checked_definition(
     definition: Any, own_id: CohortId, others: Mapping[CohortId, Cohort]
 ) -> dict[str, Any]:
     """A group of filters and groups, nested to any sensible depth."""
@@ -200,13 +200,13 @@ def contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]
     waiting = [id]
     while waiting:
         cohort = cohorts.get(waiting.pop())
-        new = _asked_cohorts(cohort.definition) - found if cohort else set()
+        new = asked_cohorts(cohort.definition) - found if cohort else set()
         found |= new
         waiting += new
     return found
 
 
-def _asked_cohorts(definition: Any) -> set[CohortId]:
+def asked_cohorts(definition: Any) -> set[CohortId]:
     found: set[CohortId] = set()
     waiting = [definition]
     while waiting:
@@ -231,7 +231,7 @@ def _check_unused(
     names = [
         each.name
         for each in others.values()
-        if each.id != id and id in _asked_cohorts(each.definition)
+        if each.id != id and id in asked_cohorts(each.definition)
     ]
     if names:
         named = ", ".join(cut_short(name) for name in names[:TOLD])

@@ -1,6 +1,6 @@
 """Flags' SQL. Changes of one project's flags run one after another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from enum import StrEnum
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, insert, select, text, update
 
 from hedgerow.errors import Invalid
+from hedgerow.flags.early_access import why_unfit
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.kit.text import cut_short
@@ -17,7 +18,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage import activity, flag_calls, flag_experiments, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
-from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects
+from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects, surveys
 from hedgerow.storage.tables import flags as table
 
 E = TypeVar("E", bound=StrEnum)
@@ -131,7 +132,9 @@ class Decoded:
 
 def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
     if wish.flag.deleted:
-        _check_no_feature(connection, wish.flag)
+        _check_nobodys(connection, wish.flag)
+    if reason := why_unfit(wish.flag):
+        _check_fit(connection, wish.flag, reason)
     if wish.flag.id:
         before = find_flag(connection, wish.flag.project_id, wish.flag.id)
         flag_experiments.check_none_disturbed(connection, before, wish.flag)
@@ -142,14 +145,32 @@ def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tu
     return flag, entry is not None
 
 
-def _check_no_feature(connection: Connection, flag: Flag) -> None:
+def _check_nobodys(connection: Connection, flag: Flag) -> None:
+    """What a feature or a survey cannot do without goes with it, not before."""
+    owners = (
+        ("early access feature", early_access_features.c.name, early_access_features.c.flag_id),
+        ("survey", surveys.c.name, surveys.c.internal_targeting_flag_id),
+        ("survey", surveys.c.name, surveys.c.targeting_flag_id),
+    )
+    for kind, its_name, its_flag in owners:
+        name = connection.execute(select(its_name).where(its_flag == flag.id)).scalar()
+        if name is not None:
+            raise Invalid(
+                f"Cannot be deleted: it belongs to the {kind} {cut_short(name)!r}. "
+                "Delete that first."
+            )
+
+
+def _check_fit(connection: Connection, flag: Flag, reason: str) -> None:
+    if (name := _feature_of(connection, flag)) is not None:
+        raise Invalid(f"{reason} This flag belongs to {cut_short(name)!r}.", attr="filters")
+
+
+def _feature_of(connection: Connection, flag: Flag) -> str | None:
+    """The name of the early access feature that a flag belongs to."""
     own = select(early_access_features.c.name).where(early_access_features.c.flag_id == flag.id)
-    name = connection.execute(own).scalar()
-    if name is not None:
-        raise Invalid(
-            f"Cannot be deleted: it belongs to the early access feature {cut_short(name)!r}. "
-            "Delete that first."
-        )
+    name: str | None = connection.execute(own).scalar()
+    return name
 
 
 def _definitions(
@@ -206,6 +227,16 @@ def find_flag(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag
         select(table).where((table.c.project_id == project_id) & (table.c.id == id))
     ).one_or_none()
     return None if row is None else _flag(row)
+
+
+def find_flags(
+    connection: Connection, project_id: ProjectId, ids: Collection[FlagId]
+) -> dict[FlagId, Flag]:
+    """Those that there are, also deleted ones."""
+    if not ids:
+        return {}
+    wanted = (table.c.project_id == project_id) & table.c.id.in_(ids)
+    return {row.id: _flag(row) for row in connection.execute(select(table).where(wanted))}
 
 
 def _store(connection: Connection, flag: Flag) -> Flag:

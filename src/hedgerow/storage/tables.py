@@ -247,6 +247,35 @@ early_access_features = Table(
     Column("created_at", Moment, nullable=False),
 )
 
+surveys = Table(
+    "surveys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("schedule", Text),
+    Column("linked_flag_id", ForeignKey("flags.id")),
+    Column("targeting_flag_id", ForeignKey("flags.id")),
+    Column("internal_targeting_flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("questions", Json, nullable=False),
+    Column("conditions", Json),
+    Column("appearance", Json),
+    Column("translations", Json),
+    Column("start_date", Moment),
+    Column("end_date", Moment),
+    Column("archived", Boolean, nullable=False),
+    Column("responses_limit", Integer),
+    Column("iteration_count", Integer),
+    Column("iteration_frequency_days", Integer),
+    Column("current_iteration", Integer),
+    Column("enable_partial_responses", Boolean, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
 experiments = Table(
     "experiments",
     metadata,

@@ -66,6 +66,9 @@ LAYERS: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda data: data[: len(data) // 2],
     "quoted": lambda data: quote(data, safe="").encode(),
     "form": lambda data: b"data=" + quote(data, safe="").encode(),
+    "form with base64": lambda data: (
+        b"data=" + quote(base64.b64encode(data), safe="").encode() + b"&compression=base64"
+    ),
     "form with compression": lambda data: b"compression=lz64&data=" + quote(data, safe="").encode(),
 }
 

@@ -1,17 +1,20 @@
 """Requests that nobody would send on purpose, made up from the OpenAPI document.
 
 Each case is sent as it was made up, then with ids that exist, so that it gets as far as the body,
-and then by a key that may not see them. All go over one connection, which must never break.
+and every other one by a key that may not see them. What SDKs call is sent as it was made up, and
+then with a good project's key. All go over one connection, which must never break.
 """
 
 import http.client
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 from schemathesis import APIOperation, BaseSchema, GenerationMode
 from schemathesis import Case as AnyCase
@@ -31,9 +34,11 @@ class Fuzz:
     known_ids: dict[str, str]
     key: str
     limited_key: str
+    project_key: str
     examples: int
     answers: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    _tried: int = 0
     _connection: http.client.HTTPConnection = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,15 +78,32 @@ class Fuzz:
         def each(case: Case) -> None:
             self._try(case)
 
-        each()
+        with suppress(Unsatisfiable):  # who takes nothing can be sent nothing wrong
+            each()
 
     def _try(self, case: Case) -> None:
+        security = case.operation.definition.raw["security"]
+        if "x-scope" not in case.operation.definition.raw:
+            self._try_as_sdk(case, self.key if {"personalKey": []} in security else None)
+            return
         self._send(case, self.key)
         if case.path_parameters:
             known = {name: self.known_ids[name] for name in case.path_parameters}
             case.path_parameters = known
             self._send(case, self.key)
-        self._send(case, self.limited_key)
+        self._tried += 1
+        if self._tried % 2:
+            self._send(case, self.limited_key)
+
+    def _try_as_sdk(self, case: Case, key: str | None) -> None:
+        key = key or self.project_key
+        self._send(case, key)
+        case.path_parameters = {name: self.known_ids[name] for name in case.path_parameters or ()}
+        case.query = {**(case.query or {}), "token": self.project_key}
+        if isinstance(case.body, dict):
+            case.body = {**case.body, "api_key": self.project_key}
+            case.body.pop("token", None)
+        self._send(case, key)
 
     def _send(self, case: Case, key: str) -> None:
         parts = case.as_transport_kwargs(base_url=self.base_url)
@@ -99,6 +121,7 @@ class Fuzz:
             self.wrong += [
                 f"{request.method} {request.path_url} {body!r}: {fault}"
                 for fault in faults(answer.status, answer.headers["content-type"], content)
+                if not case.operation.path.startswith("/ofrep/") or b'"errorCode"' not in content
             ]
 
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from hedgerow.http.routes import FAMILIES
 from hedgerow.http.schema import openapi
+from tests.live import PROJECT_KEY
 
 DOCUMENT = openapi(FastAPI(routes=[route for family in FAMILIES for route in family.routes]))
 ANY_KEY = "any key"
@@ -25,6 +26,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
 ALIKE = (
     "feature_flags",
     "early_access_feature",
+    "surveys",
     "experiments",
     "cohorts",
     "persons",
@@ -34,6 +36,14 @@ ALIKE = (
     "query",
 )
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
+# What is in the paths that pages call.
+NOT_OURS = {
+    "token": PROJECT_KEY,
+    "name": "array.js",
+    "version": "1.2.3",
+    "hash": "0",
+    "key": "documented",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,7 @@ class Ids:
     job_ids: Mapping[str, object] = field(default_factory=dict)
     flag_id: object = "999999"
     feature_id: object = "no-such-feature"
+    survey_id: object = "no-such-survey"
     experiment_id: object = "999999"
     cohort_id: object = "999999"
     person_id: object = "999999"
@@ -60,6 +71,7 @@ class Ids:
             "organization_id": self.organization_id,
             "flag_id": self.flag_id,
             "feature_id": self.feature_id,
+            "survey_id": self.survey_id,
             "experiment_id": self.experiment_id,
             "cohort_id": self.cohort_id,
             "person_id": self.person_id,
@@ -68,6 +80,7 @@ class Ids:
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
+            **NOT_OURS,
         }
         return {name: str(value) for name, value in known.items()}
 
@@ -100,6 +113,11 @@ def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) ->
             admin,
             f"/api/projects/{project_id}/early_access_feature/",
             {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
+        ),
+        survey_id=_made(
+            admin,
+            f"/api/projects/{project_id}/surveys/",
+            {"name": f"Documented {uuid.uuid4()}", "type": "api"},
         ),
         experiment_id=_made(
             admin,
@@ -153,6 +171,7 @@ class Operation:
     path: str
     scope: str
     body: dict[str, Any] | None
+    is_endless: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -187,15 +206,19 @@ def operations_of(document: dict[str, Any]) -> list[Operation]:
         Operation(
             method=method.upper(),
             path=path,
-            scope=operation["x-scope"],
+            scope=operation.get("x-scope", ""),
             body=operation.get("requestBody"),
+            is_endless=operation.get("x-endless", False),
         )
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
 
 
-OPERATIONS = operations_of(DOCUMENT)
+_EVERY = operations_of(DOCUMENT)
+# Those for a personal key, and those that SDKs, pages and probes call.
+OPERATIONS = [operation for operation in _EVERY if operation.scope]
+SDK_OPERATIONS = [operation for operation in _EVERY if not operation.scope]
 # Records and flags answer alike under both roots: to walk one root is enough for most claims,
 OF_ONE_ROOT = [operation for operation in OPERATIONS if not operation.is_alias]
 # and one family where a claim is dear.

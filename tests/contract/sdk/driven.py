@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,11 @@ class Sdk:
     def is_python(self) -> bool:
         return self.name.startswith("python")
 
+    @property
+    def sends_uuids(self) -> bool:
+        """Else the server gives an event its uuid, another each time that it comes."""
+        return not (self.is_python and self.is_old)
+
     def driven(self) -> "Driven":
         return Driven(self._command(), self._environment())
 
@@ -59,6 +65,15 @@ SDKS = (
     Sdk(name="node", version="5."),
     Sdk(name="node of old", version="4.10.2", is_old=True),
 )
+
+
+def all_driven(open_: ExitStack) -> dict[Sdk, "Driven"]:
+    """Every client that is here. Tests with each of them say which are not."""
+    found = {}
+    for sdk in SDKS:
+        with suppress(pytest.skip.Exception):
+            found[sdk] = open_.enter_context(sdk.driven())
+    return found
 
 
 def _folder(variable: str, usual: Path, holds: str) -> Path:

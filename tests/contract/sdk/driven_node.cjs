@@ -10,6 +10,7 @@ const { version } = JSON.parse(require('node:fs').readFileSync(`${folder}/node_m
 console.warn = console.error = console.log = () => {}
 
 let client
+const clients = {}
 const errors = []
 
 const known = ({ person, groups, group_properties }) => ({
@@ -19,19 +20,25 @@ const known = ({ person, groups, group_properties }) => ({
 })
 
 const actions = {
-  async open({ host, token, secret, retries }) {
-    client = new PostHog(token, {
+  async open({ host, token, secret, retries, poll_s, timeout_s, name }) {
+    client = clients[name ?? ''] = new PostHog(token, {
       host,
       personalApiKey: secret ?? undefined,
       flushAt: 5,
       flushInterval: 50,
       fetchRetryCount: retries ?? 2,
       fetchRetryDelay: 250,
-      featureFlagsPollingInterval: 3600_000,
+      featureFlagsPollingInterval: (poll_s ?? 3600) * 1000,
+      requestTimeout: (timeout_s ?? 15) * 1000,
+      featureFlagsRequestTimeoutMs: (timeout_s ?? 15) * 1000,
     })
     client.on('error', (error) => errors.push(String(error)))
     if (secret) await client.reloadFeatureFlags()
     return version
+  },
+  // All that follows is for this one of the clients that are open.
+  use({ name }) {
+    client = clients[name]
   },
   capture: ({ id, event, properties, groups }) =>
     client.capture({ distinctId: id, event, properties, groups: groups ?? undefined }),

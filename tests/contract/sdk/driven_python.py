@@ -12,11 +12,19 @@ import posthog as package
 
 posthog: Any = package
 client: Any = None
+clients: dict[str, Any] = {}
 errors: list[str] = []
 
 
-def open_client(host: str, token: str, secret: str | None, retries: int = 2) -> str:
-    global client
+def open_client(
+    host: str,
+    token: str,
+    secret: str | None,
+    retries: int = 2,
+    poll_s: float = 3600,
+    timeout_s: float = 15,
+    name: str = "",
+) -> str:
     settings: dict[str, Any] = {
         "project_api_key": token,
         "host": host,
@@ -24,11 +32,20 @@ def open_client(host: str, token: str, secret: str | None, retries: int = 2) -> 
         "flush_at": 5,
         "flush_interval": 0.05,
         "max_retries": retries,
-        "poll_interval": 3600,
+        "poll_interval": poll_s,
+        "timeout": timeout_s,
+        "feature_flags_request_timeout_seconds": timeout_s,
         "on_error": lambda error, _: errors.append(str(error)),
     }
-    client = posthog.Posthog(**settings)
+    clients[name] = posthog.Posthog(**settings)
+    use(name)
     return str(posthog.VERSION)
+
+
+def use(name: str) -> None:
+    """All that follows is for this one of the clients that are open."""
+    global client
+    client = clients[name]
 
 
 def capture(id: str, event: str, properties: Any, groups: Any = None) -> None:
@@ -93,7 +110,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     actions: dict[str, Any] = {
         each.__name__: each
-        for each in (capture, identify, alias, group, flag, payload, everything, evaluated)
+        for each in (use, capture, identify, alias, group, flag, payload, everything, evaluated)
     } | {"open": open_client, "remote_config": remote_config, "reload": reload, "flush": flush}
     answers = sys.stdout
     for line in sys.stdin:

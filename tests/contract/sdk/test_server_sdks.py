@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.contract.sdk.driven import SDKS, Driven, Sdk
-from tests.live import PROJECT_KEY, LiveServer, free_port, seconds_until
+from tests.live import PROJECT_KEY, LiveServer
 
 FLAGS = "/api/projects/1/feature_flags/"
 EVERYBODY = {"properties": [], "rollout_percentage": 100}
@@ -261,60 +259,3 @@ def test_events_persons_and_groups_arrive(remote: Driven, sdk: Sdk, admin: httpx
     groups = admin.get("/api/projects/1/groups/", params={"group_type_index": 0}).json()["results"]
     sizes = {each["group_key"]: each["group_properties"].get("size") for each in groups}
     assert sizes[f"{sdk.name} ltd"] == 7
-
-
-def test_wrong_and_ended_keys_leave_a_client_without_flags(
-    sdk: Sdk, server: LiveServer, admin: httpx.Client
-) -> None:
-    key = {"label": f"For {sdk.name}", "scopes": ["feature_flag:read"]}
-    issued = admin.post("/api/personal_api_keys/", json=key).json()
-    with sdk.driven() as client:
-        client.open(host=server.address, token=PROJECT_KEY, secret=issued["value"])
-        client.reload()
-        assert client.flag(key="everybody", id="x", local=True) is True
-        assert admin.delete(f"/api/personal_api_keys/{issued['id']}/").status_code == 204
-        client.reload()
-        if sdk == SDKS[0]:  # the others keep what they had, and say so
-            assert client.flag(key="everybody", id="x", local=True) is None
-        assert client.flag(key="everybody", id="x") is True
-    with sdk.driven() as client:
-        client.open(host=server.address, token="phc_no-such-key", secret="phs_no-such-key")
-        client.reload()
-        assert client.flag(key="everybody", id="x", local=True) is None
-        assert client.flag(key="everybody", id="x") in (None, False)
-        client.capture(id=f"{sdk.name} nobody", event="lost", properties={})
-        client.flush()
-    assert events_of(admin, f"{sdk.name} nobody") == {}
-
-
-def test_a_restart_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    """All clients at once: starting a server is what costs. Those that are not here are left out,
-    and the tests above say so."""
-    port = free_port()
-    with ExitStack() as open_:
-        clients: dict[str, Driven] = {}
-        for sdk in SDKS:
-            try:
-                clients[sdk.name] = open_.enter_context(sdk.driven())
-            except pytest.skip.Exception:
-                continue
-        with LiveServer(tmp_path, port=port) as server:
-            for name, client in clients.items():
-                client.open(host=server.address, token=PROJECT_KEY, secret=None, retries=60)
-                for n in range(7):
-                    client.capture(id=name, event="numbered", properties={"n": n})
-        for name, client in clients.items():
-            for n in range(7, 20):
-                client.capture(id=name, event="numbered", properties={"n": n})
-        with LiveServer(tmp_path, port=port, read_wait_s="30") as server, server.client() as admin:
-            for client in clients.values():
-                client.flush()
-            for name in clients:
-
-                def numbers(name: str = name) -> list[int]:
-                    asked = {"distinct_id": name, "event": "numbered", "limit": "500"}
-                    found = admin.get("/api/projects/1/events/", params=asked).json()["results"]
-                    return sorted(event["properties"]["n"] for event in found)
-
-                seconds_until(lambda numbers=numbers: len(numbers()) >= 20, at_most_s=60)  # type: ignore[misc]
-                assert numbers() == list(range(20)), name

@@ -71,6 +71,8 @@ def test_a_flag_that_was_called_passes_untouched() -> None:
 def test_a_batch_may_be_a_migration() -> None:
     (arrived,) = read(batch(event(), historical_migration=True)).events
     assert arrived.historical_migration
+    # Who sends it is not who did it.
+    assert arrived.ip == ""
 
 
 DISTINCT_IDS: list[tuple[dict[str, Any], str]] = [

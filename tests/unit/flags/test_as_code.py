@@ -154,6 +154,14 @@ def test_flags_with_encrypted_payloads_are_left_alone() -> None:
     )
 
 
+def test_flags_of_surveys_are_left_alone() -> None:
+    store = Store(a_flag(EVERYBODY, 1, key="survey-targeting-1-custom"), a_flag(EVERYBODY, 2))
+    made = document(store)
+    assert [item["key"] for item in made.document["flags"]] == [store.flags[FlagId(2)].key]
+    assert list(made.left_out) == []
+    assert planned(store, of_flags(), prune=True).deleted == [store.flags[FlagId(2)]]
+
+
 def test_a_plan_is_refused_once_something_changed() -> None:
     store = Store(a_flag(EVERYBODY, 1, key="a"))
     plan = planned(store, of_flags({"key": "b"}))

@@ -80,6 +80,19 @@ def test_inactive_flags_are_told_and_remote_configurations_are_not(audience: Aud
     assert [(each["key"], each["active"]) for each in answer["flags"]] == [("flag-1", False)]
 
 
+@each_audience
+def test_flags_of_surveys_are_not_told_and_who_depends_on_one_asks_us(audience: Audience) -> None:
+    asks = {"key": "1", "type": "flag", "operator": "flag_evaluates_to", "value": True}
+    answer = told(
+        a_flag(id=1, key="survey-targeting-1-custom"),
+        a_flag({"groups": [{"properties": [asks]}]}, id=2),
+        audience=audience,
+    )
+    [flag] = answer["flags"]
+    assert flag["key"] == "flag-2"
+    assert flag["filters"]["groups"][0]["properties"][0]["dependency_chain"] == []
+
+
 @pytest.mark.parametrize(
     "filters", [[1], None, "x", {}, {"groups": 7}, {"groups": [7]}, {"groups": [{"properties": 7}]}]
 )

@@ -15,6 +15,7 @@ from tests.unit.pipelines.world import BAR, HOOK, PROJECT, a_record
 
 HOOK_ID, BAR_ID = ComponentId(1000), ComponentId(1001)
 OTHER = ProjectId(2)
+WITH_SURVEYS = OTHER
 
 
 class Store:
@@ -57,14 +58,15 @@ def store() -> Store:
 def configs(store: Store) -> SdkConfigs:
     catalogue = Catalogue()
     catalogue.add({"acme/hook": HOOK_ID, "acme/bar": BAR_ID}, [HOOK, BAR], [])
-    return SdkConfigs(store, catalogue)
+    return SdkConfigs(store, catalogue, lambda id: id == WITH_SURVEYS)
 
 
 def told(configs: SdkConfigs, project_id: ProjectId = PROJECT) -> list[dict[str, Any]]:
     """The apps in the part of an answer, which is one and whole."""
     part = configs.part(project_id)
     fields = json.loads(b'{"first":1%s}' % part)
-    assert {**SAME_FOR_ALL, "first": 1, "siteApps": fields["siteApps"]} == fields
+    same = {**SAME_FOR_ALL, "first": 1, "surveys": project_id == WITH_SURVEYS}
+    assert {**same, "siteApps": fields["siteApps"]} == fields
     apps: list[dict[str, Any]] = fields["siteApps"]
     return apps
 

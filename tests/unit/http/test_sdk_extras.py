@@ -33,6 +33,7 @@ async def get(folder: Path, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
     async def send(message: Message) -> None:
         sent.append(message)
 
+    path += "/"  # as the front door passes paths on
     scope = {
         "type": "http",
         "method": "GET",

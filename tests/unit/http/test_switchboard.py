@@ -15,7 +15,7 @@ from tests.unit.http.asgi import ask, http_scope
 OURS = [route for family in FAMILIES for route in family.routes if isinstance(route, Route)]
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What may stand where a path has a parameter: also words that are fixed segments elsewhere.
-FILLINGS = ("1", "@current", "rearrange", "config", "a %ü", "{id}")
+FILLINGS = ("rearrange", "a %ü{id}")
 
 
 def route(name: str, path: str, *methods: str) -> Route:

@@ -16,6 +16,7 @@ from hedgerow.pipelines.transform import REASONS_TOLD, Chain, Step, Tally, faili
 from hedgerow.pipelines.transforming import CannotTransform, Incoming, Transform
 from hedgerow.pipelines.user_agents import known
 from tests.unit.fake_time import START
+from tests.unit.generated import bounded
 from tests.unit.pipelines.world import SEALER
 
 KEYS = {component.key: component for component in BUILT_IN.values()}
@@ -341,6 +342,7 @@ names = st.sampled_from(["a", "b", "$set", "$set_once", "$ip", "$raw_user_agent"
 
 
 @pytest.mark.parametrize("component", OURS, ids=lambda each: each.key)
+@bounded
 @given(properties=st.dictionaries(names, values))
 def test_none_of_ours_fails_or_answers_differently_the_second_time(
     component: Any, properties: dict[str, Any]

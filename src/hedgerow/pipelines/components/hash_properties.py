@@ -7,7 +7,7 @@ from typing import Any
 from hedgerow.kit import jsonio
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.components.fields import CONCERNED
-from hedgerow.pipelines.components.property_names import Properties, check_names
+from hedgerow.pipelines.components.property_names import Properties, check_listed
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.transforming import Incoming, Transform
 
@@ -30,10 +30,6 @@ def transform(settings: Mapping[str, Any]) -> Transform:
         return event.having(properties.changed or {}) if is_changed else event
 
     return hash_all
-
-
-def check(config: Mapping[str, Any]) -> None:
-    check_names(config.get("names"), "config__names")
 
 
 COMPONENT = Component(
@@ -59,6 +55,6 @@ COMPONENT = Component(
         ),
         *CONCERNED,
     ),
-    check=check,
+    check=check_listed,
     transform=transform,
 )

@@ -54,8 +54,9 @@ class Properties:
         return own, rest
 
 
-def check_names(names: Any, attr: str) -> None:
-    """Raise Invalid for what is no list of names."""
+def check_listed(config: Mapping[str, Any]) -> None:
+    """Raise Invalid for settings whose `names` are no list of names."""
+    names, attr = config.get("names"), "config__names"
     if not isinstance(names, list) or not 0 < len(names) <= MAX_NAMES:
         raise Invalid(f"A list of 1 to {MAX_NAMES} names is required.", attr=attr)
     for name in names:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.components.fields import CONCERNED
-from hedgerow.pipelines.components.property_names import Properties, check_names
+from hedgerow.pipelines.components.property_names import Properties, check_listed
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.transforming import Incoming, Transform
 
@@ -21,10 +21,6 @@ def transform(settings: Mapping[str, Any]) -> Transform:
         return event if properties.changed is None else event.having(properties.changed)
 
     return remove
-
-
-def check(config: Mapping[str, Any]) -> None:
-    check_names(config.get("names"), "config__names")
 
 
 COMPONENT = Component(
@@ -44,6 +40,6 @@ COMPONENT = Component(
         ),
         *CONCERNED,
     ),
-    check=check,
+    check=check_listed,
     transform=transform,
 )

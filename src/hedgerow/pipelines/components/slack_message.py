@@ -1,6 +1,6 @@
 """Slack-compatible message: a line of text to a channel's incoming webhook."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,13 @@ from hedgerow.pipelines.components.fields import (
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.payload import payload_of
 from hedgerow.pipelines.sending import (
-    CannotSend,
     Failed,
     Outcome,
     Request,
     Response,
     Surroundings,
 )
+from hedgerow.pipelines.templated import deliver_made
 from hedgerow.pipelines.templates import TemplateProblem, compiled
 
 # Slack cuts longer messages off.
@@ -82,26 +82,16 @@ def text_of(event: Event, settings: Settings) -> str:
 async def deliver(
     events: Sequence[Event], settings: Settings, around: Surroundings
 ) -> Sequence[Outcome]:
-    outcomes: dict[str, Outcome] = {}
-    texts = {}
-    for event in events:
-        try:
-            texts[event.uuid] = text_of(event, settings)
-        except TemplateProblem as problem:
-            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True, is_events_fault=True)
-    if texts:
+    async def send(texts: Mapping[str, str]) -> Outcome:
         request = Request(
             method="POST",
             url=settings["webhook_url"],
             headers={"content-type": "application/json"},
             body=jsonio.encode({"text": "\n".join(texts.values())[:TEXT_MAX]}),
         )
-        try:
-            sent = advised(await around.http.send(request), around)
-        except CannotSend as reason:
-            sent = Failed(reason=str(reason))
-        outcomes |= dict.fromkeys(texts, sent)
-    return [outcomes[event.uuid] for event in events]
+        return advised(await around.http.send(request), around)
+
+    return await deliver_made(events, lambda event: text_of(event, settings), send)
 
 
 def advised(response: Response, around: Surroundings) -> Outcome:

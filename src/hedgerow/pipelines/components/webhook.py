@@ -20,8 +20,9 @@ from hedgerow.pipelines.components.fields import (
 )
 from hedgerow.pipelines.model import Family
 from hedgerow.pipelines.payload import payload_of
-from hedgerow.pipelines.sending import CannotSend, Failed, Outcome, Request, Surroundings
+from hedgerow.pipelines.sending import Outcome, Request, Surroundings
 from hedgerow.pipelines.signing import signed_headers
+from hedgerow.pipelines.templated import deliver_made
 from hedgerow.pipelines.templates import TemplateProblem, compiled
 
 
@@ -44,21 +45,11 @@ def body_of(event: Event, settings: Settings) -> Any:
 async def deliver(
     events: Sequence[Event], settings: Settings, around: Surroundings
 ) -> Sequence[Outcome]:
-    outcomes: dict[str, Outcome] = {}
-    bodies = {}
-    for event in events:
-        try:
-            bodies[event.uuid] = body_of(event, settings)
-        except TemplateProblem as problem:
-            outcomes[event.uuid] = Failed(reason=str(problem), is_final=True, is_events_fault=True)
-    if bodies:
-        try:
-            response = await around.http.send(_request(bodies, settings, around.now))
-            sent = outcome_of(response, around.now)
-        except CannotSend as reason:
-            sent = Failed(reason=str(reason))
-        outcomes |= dict.fromkeys(bodies, sent)
-    return [outcomes[event.uuid] for event in events]
+    async def send(bodies: Mapping[str, Any]) -> Outcome:
+        response = await around.http.send(_request(bodies, settings, around.now))
+        return outcome_of(response, around.now)
+
+    return await deliver_made(events, lambda event: body_of(event, settings), send)
 
 
 def _request(bodies: Mapping[str, Any], settings: Settings, now: datetime) -> Request:

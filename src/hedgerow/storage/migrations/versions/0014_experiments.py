@@ -1,7 +1,7 @@
 """Experiments.
 
 Revision ID: 0014
-Revises: 0012
+Revises: 0013
 """
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0014"
-down_revision = "0012"
+down_revision = "0013"
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Json = sa.JSON().with_variant(JSONB(), "postgresql")

@@ -1,0 +1,1 @@
+"""Moving in from elsewhere: what definitions of other services become here. Pure."""

@@ -1,0 +1,117 @@
+"""A survey as a value, and what follows from its dates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from hedgerow.flags.model import Flag, FlagId
+from hedgerow.projects.model import ProjectId
+
+MAX_SURVEYS = 1000
+MAX_ITERATIONS = 500
+MAX_FREQUENCY_DAYS = 3650
+
+
+class SurveyType(StrEnum):
+    POPOVER = "popover"
+    WIDGET = "widget"
+    EXTERNAL = "external_survey"
+    API = "api"
+
+    @property
+    def is_shown_by_the_sdk(self) -> bool:
+        return self in (SurveyType.POPOVER, SurveyType.WIDGET)
+
+
+class Schedule(StrEnum):
+    ONCE = "once"
+    RECURRING = "recurring"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """`questions`, `conditions`, `appearance` and `translations` are PostHog's documents, as SDKs
+    read them."""
+
+    id: str
+    project_id: ProjectId
+    name: str
+    description: str
+    type: SurveyType
+    schedule: Schedule | None
+    linked_flag_id: FlagId | None
+    targeting_flag_id: FlagId | None
+    internal_targeting_flag_id: FlagId
+    questions: Sequence[Mapping[str, Any]]
+    conditions: Mapping[str, Any] | None
+    appearance: Mapping[str, Any] | None
+    translations: Mapping[str, Any] | None
+    start_date: datetime | None
+    end_date: datetime | None
+    archived: bool
+    responses_limit: int | None
+    iteration_count: int | None
+    iteration_frequency_days: int | None
+    current_iteration: int | None
+    enable_partial_responses: bool
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def is_running(self) -> bool:
+        """As SDKs see it: dates that lie ahead count as well."""
+        return self.start_date is not None and self.end_date is None and not self.archived
+
+    @property
+    def recurs(self) -> bool:
+        return bool(self.iteration_count) and bool(self.iteration_frequency_days)
+
+    @property
+    def mark(self) -> str:
+        """What ends the names of the properties that somebody gets who answers or dismisses it."""
+        return f"{self.id}/{self.current_iteration or 1}" if self.recurs else self.id
+
+    @property
+    def iteration_start_dates(self) -> list[datetime] | None:
+        if not self.recurs:
+            return []
+        if self.start_date is None:
+            return None
+        return [self._iteration_start(n, self.start_date) for n in range(self.iteration_count or 0)]
+
+    @property
+    def current_iteration_start_date(self) -> datetime | None:
+        if self.current_iteration is None or self.start_date is None:
+            return None
+        return self._iteration_start(self.current_iteration - 1, self.start_date)
+
+    def due_iteration(self, now: datetime) -> int | None:
+        """Which time it is that it is shown, counted from 1; None where there is one time only, or
+        it has not begun."""
+        count, days = self.iteration_count, self.iteration_frequency_days
+        if not count or not days or self.start_date is None:
+            return None
+        until = now if self.end_date is None else min(now, self.end_date)
+        passed = (until - self.start_date) // timedelta(days=days)
+        return min(max(passed + 1, 1), count)
+
+    def _iteration_start(self, number: int, start: datetime) -> datetime:
+        return start + timedelta(days=number * (self.iteration_frequency_days or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flagged:
+    """A survey with its flags: its own, the one for chosen people, and the one that must be on."""
+
+    survey: Survey
+    internal: Flag
+    targeting: Flag | None
+    linked: Flag | None
+
+    @property
+    def owned_ids(self) -> set[FlagId]:
+        return {flag.id for flag in (self.internal, self.targeting) if flag is not None}

@@ -1,0 +1,121 @@
+"""A survey on a page of another origin, in Chromium, shown by posthog-js as it is published: who
+answers it is not asked again, whichever browser they use, because its flag says so.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import chromium as browsing
+from tests.browser.pages import PageServer, with_posthog
+from tests.live import PROJECT_KEY, LiveServer, seconds_until
+
+SURVEYS = "/api/projects/1/surveys/"
+QUESTIONS = [
+    {
+        "id": "how",
+        "type": "rating",
+        "question": "How was the checkout?",
+        "description": "From <b>bad</b> to good<script>window.ran = true</script>",
+        "display": "number",
+        "scale": 5,
+        "branching": {"type": "response_based", "responseValues": {"positive": "end"}},
+    },
+    {"id": "why", "type": "open", "question": "What could be better?"},
+]
+# All that the page knows of itself: flags that were answered, and the surveys that it may show.
+MATCHING = """() => new Promise((done) => posthog.onFeatureFlags(() =>
+  posthog.getActiveMatchingSurveys((surveys) => done(surveys.map((each) => each.id)), true)))"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    scripts = browsing.PACKAGES / "posthog-js" / "dist"
+    folder = tmp_path_factory.mktemp("surveys")
+    with LiveServer(folder, read_wait_s="30", sdk_scripts=str(scripts)) as running:
+        yield running
+
+
+@pytest.fixture
+def owner(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+        for survey in client.get(SURVEYS).json()["results"]:
+            assert client.delete(f"{SURVEYS}{survey['id']}/").status_code == 204
+
+
+def started(owner: httpx.Client, **fields: Any) -> dict[str, Any]:
+    wish = {"name": "Checkout", "type": "popover", "start_date": "2026-01-01", **fields}
+    thanks = {"displayThankYouMessage": True, "thankYouMessageHeader": "Thank you!"}
+    made = owner.post(SURVEYS, json={"questions": QUESTIONS, "appearance": thanks, **wish})
+    assert made.status_code == 201, made.text
+    survey: dict[str, Any] = made.json()
+    return survey
+
+
+def page_of(person: str, server: LiveServer, pages: PageServer) -> str:
+    """A page on which somebody has logged in."""
+    known = {"bootstrap": f"{{ distinctID: '{person}', isIdentifiedID: true }}"}
+    return pages.put(f"/{person}", with_posthog(server.address, PROJECT_KEY, known))
+
+
+def sent(owner: httpx.Client, event: str) -> list[dict[str, Any]]:
+    found = owner.get("/api/projects/1/events/", params={"event": event})
+    events: list[dict[str, Any]] = found.json()["results"]
+    return events
+
+
+def is_on(server: LiveServer, survey: dict[str, Any], person: str) -> bool:
+    body = {"api_key": PROJECT_KEY, "distinct_id": person}
+    flags = httpx.post(f"{server.address}/decide?v=3", json=body, timeout=60).json()
+    value: bool = flags["featureFlags"][survey["internal_targeting_flag"]["key"]]
+    return value
+
+
+def answer(page: Page) -> None:
+    page.get_by_text("How was the checkout?").wait_for()
+    assert page.locator(".survey-question-description b").text_content() == "bad"
+    page.get_by_role("button", name="Rate 2").click()
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_role("textbox").fill("Quicker, please")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("Thank you").wait_for()
+
+
+def test_a_survey_is_answered_once_by_each_person(
+    server: LiveServer, owner: httpx.Client, chromium: Browser, pages: PageServer
+) -> None:
+    survey = started(owner)
+    address = page_of("survey-ann", server, pages)
+    with browsing.opened(chromium) as opened:
+        page = opened.page
+        page.goto(address)
+        answer(page)
+        seconds_until(lambda: len(sent(owner, "survey sent")) == 1, at_most_s=30)
+        seconds_until(lambda: not is_on(server, survey, "survey-ann"), at_most_s=30)
+        # The browser remembers by itself, too: here it forgets, so that only the flag can say no.
+        page.evaluate(
+            "Object.keys(localStorage).filter((key) => key.includes('urvey'))"
+            ".forEach((key) => localStorage.removeItem(key))"
+        )
+        page.reload()
+        assert page.evaluate(MATCHING) == []
+        assert page.get_by_text("How was the checkout?").count() == 0
+        assert page.evaluate("window.ran") is None
+        assert (opened.errors, opened.failed) == ([], [])
+    [event] = sent(owner, "survey sent")
+    properties = event["properties"]
+    assert properties["$survey_id"] == survey["id"]
+    assert properties["$survey_response_how"] == 2
+    assert properties["$survey_response_why"] == "Quicker, please"
+    assert len(sent(owner, "survey shown")) == 1
+    for person, is_asked in (("survey-ann", False), ("survey-bob", True)):
+        with browsing.opened(chromium) as opened:
+            opened.page.goto(page_of(person, server, pages))
+            assert opened.page.evaluate(MATCHING) == ([survey["id"]] if is_asked else [])
+            if is_asked:
+                opened.page.get_by_text("How was the checkout?").wait_for()
+            assert opened.errors == []
