@@ -1,8 +1,8 @@
 """Requests that nobody would send on purpose, made up from the OpenAPI document.
 
-Each case is sent as it was made up, then with ids that exist, so that it gets as far as the body,
-and every other one by a key that may not see them. What SDKs call is sent as it was made up, and
-then with a good project's key. All go over one connection, which must never break.
+Each case is sent with ids that exist, so that it gets as far as the body, and by turns as it was
+made up or by a key that may not see them. What SDKs call is sent as it was made up, and then with
+a good project's key. All go over one connection, which must never break.
 """
 
 import http.client
@@ -86,13 +86,15 @@ class Fuzz:
         if "x-scope" not in case.operation.definition.raw:
             self._try_as_sdk(case, self.key if {"personalKey": []} in security else None)
             return
-        self._send(case, self.key)
+        self._tried += 1
+        is_made_up = bool(self._tried % 2)
         if case.path_parameters:
+            if is_made_up:
+                self._send(case, self.key)
             known = {name: self.known_ids[name] for name in case.path_parameters}
             case.path_parameters = known
-            self._send(case, self.key)
-        self._tried += 1
-        if self._tried % 2:
+        self._send(case, self.key)
+        if not is_made_up:
             self._send(case, self.limited_key)
 
     def _try_as_sdk(self, case: Case, key: str | None) -> None:
