@@ -53,6 +53,7 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.definitions
 	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
+	$(BIN)/python -m benchmarks.experiments
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transforming

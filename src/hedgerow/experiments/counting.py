@@ -20,11 +20,14 @@ from hedgerow.hogql.walk import replaced
 # Longer than anything lasts, in microseconds.
 _EVER = 10**16
 
-# Variants are told by their number, 1 for the first: that is little to hold for each person.
+# Variants are told by their number, 1 for the first: that is little to hold for each person. Of two
+# at the same moment the one with the lesser number is the first, by one number for both: the
+# engine takes far longer to compare pairs.
 _EXPOSED = """
 SELECT {unit} AS unit,
     min(timestamp) AS since,
-    argMin({variant}, tuple(timestamp, {variant})) AS first,
+    min(toDate(timestamp)) AS day,
+    argMin({variant}, toUnixTimestamp64Micro(timestamp) * {more} + {variant}) AS first,
     min({variant}) != max({variant}) AS is_mixed
 FROM events
 WHERE event = {event} AND timestamp >= {start} AND timestamp < {end} AND {variant} > 0 AND {who}
@@ -32,8 +35,8 @@ GROUP BY unit
 """
 
 _BY_DAY = """
-SELECT variant, toString(toDate(since)) AS day, count() AS people
-FROM (SELECT if({leaves_out} AND is_mixed, 0, first) AS variant, since FROM {exposed} AS found)
+SELECT variant, toString(day) AS day, count() AS people
+FROM (SELECT if({leaves_out} AND is_mixed, 0, first) AS variant, day FROM {exposed} AS found)
 GROUP BY variant, day
 ORDER BY day, variant
 """
@@ -116,6 +119,7 @@ def _exposed(exposure: Exposure, around: Surroundings) -> Select:
     return _asked(
         _EXPOSED,
         unit=field(exposure.unit),
+        more=value(len(exposure.variants) + 1),
         variant=call("indexOf", value(list(exposure.variants)), said),
         event=value(criteria.event),
         start=value(exposure.start),

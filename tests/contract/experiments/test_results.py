@@ -28,14 +28,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 class Trial:
     """An experiment of its own, and events of people who are in no other."""
 
-    def __init__(self, client: httpx.Client, key: str, **fields: Any) -> None:
+    def __init__(self, client: httpx.Client, key: str, base: str = BASE, **fields: Any) -> None:
         self._client = client
         self.key = key
         dates = {"start_date": DAY.isoformat(), "end_date": (DAY + timedelta(days=7)).isoformat()}
         body = {"name": key, "feature_flag_key": key, **dates, **fields}
-        made = client.post(BASE, json=body)
+        made = client.post(base, json=body)
         assert made.status_code == 201, made.text
-        self.id = made.json()["id"]
+        self.at = f"{base}{made.json()['id']}/"
 
     def saw(self, who: str, variant: object, hours: float = 1, **more: Any) -> dict[str, Any]:
         properties = {"$feature_flag": self.key, "$feature_flag_response": variant}
@@ -54,7 +54,7 @@ class Trial:
         assert sent.json() == {"status": 1}
 
     def results(self) -> dict[str, Any]:
-        answer = self._client.get(f"{BASE}{self.id}/results/")
+        answer = self._client.get(f"{self.at}results/")
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -101,6 +101,16 @@ def test_what_people_did_after_they_were_first_exposed(client: httpx.Client) -> 
     assert counted(count) == {"control": (1, 2), "test": (2, 2)}
     assert counted(results["metrics_secondary"][0]) == {"control": (1, 12.5), "test": (2, 7)}
     assert results["status"] == "stopped"
+
+
+def test_days_are_those_of_the_projects_zone(client: httpx.Client) -> None:
+    body = {"name": "Tokyo", "timezone": "Asia/Tokyo"}
+    project = client.post("/api/projects/", json=body).json()
+    trial = Trial(client, "far", base=f"/api/projects/{project['id']}/experiments/")
+    events = [trial.saw("ann", "test", 2.5), trial.saw("bob", "test", 3.5)]
+    trial.send(*events, token=project["api_token"])
+    test = trial.results()["exposures"]["timeseries"][1]
+    assert (test["days"], test["exposure_counts"]) == (["2026-05-04", "2026-05-05"], [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -268,7 +278,7 @@ def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: htt
     trial.send(*(trial.saw(f"c{n}", "control") for n in range(10)))
     trial.send(*(trial.saw(f"t{n}", "test") for n in range(10)))
     before = trial.results()
-    parameters = client.get(f"{BASE}{trial.id}/").json()["parameters"]
+    parameters = client.get(trial.at).json()["parameters"]
     variants = [
         {"key": "control", "rollout_percentage": 0},
         {"key": "test", "rollout_percentage": 100},
@@ -277,7 +287,7 @@ def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: htt
     flag = f"/api/projects/1/feature_flags/{trial.key}/"
     assert client.patch(flag, json={"filters": filters}).status_code == 200
     assert trial.results()["exposures"] == before["exposures"]
-    sent_back = client.patch(f"{BASE}{trial.id}/", json={"parameters": parameters})
+    sent_back = client.patch(trial.at, json={"parameters": parameters})
     assert sent_back.status_code == 200
     assert sent_back.json()["parameters"] == parameters
 
