@@ -148,6 +148,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "DeletionBody": {"event": "documented"},
     "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
+    "GroupTypeBody": {"group_type": "company"},
     "NewFeature": {"name": "Documented feature", "stage": "beta"},
     "FeatureBody": {"stage": "alpha"},
     "NewSurvey": {"name": "Documented survey", "type": "api"},
