@@ -158,8 +158,8 @@ class Busy:
 
 def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path) -> None:
     port, ended = free_port(), threading.Event()
-    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS)) as threads:
-        open_.callback(ended.set)  # first of all, or the threads would never end
+    with ThreadPoolExecutor(max_workers=len(SDKS)) as threads, ExitStack() as open_:
+        open_.callback(ended.set)  # before the threads are waited for
         all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_, SDKS).items()]
 
         def all_go_on() -> None:
