@@ -4,12 +4,25 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.acceptance.moving_world import (
+    ANSWERED,
+    BASE,
+    COMPANIES,
+    EVENTS,
+    PEOPLE,
+    THERE_KEY,
+    THERE_TOKEN,
+    filters,
+    furnish,
+    ready,
+)
 from tests.live import (
     HEDGEROW,
     PERSONAL_KEY,
@@ -20,152 +33,6 @@ from tests.live import (
     seconds_until,
 )
 from tests.receiver import CUTS, HANGS, Answer, Received, Receiver
-
-PEOPLE = [f"user-{n}" for n in range(300)]
-COMPANIES = ["acme", "globex", "initech"]
-THERE_KEY = "phx_a-personal-key-of-the-other-service"
-THERE_TOKEN = "phc_a-project-key-of-the-other-service"
-EVENTS = 1200
-BASE = "/api/projects/1/"
-
-
-def ready(answer: httpx.Response) -> Any:
-    assert answer.status_code in (200, 201), answer.text
-    return answer.json()
-
-
-def filters(*properties: dict[str, Any], rollout: float = 100, **more: Any) -> dict[str, Any]:
-    return {"groups": [{"properties": list(properties), "rollout_percentage": rollout}], **more}
-
-
-def asks(key: str, value: Any, operator: str = "exact", **more: Any) -> dict[str, Any]:
-    return {"key": key, "value": value, "operator": operator, "type": "person", **more}
-
-
-def send(client: httpx.Client, token: str, events: list[dict[str, Any]]) -> None:
-    for at in range(0, len(events), 500):
-        body = {"api_key": token, "batch": events[at : at + 500], "historical_migration": True}
-        ready(client.post("/batch/", json=body))
-
-
-def person(n: int) -> list[dict[str, Any]]:
-    """Somebody whom their app knows by two names, if their number is odd."""
-    about = {
-        "plan": ("free", "pro", "team")[n % 3],
-        "country": ("NZ", "DE")[n % 2],
-        "age": n,
-        "email": f"user{n}@example.com",
-    }
-    if n % 7 == 0:
-        about["$feature_enrollment/concept-car"] = True
-    events: list[dict[str, Any]] = [
-        {"event": "$set", "properties": {"$set": about}},
-    ]
-    if n % 2:
-        events.append({"event": "$identify", "properties": {"$anon_distinct_id": f"anon-{n}"}})
-    at = f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"
-    return [{"distinct_id": PEOPLE[n], "timestamp": at, **event} for event in events]
-
-
-def furnish(client: httpx.Client) -> None:
-    """A project with something of everything."""
-    send(client, THERE_TOKEN, [event for n in range(len(PEOPLE)) for event in person(n)])
-    seen = [
-        {
-            "event": f"seen {n % 5}",
-            "distinct_id": PEOPLE[n % len(PEOPLE)],
-            "timestamp": f"2026-02-{1 + n // 60:02}T00:{n % 60:02}:00Z",
-            "properties": {"n": n, "words": "ü 🌿", "$groups": {"company": COMPANIES[n % 3]}},
-        }
-        for n in range(EVENTS)
-    ]
-    send(client, THERE_TOKEN, seen)
-    for n, key in enumerate(COMPANIES):
-        body = {"group_type": "company", "group_key": key, "group_properties": {"size": n * 50}}
-        ready(client.post(f"{BASE}groups/", json=body))
-    ready(client.post(f"{BASE}groups_types/", json={"group_type": "planet"}))
-    cohorts = {}
-    for name, properties in {
-        "Pro": asks("plan", ["pro"]),
-        "Old": asks("age", 150, "gt"),
-    }.items():
-        definition = {"type": "OR", "values": [{"type": "AND", "values": [properties]}]}
-        body = {"name": name, "filters": {"properties": definition}}
-        cohorts[name] = ready(client.post(f"{BASE}cohorts/", json=body))["id"]
-    within = [
-        {"key": "id", "type": "cohort", "value": cohorts["Pro"], "negation": True},
-        {"key": "id", "type": "cohort", "value": cohorts["Old"]},
-    ]
-    body = {"name": "Old and not pro", "filters": {"properties": {"type": "AND", "values": within}}}
-    cohorts["both"] = ready(client.post(f"{BASE}cohorts/", json=body))["id"]
-    ready(client.get(f"{BASE}persons/"))  # which waits until all of them are there
-    friends = {"name": "Friends", "is_static": True, "csv": "user-1\nuser-2\nanon-3\n"}
-    cohorts["static"] = ready(client.post(f"{BASE}cohorts/", json=friends))["id"]
-
-    def flag(key: str, filters: Any, **more: Any) -> int:
-        made = ready(
-            client.post(f"{BASE}feature_flags/", json={"key": key, "filters": filters, **more})
-        )
-        return int(made["id"])
-
-    def of(name: str) -> dict[str, Any]:
-        return {"key": "id", "type": "cohort", "value": cohorts[name], "operator": "in"}
-
-    flag("half", filters(rollout=50), tags=["old"], name="Half of them")
-    flag("in-pro", filters(of("Pro"), rollout=80))
-    flag("in-both", filters(of("both")))
-    flag("friends", filters(of("static")))
-    needed = flag("needed", filters(asks("country", "NZ"), rollout=60))
-    flag(
-        "needs",
-        filters(
-            {
-                "key": str(needed),
-                "type": "flag",
-                "value": True,
-                "operator": "flag_evaluates_to",
-            }
-        ),
-    )
-    variants = [
-        {"key": "red", "rollout_percentage": 30},
-        {"key": "green", "rollout_percentage": 70},
-    ]
-    flag(
-        "colours",
-        filters(
-            rollout=90,
-            multivariate={"variants": variants},
-            payloads={"red": '{"hex": "#f00"}', "green": 7},
-        ),
-    )
-    flag("by-company", filters(rollout=50, aggregation_group_type_index=0))
-    large = {
-        "key": "size",
-        "type": "group",
-        "group_type_index": 0,
-        "value": 40,
-        "operator": "gt",
-    }
-    flag("large", filters(large, aggregation_group_type_index=0))
-    flag("by-planet", filters(rollout=50, aggregation_group_type_index=1))
-    flag("off", filters(), active=False)
-    flag("pattern", filters(asks("email", "^user1.*@example", "regex")))
-    flag(
-        "secret",
-        {**filters(), "payloads": {"true": '"hush"'}},
-        is_remote_configuration=True,
-        has_encrypted_payloads=True,
-    )
-    flag("settings", {**filters(), "payloads": {"true": '{"a": 1}'}}, is_remote_configuration=True)
-    feature = {
-        "name": "Concept car",
-        "stage": "beta",
-        "description": "It flies.",
-        "documentation_url": "https://example.com/car",
-        "payload": {"wheels": 0},
-    }
-    ready(client.post(f"{BASE}early_access_feature/", json=feature))
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +46,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[LiveServer]:
+    with furnished(tmp_path / "here") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One for tests that do not mind each other."""
+    with furnished(tmp_path_factory.mktemp("shared") / "here") as running:
+        yield running
+
+
+@contextmanager
+def furnished(data: Path) -> Iterator[LiveServer]:
     """One with some things of its own, so that no number means the same as there."""
-    with LiveServer(tmp_path / "here", rate_limits="false") as running:
+    with LiveServer(data, rate_limits="false") as running:
         with running.client() as client:
             ready(client.post(f"{BASE}groups_types/", json={"group_type": "planet"}))
             for n in range(3):
@@ -231,7 +111,11 @@ ALL_EVENTS = (
 
 def _own(properties: dict[str, Any]) -> str:
     return json.dumps(
-        {name: value for name, value in properties.items() if name != "$creator_event_uuid"},
+        {
+            name.partition("/")[0] if name.startswith("$survey") else name: value
+            for name, value in properties.items()
+            if name != "$creator_event_uuid"
+        },
         sort_keys=True,
     )
 
@@ -253,13 +137,18 @@ def answers(client: httpx.Client, token: str, id: str, company: str) -> Any:
     }
 
 
+def without_surveys(answers: dict[str, Any]) -> dict[str, Any]:
+    """Without the flags of surveys, whose keys are made up."""
+    return {key: told for key, told in answers.items() if not key.startswith("survey-")}
+
+
 def assert_same_answers(there: LiveServer, here: LiveServer) -> None:
     ids = [*PEOPLE, *(f"anon-{n}" for n in range(1, 20, 2)), "stranger"]
     with there.client(None) as one, here.client(None) as other:
         pairs = [
             (
-                answers(one, THERE_TOKEN, id, COMPANIES[n % 3]),
-                answers(other, PROJECT_KEY, id, COMPANIES[n % 3]),
+                without_surveys(answers(one, THERE_TOKEN, id, COMPANIES[n % 3])),
+                without_surveys(answers(other, PROJECT_KEY, id, COMPANIES[n % 3])),
             )
             for n, id in enumerate(ids)
         ]
@@ -282,11 +171,13 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             f"From {there.address} project 1 into {here.address} project 1:",
             "  group types: 1 to make, 1 here already",
             "  cohorts: 4 to make",
-            "  flags: 14 to make",
+            "  flags: 15 to make",
             "  early access features: 1 to make",
+            "  surveys: 1 to make",
+            "  experiments: 1 to make",
             "  groups of type company: 3",
             "  groups of type planet: 0",
-            f"  events: {EVENTS + 450:,}",
+            f"  events: {EVENTS + 451:,}",
             "  persons: 300",
             "Cannot be copied:",
             "  flag secret: Its payload is encrypted, and the source tells it to nobody: make it "
@@ -316,10 +207,28 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             ("initech", {"size": 100}),
         ]
         assert_same_answers(there, here)
+        [survey] = _all(client, "surveys/")
+        [origin] = _all(source, "surveys/")
+        for name in ("name", "type", "questions", "start_date"):
+            assert survey[name] == origin[name]
+        assert survey["linked_flag"]["key"] == "needed"
+        for id in (ANSWERED, "user-1"):
+            answer = answers(client, PROJECT_KEY, id, "acme")
+            is_asked, _, _ = answer[survey["internal_targeting_flag"]["key"]]
+            is_chosen, _, _ = answer[survey["targeting_flag"]["key"]]
+            assert (is_asked, is_chosen) == (id != ANSWERED, True)
+
+        [tried] = _all(client, "experiments/")
+        [origin] = _all(source, "experiments/")
+        for name in ("name", "status", "start_date", "metrics", "parameters"):
+            assert tried[name] == origin[name]
+        assert tried["feature_flag"]["key"] == "ways"
 
         again = copied(there.address, here, "--persons", "--events")
-        assert "flags: 14 here already" in again
+        assert "flags: 15 here already" in again
+        assert "experiments: 1 here already" in again
         assert "cohorts: 4 here already" in again
+        assert "surveys: 1 here already" in again
         (here.data.parent / "state.json").unlink()
         assert "cohorts: 4 here already" in copied(there.address, here, "--persons", "--events")
         assert stored(client) == found
@@ -406,10 +315,10 @@ def test_it_is_interrupted_and_goes_on_and_a_source_that_is_ill_is_waited_for(
         assert found["persons"] == wanted["persons"]
         assert found["cohorts"] == sorted([*wanted["cohorts"], "own 0", "own 1", "own 2"])
         assert found["features"] == wanted["features"]
-    assert_same_answers(there, here)
 
 
-def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> None:
+def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> None:
+    here = shared
     with here.client() as client:
         ready(client.post(f"{BASE}feature_flags/", json={"key": "half", "filters": filters()}))
         live = {
@@ -434,7 +343,7 @@ def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> No
         ready(client.post("/batch/", json=live))
         ready(client.get(f"{BASE}persons/"))
         told = copied(there.address, here)
-        assert "  flags: 13 to make, 1 differ\n" in told
+        assert "  flags: 14 to make, 1 differ\n" in told
         assert "  flag half: name, filters, tags\n" in told
         assert "persons who are members of static cohorts come with them" in told
         people = {
@@ -451,6 +360,72 @@ def test_what_is_here_and_newer_stays(there: LiveServer, here: LiveServer) -> No
         copied(there.address, here, "--overwrite")
         half = ready(client.get(f"{BASE}feature_flags/half/"))
         assert (half["filters"]["groups"][0]["rollout_percentage"], half["tags"]) == (50, ["old"])
+
+
+def test_exports_of_others_are_made_into_flags(shared: LiveServer, tmp_path: Path) -> None:
+    variants = [
+        {"name": "a", "weight": 500, "payload": {"type": "json", "value": '{"x": 1}'}},
+        {"name": "b", "weight": 500},
+    ]
+    named = {"name": "userWithId", "parameters": {"userIds": "ann,ben"}, "constraints": []}
+    rolled = {
+        "name": "flexibleRollout",
+        "parameters": {"rollout": "100", "stickiness": "default"},
+        "constraints": [{"contextName": "plan", "operator": "IN", "values": ["pro"]}],
+        "variants": variants,
+    }
+    strategies = [
+        {"featureName": "team.named", **named},
+        {"featureName": "varied", **rolled},
+        {"featureName": "child", "name": "default"},
+    ]
+    names = ("child", "team.named", "varied")
+    export = {
+        "features": [{"name": name} for name in names],
+        "featureStrategies": strategies,
+        "featureEnvironments": [
+            {"featureName": name, "environment": "production", "enabled": True} for name in names
+        ],
+        "dependencies": [{"feature": "child", "dependencies": [{"feature": "team.named"}]}],
+    }
+    option = {"percentage_allocation": 100, "value": "blue", "type": "unicode"}
+    features = [
+        {"name": "smith-off", "enabled": False, "value": "x", "multivariate": []},
+        {"name": "smith-value", "enabled": True, "value": 7, "multivariate": []},
+        {"name": "smith-many", "enabled": True, "value": "red", "multivariate": [option]},
+    ]
+    for verb, document in (("unleash", export), ("flagsmith", features)):
+        file = tmp_path / f"{verb}.json"
+        file.write_text(json.dumps(document))
+        service = ("--server", shared.address, "--key", PERSONAL_KEY)
+        shown = run_here("import", verb, str(file), *service)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout.startswith(f"From {file} into {shared.address} project 1:\n")
+        assert "  flags: 3 to make\n" in shown.stdout
+        done = run_here("import", verb, str(file), *service, "--yes")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Copied."), done.stderr
+        again = run_here("import", verb, str(file), *service, "--dry-run")
+        assert "  flags: 3 here already\n" in again.stdout
+    with shared.client(None) as client:
+        body = {
+            "api_key": PROJECT_KEY,
+            "distinct_id": "ann",
+            "person_properties": {"plan": "pro"},
+        }
+        told = ready(client.post("/decide/?v=3", json=body))
+        answers, payloads = told["featureFlags"], told["featureFlagPayloads"]
+        assert (answers["team-named"], answers["child"]) == (True, True)
+        assert answers["varied"] in ("a", "b")
+        assert (answers["smith-off"], answers["smith-many"]) == (False, "blue")
+        assert (payloads["smith-value"], payloads["smith-many"]) == ("7", '"blue"')
+        stranger = ready(client.post("/decide/?v=3", json={**body, "distinct_id": "cy"}))
+        answers = stranger["featureFlags"]
+        assert (answers["team-named"], answers["child"]) == (False, False)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for text, verb in (("cannot be read", "unleash"), ("cannot be read", "flagsmith")):
+        done = run_here("import", verb, str(broken), "--key", "phx_x")
+        assert (done.returncode, text in done.stderr) == (1, True)
 
 
 def test_who_may_not_read_there_is_told_what_is_missing(there: LiveServer, tmp_path: Path) -> None:

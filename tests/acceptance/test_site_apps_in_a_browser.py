@@ -1,4 +1,6 @@
-"""Frontend apps on a page of another origin, in Chromium, loaded by posthog-js."""
+"""Frontend apps on a page of another origin, in Chromium, loaded by posthog-js, whose other doings
+are in tests/contract/sdk.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -113,24 +115,3 @@ def test_a_page_that_did_not_opt_in_runs_no_app(
         opened.page.reload()
     assert not any("/site_app/" in url for url in asked)
     assert opened.page.locator("div[role=status]").count() == 0
-
-
-def test_what_the_sdk_sends_by_itself_arrives(
-    server: LiveServer, owner: httpx.Client, opened: Opened, pages: PageServer
-) -> None:
-    """Page views, clicks, a person and a flag, without a word in the console."""
-    flag = {"key": "in-browser", "active": True, "filters": {"groups": [{"properties": []}]}}
-    assert owner.post("/api/projects/1/feature_flags/", json=flag).status_code == 201
-    page = opened.page
-    page.goto(pages.put("/", with_posthog(server.address, PROJECT_KEY, PLAIN)))
-    page.wait_for_function("posthog.isFeatureEnabled('in-browser') === true")
-    page.evaluate("posthog.identify('browser-ann', { plan: 'team' })")
-    page.locator("h1").click()
-    page.evaluate("posthog.capture('last word', {}, { send_instantly: true })")
-    names = ("$pageview", "$identify", "$feature_flag_called", "last word")
-    seconds_until(lambda: all(captured(owner, name) for name in names), at_most_s=30)
-    person = owner.get("/api/projects/1/persons/?distinct_id=browser-ann").json()["results"][0]
-    assert person["properties"]["plan"] == "team"
-    assert person["properties"]["$os"] == "Linux"
-    assert opened.errors == []
-    assert opened.failed == []

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 from hedgerow.cli import app
 from hedgerow.cli.verbs import VERBS, loaded
+from hedgerow.http.routes import FAMILIES
 from hedgerow.settings import Origin, load
+from tests.contract.api.operations import DOCUMENT
 from tests.unit.error_family import ERROR_FAMILY
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +25,8 @@ PAGES = [
     "CONTRIBUTING.md",
     *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md")),
 ]
+COMPARED = DOCS / "compatibility.md"
+VERDICTS = ("same", "better", "on purpose", "not supported")
 DECISIONS = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
 
 LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
@@ -128,6 +133,76 @@ def test_every_link_to_a_heading_finds_it(page: str) -> None:
         if anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
     ]
     assert lost == []
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+
+
+def compared_rows() -> Iterator[tuple[list[str], list[str]]]:
+    """Each row of the tables of docs/compatibility.md, with the head of its table."""
+    head: list[str] = []
+    for line in COMPARED.read_text().splitlines():
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells(line)
+        elif not line.startswith("|---"):
+            yield head, cells(line)
+
+
+ROWS = list(compared_rows())
+
+
+@pytest.mark.parametrize(("head", "row"), ROWS, ids=[row[0][:60] for _, row in ROWS])
+def test_every_row_of_the_comparison_says_how_and_is_proven(
+    head: list[str], row: list[str]
+) -> None:
+    assert len(row) == len(head)
+    assert head[-1] == "Proof"
+    assert any(link.startswith("../tests/") for link in LINK.findall(row[-1]))
+    if "Compared" in head:
+        assert row[head.index("Compared")].startswith(VERDICTS)
+
+
+def short_path(path: str) -> str:
+    """A path as docs/compatibility.md writes it."""
+    path = re.sub(r"\{(\w+?)(?:_id)?\}", r":\1", path)
+    path = re.sub(r"^/api/(?:projects|environments)/:project(?=/)", "P", path)
+    return re.sub(r"^P/pipeline_\w+_configs", "B", path)
+
+
+def parameters_by_path() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for path, operations in DOCUMENT["paths"].items():
+        names = found.setdefault(short_path(path), set())
+        for operation in operations.values():
+            asked = operation.get("parameters", ())
+            names |= {each["name"] for each in asked if each["in"] == "query"}
+    routes = [
+        route for family in FAMILIES for route in family.routes if isinstance(route, APIRoute)
+    ]
+    for route in routes:
+        if not route.path.endswith((".csv/", ".json/")):  # the same in another form
+            found.setdefault(short_path(route.path), set())
+    return found
+
+
+PARAMETERS = parameters_by_path()
+
+
+@pytest.mark.parametrize("path", PARAMETERS)
+def test_every_endpoint_is_compared_with_its_parameters(path: str) -> None:
+    """`P/surveys/*` in a row stands for all that begins so."""
+    parts = re.split(r"^### ", section(COMPARED.read_text(), "Endpoints"), flags=re.MULTILINE)
+    named = [set(re.findall(r"`([^`]+)`", part)) for part in parts]
+    wide = [
+        names
+        for names in named
+        if path in names or any(each.endswith("*") and path.startswith(each[:-1]) for each in names)
+    ]
+    assert wide, f"no row about {path}"
+    assert PARAMETERS[path] <= set.union(*wide)
 
 
 def test_decisions_are_numbered_from_one_without_a_gap() -> None:

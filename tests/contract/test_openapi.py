@@ -147,6 +147,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "SplitBody": {},
     "DeletionBody": {"event": "documented"},
     "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
+    "GroupTypeBody": {"group_type": "documented"},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
     "NewFeature": {"name": "Documented feature", "stage": "beta"},
     "FeatureBody": {"stage": "alpha"},

@@ -8,6 +8,8 @@ from typing import Any
 
 from hedgerow.capture.model import Batch
 
+# Of the good and of the bad events of a request. SDKs send some hundred at most.
+MOST_TOLD = 10_000
 # Fields of an event, and of its options, by the properties that they are elsewhere.
 FIELDS = {"session_id": "$session_id", "window_id": "$window_id"}
 OPTIONS = {
@@ -44,12 +46,12 @@ def _as_event(item: Any, common: Mapping[str, str]) -> Any:
 
 
 def results(batch: Batch) -> dict[str, dict[str, str]]:
-    """What became of each event, by its uuid."""
-    told = {event.uuid: {"result": "ok"} for event in batch.events}
+    """What became of each event, by its uuid. SDKs take one that is not told of for a good one."""
+    told = {event.uuid: {"result": "ok"} for event in batch.events[:MOST_TOLD]}
     for warning in batch.warnings:
         if warning.uuid in told:
             told[warning.uuid] = {"result": "warning", "details": warning.detail}
-    for refused in batch.rejected:
+    for refused in batch.rejected[:MOST_TOLD]:
         if refused.uuid:
             told[refused.uuid] = {"result": "drop", "details": refused.detail}
     return told

@@ -30,6 +30,7 @@ from hedgerow.moving.model import Kind, Reading
 from hedgerow.moving.posthog import understood
 from hedgerow.storage.moving_ledger import LedgerFile
 
+KINDS = (Kind.COHORT, Kind.FLAG, Kind.FEATURE, Kind.SURVEY, Kind.EXPERIMENT)
 TargetKeyOption = Annotated[
     str | None,
     typer.Option(
@@ -80,10 +81,11 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
     server: ServerOption = None,
     key: TargetKeyOption = None,
 ) -> None:
-    """Copy flags, cohorts, groups and early access features from PostHog, and its history.
+    """Copy all definitions of a PostHog project, and its groups, persons and events.
 
-    It shows a plan first: how many of what, what is here already, and by name what cannot be
-    copied and why. On a terminal it then asks; elsewhere it needs --yes.
+    Definitions are flags, cohorts, early access features, surveys and experiments. A plan comes
+    first: how many of what, what is here already, and by name what cannot be copied and why. On a
+    terminal it then asks; elsewhere it needs --yes.
 
     Stop it as you like: the same command goes on where it was, and makes nothing twice.
 
@@ -93,7 +95,7 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
         raise Unready("--since is about events: say --events too.")
     if since:
         asked_moment(since, utc_now(), UTC, "--since")
-    target = target_of(server, key, into, [Kind.COHORT, Kind.FLAG, Kind.FEATURE])
+    target = target_of(server, key, into, KINDS)
     with Source(host, personal_key, project) as source:
         reading = understood(source.definitions())
         target.look()
@@ -176,7 +178,7 @@ def _move(
     numbers, refused = carried_out(plan, target, {Kind.COHORT: file.ledger.cohorts})
     file.keep()
     with progress() as bar:
-        history = History(source, target, file, bar)
+        history = History(source, target, file, bar, numbers)
         _history(history, plan.reading, numbers, sizes, since)
     for line in told_lines(history):
         print(line, file=sys.stderr)
@@ -189,7 +191,7 @@ def _history(
 ) -> None:
     """Events before persons and groups: these say how everything ended."""
     if "events" in sizes:
-        history.events(since, sizes["events"], numbers.group_types)
+        history.events(since, sizes["events"])
     for index, name in reading.group_types.items():
         if index in numbers.group_types:
             history.groups(index, name, sizes[name])

@@ -11,6 +11,8 @@ from rich.progress import Progress
 
 from hedgerow.cli.moving_source import Source
 from hedgerow.cli.moving_target import Target
+from hedgerow.moving.matching import Numbers
+from hedgerow.moving.model import Kind
 from hedgerow.moving.people import (
     CARRIER,
     group_event,
@@ -18,6 +20,7 @@ from hedgerow.moving.people import (
     person_events,
     with_group_numbers,
 )
+from hedgerow.moving.posthog_surveys import with_survey_ids
 from hedgerow.pipelines.imports.mapping import mapped_by
 from hedgerow.storage.moving_ledger import LedgerFile, Walk
 
@@ -29,11 +32,14 @@ _to_event = mapped_by({})
 
 
 class History:
-    def __init__(self, source: Source, target: Target, file: LedgerFile, bar: Progress) -> None:
+    def __init__(
+        self, source: Source, target: Target, file: LedgerFile, bar: Progress, numbers: Numbers
+    ) -> None:
         self._source = source
         self._target = target
         self._file = file
         self._bar = bar
+        self._numbers = numbers
         self.bad = 0
         self.told: list[str] = []
         self.kept_groups = 0
@@ -56,13 +62,13 @@ class History:
         if walk.done:
             self._target.forget_carrier()
 
-    def events(self, since: str, total: int | None, group_types: Mapping[int, int]) -> None:
+    def events(self, since: str, total: int | None) -> None:
         name = f"events since {since}" if since else "events"
         walk = self._file.walk(name)
         task = self._bar.add_task("events", total=total, completed=walk.done)
         for portion in self._source.events(since, walk.cursor):
             self._refuse([f"{row.place}: {row.reason}" for row in portion.bad])
-            events = [with_group_numbers(_to_event(row), group_types) for row in portion.rows]
+            events = [self._translated(_to_event(row)) for row in portion.rows]
             self._sent(walk, task, events, len(portion.rows), portion.cursor)
 
     def persons(self, total: int | None) -> None:
@@ -72,8 +78,7 @@ class History:
 
     def members(self, cohort: int, own_id: int, name: str, *, send: bool) -> None:
         """`send`: the members are not among persons who were copied before."""
-        walk, task = self._begun(f"members of cohort {cohort}", None)
-        self._bar.update(task, description=f"members of {name}")
+        walk, task = self._begun(f"members of cohort {cohort}", None, f"members of {name}")
         for persons, following in self._source.members(cohort, walk.cursor):
             events = self._made(persons) if send else []
             self._refuse(self._target.send(events))
@@ -90,16 +95,25 @@ class History:
             count = self._target.fill(cohort_id, ids)
 
     def _made(self, persons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        persons = [each for each in persons if ids_of(each) != [CARRIER]]
+        persons = [self._translated(each) for each in persons if ids_of(each) != [CARRIER]]
         met = self._target.met([id for each in persons for id in ids_of(each)])
         return [event for each in persons for event in person_events(each, met, self._source.name)]
 
-    def _begun(self, name: str, total: int | None) -> tuple[Walk, Any]:
+    def _translated(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """An event or a person in the numbers of here."""
+        properties = item.get("properties")
+        if not isinstance(properties, Mapping):
+            return dict(item)
+        numbered = with_group_numbers(properties, self._numbers.group_types)
+        named = with_survey_ids(numbered, self._numbers.of[Kind.SURVEY])
+        return {**item, "properties": named}
+
+    def _begun(self, name: str, total: int | None, shown: str = "") -> tuple[Walk, Any]:
         """A walk where it was left; one that was over begins anew."""
         walk = self._file.walk(name)
         if walk.is_complete:
             walk.cursor, walk.done, walk.is_complete = None, 0, False
-        return walk, self._bar.add_task(name, total=total, completed=walk.done)
+        return walk, self._bar.add_task(shown or name, total=total, completed=walk.done)
 
     def _sent(
         self, walk: Walk, task: Any, events: Sequence[dict[str, Any]], number: int, cursor: Any

@@ -252,9 +252,10 @@ def why_unfit(flag: Flag) -> str:
 
 
 def _counts_groups(flag: Flag) -> bool:
-    return any(
+    filters: Any = flag.filters  # whatever was stored
+    return isinstance(filters, Mapping) and any(
         part.get("aggregation_group_type_index") is not None
-        for part in (flag.filters, *condition_sets(flag.filters))
+        for part in (filters, *condition_sets(filters))
     )
 
 

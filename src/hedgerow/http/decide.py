@@ -24,8 +24,6 @@ from hedgerow.projects.token_places import token_in
 TRUTHS = (True, "true", "True", "1")
 # Whoever says no more than this is spared the questions for all else that may be said.
 USUAL = frozenset(("api_key", "token", "distinct_id", "person_properties"))
-# The second is what posthog-python said before version 4, and meant.
-WITHOUT_PLACE = ("geoip_disable", "disable_geoip")
 ANONYMOUS_ID = "$anon_distinct_id"
 NOTHING = Decision(outcomes=(), has_errors=False)
 # What SDKs that run on servers call themselves.
@@ -119,7 +117,9 @@ class Decide:
 
     def _place(self, body: Mapping[str, Any], scope: Scope) -> Callable[[], Mapping[str, str]]:
         places = self._places
-        if places is None or any(body.get(name) in TRUTHS for name in WITHOUT_PLACE):
+        # The second is what posthog-python said before version 4, and meant.
+        is_unwanted = body.get("geoip_disable") in TRUTHS or body.get("disable_geoip") in TRUTHS
+        if places is None or is_unwanted:
             return nowhere
         return lambda: places(scope)
 

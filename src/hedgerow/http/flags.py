@@ -26,7 +26,8 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
-from hedgerow.http.sdk_shapes import PublicFeature
+from hedgerow.http.sdk_operations import COHORTS, TOKEN_OF_PROJECT
+from hedgerow.http.sdk_shapes import Definitions, PublicFeature
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import cut_short, why_unstorable
@@ -348,21 +349,7 @@ async def remote_config(flag_id: str, call: Annotated[SdkCall, for_sdks()]) -> R
     return JsonResponse(call.rooms.flags.payload(found))
 
 
-class LocalDefinitions(msgspec.Struct, kw_only=True):
-    """All that an SDK needs to evaluate flags by itself."""
-
-    flags: Sequence[Mapping[str, Any]]
-    group_type_mapping: Mapping[str, str]
-    cohorts: Mapping[str, Any]
-
-
-COHORTS_WANTED = (
-    Parameter("send_cohorts", "If it is there, cohorts are told; else conditions do without."),
-    Parameter("token", "The project key, where the path says @current."),
-)
-
-
-@describes(answer=LocalDefinitions, query=COHORTS_WANTED)
+@describes(answer=Definitions, query=(TOKEN_OF_PROJECT, COHORTS))
 async def local_evaluation(call: Annotated[SdkCall, for_sdks()]) -> Response:
     """The definitions of all flags, for SDKs that evaluate them by themselves. A secret key of the
     project will do. `If-None-Match` with the `ETag` of the last answer gives 304 if it is still

@@ -36,8 +36,12 @@ ONLY_SURVEYS = Parameter(
 COMPRESSION = Parameter("compression", "How the body is packed: gzip-js, base64 or lz64.")
 BEACON = Parameter("beacon", "1 for an answer without a body, 204.")
 DATA = Parameter("data", "What the body would hold, in JSON or base64.")
-TOKEN_OF_PROJECT = Parameter("token", "The project's public key, if the key sees several projects.")
-COHORTS = Parameter("send_cohorts", "The caller reads cohorts; no value is needed.")
+TOKEN_OF_PROJECT = Parameter(
+    "token", "The project's public key, where neither the key nor the path says which it is."
+)
+COHORTS = Parameter(
+    "send_cohorts", "If it is there, cohorts are told; else conditions do without, where they can."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ class SdkConfig(msgspec.Struct, kw_only=True):
     defaultIdentifiedOnly: bool | UnsetType = UNSET
     flagsPersistenceDefault: bool | UnsetType = UNSET
     heatmaps: bool | UnsetType = UNSET
-    surveys: Any = UNSET
+    surveys: bool | UnsetType = UNSET
     siteApps: list[Object] | UnsetType = UNSET
     errorTracking: Object | UnsetType = UNSET
     hasFeatureFlags: bool | UnsetType = UNSET
@@ -170,8 +170,29 @@ class PublicFeatures(msgspec.Struct, kw_only=True):
     earlyAccessFeatures: list[PublicFeature]
 
 
+class PublicSurvey(msgspec.Struct, kw_only=True):
+    """It is shown where all of its flags are on, and its conditions hold."""
+
+    id: str
+    name: str
+    type: str
+    linked_flag_key: str | None
+    targeting_flag_key: str | None
+    internal_targeting_flag_key: str
+    questions: list[Object]
+    conditions: Object | None
+    appearance: Object | None
+    translations: Object | None
+    start_date: str | None
+    end_date: str | None
+    current_iteration: int | None
+    current_iteration_start_date: str | None
+    schedule: str | None
+    enable_partial_responses: bool
+
+
 class PublicSurveys(msgspec.Struct, kw_only=True):
-    surveys: list[Object]
+    surveys: list[PublicSurvey]
     survey_config: Object | None
 
 

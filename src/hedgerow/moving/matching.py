@@ -6,12 +6,15 @@ that an earlier run gave it, or else by its name and all that it asks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from hedgerow.experiments.variants import KEPT
 from hedgerow.flags.references import COHORT, FLAG, GROUP_TYPE, rewritten
 from hedgerow.kit import jsonio
 from hedgerow.moving.model import Kind, SourceId, Wanted
+from hedgerow.moving.shapes import number
 
 Item = Mapping[str, Any]
 
@@ -80,6 +83,8 @@ def translated(wanted: Wanted, numbers: Numbers) -> dict[str, Any]:
             body[name] = rewritten(body[name], numbers_rewriter(numbers))
     if wanted.kind is Kind.COHORT and "filters" in body:
         body["filters"] = {"properties": _definition(body["filters"]["properties"], numbers)}
+    if wanted.kind is Kind.EXPERIMENT:
+        body |= {name: _translated_deep(body[name], numbers) for name in _MEASURED}
     for name in ("feature_flag_id", "linked_flag_id"):
         if body.get(name) is not None:
             body[name] = numbers.of[Kind.FLAG].get(body[name], UNMADE)
@@ -88,15 +93,33 @@ def translated(wanted: Wanted, numbers: Numbers) -> dict[str, Any]:
 
 def numbers_rewriter(numbers: Numbers) -> Any:
     def rewrite(kind: str, value: Any, _place: str) -> Any:
-        number = int(value) if str(value).isdecimal() else value
+        id = number(value)
         if kind == GROUP_TYPE:
-            return numbers.group_types.get(number, UNMADE)
+            return numbers.group_types.get(id, UNMADE)
         if kind == COHORT:
-            return numbers.of[Kind.COHORT].get(number, UNMADE)
+            return numbers.of[Kind.COHORT].get(id, UNMADE)
         assert kind == FLAG
-        return str(numbers.of[Kind.FLAG].get(number, UNMADE))
+        return str(numbers.of[Kind.FLAG].get(id, UNMADE))
 
     return rewrite
+
+
+def _translated_deep(value: Any, numbers: Numbers) -> Any:
+    """What an experiment measures, with the cohorts and group types of here wherever named."""
+    if isinstance(value, list):
+        return [_translated_deep(each, numbers) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    made = {name: _translated_deep(each, numbers) for name, each in value.items()}
+    if made.get("type") == "cohort" and isinstance(made.get("value"), int | str):
+        made["value"] = numbers.of[Kind.COHORT].get(number(made["value"]), UNMADE)
+    for name in ("group_type_index", "aggregation_group_type_index", "math_group_type_index"):
+        if isinstance(made.get(name), int):
+            made[name] = numbers.group_types.get(made[name], UNMADE)
+    return made
+
+
+_MEASURED = ("parameters", "metrics", "metrics_secondary", "exposure_criteria")
 
 
 def _definition(node: Any, numbers: Numbers) -> Any:
@@ -135,6 +158,8 @@ def _is_it(kind: Kind, body: Mapping[str, Any], item: Item) -> bool:
         case Kind.COHORT:
             names = ("name", "is_static", "filters")
             return all(_same(name, body[name], item[name]) for name in names if name in body)
+        case Kind.EXPERIMENT:
+            return all(item[name] == body[name] for name in ("name", "feature_flag_key"))
         case _:
             return bool(item["name"] == body["name"])
 
@@ -142,12 +167,20 @@ def _is_it(kind: Kind, body: Mapping[str, Any], item: Item) -> bool:
 def _stored(item: Item, name: str) -> Any:
     if name == "feature_flag_id":
         return item["feature_flag"]["id"]
+    if name == "parameters":
+        return {field: value for field, value in item[name].items() if field != KEPT}
+    if name == "targeting_flag_filters":
+        return (item["targeting_flag"] or {}).get("filters")
     return item.get(name)
 
 
 def _same(name: str, one: Any, other: Any) -> bool:
-    if name == "filters":
+    if name in ("filters", "targeting_flag_filters"):
         one, other = _comparable(one), _comparable(other)
+    elif name in ("start_date", "end_date"):
+        one, other = _moment(one), _moment(other)
+    elif name == "questions":
+        one, other = _without_ids(one), _without_ids(other)
     return jsonio.same(one, other)
 
 
@@ -159,6 +192,18 @@ def _comparable(filters: Any) -> Any:
     if isinstance(kept.get("payloads"), Mapping):
         kept["payloads"] = {key: _read(text) for key, text in kept["payloads"].items()}
     return kept
+
+
+def _moment(said: Any) -> Any:
+    try:
+        return datetime.fromisoformat(said).astimezone(UTC).isoformat()
+    except (TypeError, ValueError):
+        return said
+
+
+def _without_ids(questions: Any) -> Any:
+    """A question that came without an id was given one."""
+    return [{name: each[name] for name in each if name != "id"} for each in questions or ()]
 
 
 def _read(payload: Any) -> Any:

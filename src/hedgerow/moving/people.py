@@ -80,16 +80,17 @@ def _event(
     return event | ({"timestamp": at} if isinstance(at, str) else {})
 
 
-def with_group_numbers(event: dict[str, Any], numbers: Mapping[int, int]) -> dict[str, Any]:
-    """An event that names its groups by the numbers that their types have here."""
-    given = event["properties"]
-    if given.keys().isdisjoint(PROPERTIES):
-        return event
-    properties = {name: value for name, value in given.items() if name not in PROPERTIES}
+def with_group_numbers(
+    properties: Mapping[str, Any], numbers: Mapping[int, int]
+) -> Mapping[str, Any]:
+    """An event's properties that name its groups by the numbers that their types have here."""
+    if properties.keys().isdisjoint(PROPERTIES):
+        return properties
+    made = {name: value for name, value in properties.items() if name not in PROPERTIES}
     for index, own in numbers.items():
-        if (name := PROPERTIES[index]) in given:
-            properties[PROPERTIES[own]] = given[name]
-    return {**event, "properties": properties}
+        if (name := PROPERTIES[index]) in properties:
+            made[PROPERTIES[own]] = properties[name]
+    return made
 
 
 def batches(

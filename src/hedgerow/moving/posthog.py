@@ -1,4 +1,5 @@
-"""What the cohorts, flags and early access features of a PostHog project become here. Pure.
+"""What the cohorts, flags, early access features, surveys and experiments of a PostHog project
+become here. Pure.
 
 Everything is held against our own rules with the source's numbers in it, so that a plan can say
 what would be refused, and why, before anything is sent.
@@ -25,7 +26,9 @@ from hedgerow.flags.rules import (
 )
 from hedgerow.moving.model import Kind, Reading, Told, Wanted
 from hedgerow.moving.order import in_order
-from hedgerow.moving.shapes import Item, part, parts
+from hedgerow.moving.posthog_experiments import wanted_experiment
+from hedgerow.moving.posthog_surveys import wanted_survey
+from hedgerow.moving.shapes import Item, number, part, parts
 from hedgerow.persons.cohorts import asked_cohorts, checked_definition
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.model import ProjectId
@@ -52,9 +55,13 @@ class Definitions:
 
 def understood(source: Definitions) -> Reading:
     reader = _Reader(source)
-    wanted = [*reader.cohorts(), *reader.flags(), *reader.features()]
-    reader.leave(Kind.SURVEY, source.surveys)
-    reader.leave(Kind.EXPERIMENT, source.experiments)
+    wanted = [
+        *reader.cohorts(),
+        *reader.flags(),
+        *reader.features(),
+        *reader.surveys(),
+        *reader.experiments(),
+    ]
     return Reading(
         wanted=wanted,
         lost=reader.lost,
@@ -73,7 +80,7 @@ class _Reader:
         self._cohorts: dict[CohortId, Cohort] = {}
         self._flags: dict[FlagId, Flag] = {}
         self._enrolling = {
-            _number(part(each, "feature_flag").get("id"))
+            number(part(each, "feature_flag").get("id"))
             for each in source.features
             if _stage(each) in _CHOOSING
         }
@@ -81,7 +88,7 @@ class _Reader:
         self.notes: list[Told] = []
 
     def cohorts(self) -> list[Wanted]:
-        items = {_number(each.get("id")): each for each in self._source.cohorts if _is_there(each)}
+        items = self._cohort_items()
         definitions = {id: _definition(each) for id, each in items.items()}
         order, circular = in_order({id: asked_cohorts(definitions[id]) for id in items})
         for id in circular:
@@ -104,7 +111,7 @@ class _Reader:
 
     def flags(self) -> list[Wanted]:
         items = {
-            FlagId(_number(each.get("id"))): each
+            FlagId(number(each.get("id"))): each
             for each in self._source.flags
             if _is_there(each) and not str(each.get("key")).startswith(SURVEY_FLAGS)
         }
@@ -133,7 +140,7 @@ class _Reader:
         found = []
         for item in self._source.features:
             name = _name(item)
-            flag_id = FlagId(_number(part(item, "feature_flag").get("id")))
+            flag_id = FlagId(number(part(item, "feature_flag").get("id")))
             flag = self._flags.get(flag_id)
             if flag is None:
                 self._lose(Kind.FEATURE, name, "Its flag is not copied.")
@@ -145,27 +152,45 @@ class _Reader:
                 found.append(_wanted_feature(item, name, flag_id))
         return found
 
-    def leave(self, kind: Kind, items: Sequence[Item]) -> None:
-        for item in items:
-            if not item.get("deleted"):
-                self._lose(kind, _name(item), f"There are no {kind}s here.")
+    def surveys(self) -> list[Wanted]:
+        around = Surroundings(cohorts=self._cohorts, flags=self._flags, own_id=None)
+        found = []
+        for item in self._source.surveys:
+            try:
+                found.append(wanted_survey(item, _name(item), around))
+            except Invalid as error:
+                self._lose(Kind.SURVEY, _name(item), _said(error))
+        return found
+
+    def experiments(self) -> list[Wanted]:
+        flags = {flag.key: flag for flag in self._flags.values()}
+        found = []
+        for item in self._source.experiments:
+            name = _name(item)
+            if item.get("deleted"):
+                continue
+            try:
+                note = partial(self._tell, Kind.EXPERIMENT, name)
+                found.append(wanted_experiment(item, name, flags, note))
+            except Invalid as error:
+                self._lose(Kind.EXPERIMENT, name, _said(error))
+        return found
 
     def _why_not(self, flag: Flag, items: Mapping[FlagId, Item], needs: set[FlagId]) -> str:
         if flag.has_encrypted_payloads:
             return "Its payload is encrypted, and the source tells it to nobody: make it by hand."
-        cohorts = {
-            CohortId(_number(each.get("id"))): each
-            for each in self._source.cohorts
-            if _is_there(each)
-        }
         around = Surroundings(cohorts=self._cohorts, flags=self._flags, own_id=None)
         return (
-            self._lacking(needed_cohorts(flag.filters), cohorts, self._cohorts)
+            self._lacking(needed_cohorts(flag.filters), self._cohort_items(), self._cohorts)
             or self._lacking(needs, items, self._flags)
             or _why_refused(lambda: check_key(flag.key, self._flags))
             or _why_refused(lambda: checked_filters(flag.filters, around, is_new=True))
             or _why_refused(lambda: check_together(flag))
         )
+
+    def _cohort_items(self) -> dict[CohortId, Item]:
+        cohorts = self._source.cohorts
+        return {CohortId(number(each.get("id"))): each for each in cohorts if _is_there(each)}
 
     def _lacking(
         self, needed: set[Any], items: Mapping[Any, Item], copied: Mapping[Any, Any]
@@ -179,15 +204,16 @@ class _Reader:
 
     def _note(self, flag: Flag) -> None:
         if flag.is_remote_configuration:
-            self.notes.append(
-                Told(kind=Kind.FLAG, name=flag.key, text="A remote configuration: copied as one.")
-            )
+            self._tell(Kind.FLAG, flag.key, "A remote configuration: copied as one.")
         if flag.ensure_experience_continuity:
             text = (
                 "It persists across authentication. Whose answer was kept from before they logged "
                 "in is not told by the source: they are counted by their id."
             )
-            self.notes.append(Told(kind=Kind.FLAG, name=flag.key, text=text))
+            self._tell(Kind.FLAG, flag.key, text)
+
+    def _tell(self, kind: Kind, name: str, text: str) -> None:
+        self.notes.append(Told(kind=kind, name=name, text=text))
 
     def _lose(self, kind: Kind, name: str, reason: str) -> None:
         self.lost.append(Told(kind=kind, name=name, text=reason))
@@ -201,9 +227,12 @@ def _why_refused(check: Callable[[], Any]) -> str:
     try:
         check()
     except Invalid as error:
-        place = f"{error.attr}: " if error.attr else ""
-        return f"{place}{error.detail}"
+        return _said(error)
     return ""
+
+
+def _said(error: Invalid) -> str:
+    return f"{error.attr}: {error.detail}" if error.attr else error.detail
 
 
 def _why_no_feature(flag: Flag) -> str:
@@ -216,12 +245,7 @@ def _why_no_feature(flag: Flag) -> str:
 
 
 def _is_there(item: Item) -> bool:
-    return not item.get("deleted") and bool(_number(item.get("id")))
-
-
-def _number(value: Any) -> Any:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    return not item.get("deleted") and bool(number(item.get("id")))
 
 
 def _name(item: Item) -> str:
@@ -265,8 +289,8 @@ def _cleaned(node: Any) -> Any:
     kept = {name: value for name, value in node.items() if name not in _INTERNAL}
     if isinstance(kept.get("values"), list):
         kept["values"] = [_cleaned(each) for each in kept["values"]]
-    if kept.get("type") == "cohort" and _number(kept.get("value")):
-        kept["value"] = _number(kept["value"])
+    if kept.get("type") == "cohort" and number(kept.get("value")):
+        kept["value"] = number(kept["value"])
     return kept
 
 

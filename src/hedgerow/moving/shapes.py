@@ -20,3 +20,9 @@ def parts(item: Item, name: str) -> list[Item]:
 def listed(item: Item, name: str) -> list[Any]:
     found = item.get(name)
     return found if isinstance(found, list) else []
+
+
+def number(value: Any) -> int:
+    """An id, which may be written as text; 0 for what is none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0

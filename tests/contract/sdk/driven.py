@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,13 @@ OLD_PYTHON_FOLDER = "HEDGEROW_TEST_POSTHOG_3", ENVIRONMENT / "posthog-3"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sdk:
-    """`version` begins so. Older ones call /decide and the older path of local evaluation."""
+    """`version` begins so. Older ones call /decide and the older path of local evaluation. One that
+    sends `per_event` wants each event answered by itself."""
 
     name: str
     version: str
     is_old: bool = False
+    per_event: bool = False
 
     @property
     def is_python(self) -> bool:
@@ -39,6 +42,10 @@ class Sdk:
     def sends_uuids(self) -> bool:
         """Else the server gives an event its uuid, another each time that it comes."""
         return not (self.is_python and self.is_old)
+
+    @property
+    def captures_at(self) -> str:
+        return "/i/v1/analytics/events" if self.per_event else "/batch/"
 
     def driven(self) -> "Driven":
         return Driven(self._command(), self._environment())
@@ -54,6 +61,8 @@ class Sdk:
 
     def _environment(self) -> dict[str, str]:
         given = environment()
+        if self.per_event:
+            given["POSTHOG_CAPTURE_MODE"] = "v1"
         if self.is_python and self.is_old:
             given["PYTHONPATH"] = str(_folder(*OLD_PYTHON_FOLDER, "posthog"))
         return given
@@ -65,12 +74,17 @@ SDKS = (
     Sdk(name="node", version="5."),
     Sdk(name="node of old", version="4.10.2", is_old=True),
 )
+# The same clients, told to use the newer door for events.
+PER_EVENT = (
+    Sdk(name="python per event", version="7.", per_event=True),
+    Sdk(name="node per event", version="5.", per_event=True),
+)
 
 
-def all_driven(open_: ExitStack) -> dict[Sdk, "Driven"]:
-    """Every client that is here. Tests with each of them say which are not."""
+def all_driven(open_: ExitStack, sdks: Sequence[Sdk]) -> dict[Sdk, "Driven"]:
+    """All of them that are here. Tests with each of them say which are not."""
     found = {}
-    for sdk in SDKS:
+    for sdk in sdks:
         with suppress(pytest.skip.Exception):
             found[sdk] = open_.enter_context(sdk.driven())
     return found

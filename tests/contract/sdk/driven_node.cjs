@@ -42,6 +42,7 @@ const actions = {
   },
   capture: ({ id, event, properties, groups }) =>
     client.capture({ distinctId: id, event, properties, groups: groups ?? undefined }),
+  capture_ai: ({ id, event, properties }) => client.captureAi({ distinctId: id, event, properties }),
   identify: ({ id, properties }) => client.identify({ distinctId: id, properties }),
   alias: ({ before, id }) => client.alias({ distinctId: before, alias: id }),
   group: ({ type, key, properties }) => client.groupIdentify({ groupType: type, groupKey: key, properties }),
@@ -62,6 +63,7 @@ const actions = {
     await client.flush()
     return errors
   },
+  close: () => client.shutdown(),
 }
 
 const answer = (value) => process.stdout.write(JSON.stringify(value ?? null) + '\n')

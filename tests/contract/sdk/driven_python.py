@@ -52,6 +52,10 @@ def capture(id: str, event: str, properties: Any, groups: Any = None) -> None:
     client.capture(distinct_id=id, event=event, properties=properties, groups=groups)
 
 
+def capture_ai(id: str, event: str, properties: Any) -> None:
+    client.capture_ai(distinct_id=id, event=event, properties=properties)
+
+
 def identify(id: str, properties: Any) -> None:
     known = getattr(client, "identify", client.set)  # the newer ones have no identify
     known(distinct_id=id, properties=properties)
@@ -105,13 +109,34 @@ def flush() -> list[str]:
     return errors
 
 
+def close() -> None:
+    client.shutdown()
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     actions: dict[str, Any] = {
         each.__name__: each
-        for each in (use, capture, identify, alias, group, flag, payload, everything, evaluated)
-    } | {"open": open_client, "remote_config": remote_config, "reload": reload, "flush": flush}
+        for each in (
+            use,
+            capture,
+            capture_ai,
+            identify,
+            alias,
+            group,
+            flag,
+            payload,
+            everything,
+            evaluated,
+        )
+    } | {
+        "open": open_client,
+        "remote_config": remote_config,
+        "reload": reload,
+        "flush": flush,
+        "close": close,
+    }
     answers = sys.stdout
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -31,6 +31,12 @@ class Project:
         found: dict[str, Any] = answer.json()
         return found
 
+    def sets(self, id: str, **properties: Any) -> None:
+        """Properties of a person, by an event."""
+        event = {"event": "$set", "distinct_id": id, "$set": properties}
+        answer = self.admin.post("/capture/", json={"api_key": self.token, **event})
+        assert answer.status_code == 200, answer.text
+
     def events(self, **asked: str) -> list[dict[str, Any]]:
         return self._results("events", limit="1000", **asked)
 

@@ -1,6 +1,7 @@
 """OpenFeature's SDK with its OFREP provider, against a live server."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,7 +13,8 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
-from tests.live import LiveServer
+from tests.faulty_proxy import Fault, FaultyProxy
+from tests.live import LiveServer, seconds_until
 
 ANN = EvaluationContext(targeting_key="ann", attributes={"plan": "pro"})
 EVERYBODY = {"properties": [], "rollout_percentage": 100}
@@ -48,11 +50,13 @@ def project(live: LiveServer) -> dict[str, str]:
 
 @pytest.fixture
 def client(live: LiveServer, project: dict[str, str]) -> Iterator[OpenFeatureClient]:
-    yield from opened(live, {"Authorization": f"Bearer {project['api_token']}"})
+    yield from opened(live.address, {"Authorization": f"Bearer {project['api_token']}"})
 
 
-def opened(live: LiveServer, headers: dict[str, str]) -> Iterator[OpenFeatureClient]:
-    provider = OFREPProvider(live.address, headers_factory=lambda: headers, timeout=60)
+def opened(
+    address: str, headers: dict[str, str], timeout_s: float = 60
+) -> Iterator[OpenFeatureClient]:
+    provider = OFREPProvider(address, headers_factory=lambda: headers, timeout=timeout_s)
     api.set_provider(provider, "hedgerow")
     yield api.get_client("hedgerow")
     provider.session.close()
@@ -101,7 +105,22 @@ def test_a_change_counts_with_the_next_question(
 
 
 def test_a_wrong_key_gives_the_apps_default(live: LiveServer) -> None:
-    for client in opened(live, {"X-API-Key": "phc_no-such-key"}):
+    for client in opened(live.address, {"X-API-Key": "phc_no-such-key"}):
         refused = client.get_boolean_details("beta", True, ANN)
         assert (refused.value, refused.error_code) == (True, ErrorCode.GENERAL)
         assert refused.error_message == "unauthorized"
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_the_apps_default_counts_until_the_way_is_clear(
+    fault: Fault, live: LiveServer, project: dict[str, str]
+) -> None:
+    timeout_s = 0.5 if fault is Fault.DELAYS else 60
+    with FaultyProxy(live.address) as proxy:
+        for client in opened(proxy.address, {"X-API-Key": project["api_token"]}, timeout_s):
+            proxy.fail(fault)
+            shades = client.get_string_details("shades", "light", ANN)
+            assert (shades.value, shades.error_code) == ("light", ErrorCode.GENERAL)
+            proxy.heal()
+            is_dark = partial(client.get_string_value, "shades", "light", ANN)
+            seconds_until(lambda is_dark=is_dark: is_dark() == "dark", at_most_s=30)  # type: ignore[misc]

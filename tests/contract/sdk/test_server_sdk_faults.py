@@ -6,15 +6,17 @@ evaluates flags goes on with the definitions that they have.
 """
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.sdk.driven import SDKS, Driven, Sdk, all_driven
+from tests.contract.sdk.driven import PER_EVENT, SDKS, Driven, Sdk, all_driven
 from tests.contract.sdk.projects import Project
 from tests.faulty_proxy import Fault, FaultyProxy
 from tests.live import (
@@ -40,6 +42,12 @@ def project(project: Project) -> Project:
     return project
 
 
+@pytest.fixture(scope="module")
+def clients() -> Iterator[dict[Sdk, Driven]]:
+    with ExitStack() as open_:
+        yield all_driven(open_, SDKS + PER_EVENT)
+
+
 def opens(client: Driven, host: str, token: str, **more: Any) -> None:
     client.open(**{"host": host, "token": token, "secret": None, **more})
 
@@ -59,7 +67,7 @@ def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Proje
             for n in range(BATCH):
                 captures(client, f"{sdk.name} {fault.value}", n)
             assert client.flag(key="on", id="x") is None, (sdk, fault)
-            proxy.wait_struck("/batch/")
+            proxy.wait_struck(sdk.captures_at)
             proxy.heal()
             seconds_until(lambda: client.flag(key="on", id="x") is True, at_most_s=30)
             proxy.wait_settled()
@@ -77,16 +85,42 @@ def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Proje
 
 
 def test_what_clients_held_arrives_once_the_way_is_clear(
-    live: LiveServer, project: Project
+    clients: dict[Sdk, Driven], live: LiveServer, project: Project
 ) -> None:
-    with ExitStack() as open_:
-        clients = all_driven(open_)
-        side_by_side(
-            [
-                lambda sdk=sdk: meets_every_fault(sdk, clients[sdk], live, project)  # type: ignore[misc]
-                for sdk in clients
-            ]
-        )
+    side_by_side(
+        [partial(meets_every_fault, sdk, client, live, project) for sdk, client in clients.items()]
+    )
+
+
+def sets_again_what_was_set_before(
+    sdk: Sdk, client: Driven, live: LiveServer, project: Project
+) -> None:
+    id = f"{sdk.name} who changed"
+    with FaultyProxy(live.address) as proxy:
+        opens(client, proxy.address, project.token, retries=60)
+        proxy.fail(Fault.LOSES_ANSWERS)
+        client.identify(id=id, properties={"plan": "old"})
+        seconds_until(lambda: bool(project.events(distinct_id=id)), at_most_s=30)
+        assert project.person(id)["properties"]["plan"] == "old"
+        project.sets(id, plan="new")
+        proxy.heal()
+        client.flush()
+        proxy.wait_settled()
+        assert proxy.seen_at(sdk.captures_at)[-1].status == 200  # it was sent again
+        assert len(project.events(distinct_id=id)) == 2
+        assert project.person(id)["properties"]["plan"] == "new"
+
+
+def test_what_is_sent_again_changes_nobody(
+    clients: dict[Sdk, Driven], live: LiveServer, project: Project
+) -> None:
+    with_uuids = {sdk: client for sdk, client in clients.items() if sdk.sends_uuids}
+    side_by_side(
+        [
+            partial(sets_again_what_was_set_before, sdk, client, live, project)
+            for sdk, client in with_uuids.items()
+        ]
+    )
 
 
 @pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
@@ -124,9 +158,9 @@ class Busy:
 
 def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path) -> None:
     port, ended = free_port(), threading.Event()
-    with ExitStack() as open_, ThreadPoolExecutor(max_workers=len(SDKS)) as threads:
-        open_.callback(ended.set)  # first of all, or the threads would never end
-        all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_).items()]
+    with ThreadPoolExecutor(max_workers=len(SDKS)) as threads, ExitStack() as open_:
+        open_.callback(ended.set)  # before the threads are waited for
+        all_busy = [Busy(sdk, client) for sdk, client in all_driven(open_, SDKS).items()]
 
         def all_go_on() -> None:
             """Until each has captured some batches more. So they do while a server starts."""

@@ -20,16 +20,22 @@ from tests.live import LiveServer, seconds_until
 NEW, OLD = "/flags/definitions", "/api/feature_flag/local_evaluation"
 
 
-@pytest.fixture(params=SDKS, ids=lambda sdk: sdk.name)
+@pytest.fixture(scope="module", params=SDKS, ids=lambda sdk: sdk.name)
 def sdk(request: pytest.FixtureRequest) -> Sdk:
     found: Sdk = request.param
     return found
 
 
-@pytest.fixture
-def client(sdk: Sdk) -> Iterator[Driven]:
+@pytest.fixture(scope="module")
+def driven(sdk: Sdk) -> Iterator[Driven]:
     with sdk.driven() as client:
         yield client
+
+
+@pytest.fixture
+def client(driven: Driven) -> Iterator[Driven]:
+    yield driven
+    driven.close()
 
 
 @pytest.fixture
@@ -117,6 +123,7 @@ def test_a_rotated_secret_key_works_until_it_is_ended(
     assert 401 not in answered(proxy, "/")
     project.does("delete_secret_token_backup")
     is_refused(sdk, client, project, proxy)
+    client.close()
     opens(client, proxy, project.token, secret=second)
     client.reload()
     assert client.flag(key="late", id="x", local=True) is True
@@ -129,6 +136,7 @@ def test_a_rotated_project_key_works_for_its_grace_time(
     opens(client, proxy, project.token)  # with the key before
     assert client.flag(key="on", id="x") is True
     captures(client, "in time")
+    client.close()
     opens(client, proxy, second)
     assert client.flag(key="on", id="x") is True
     project.does("reset_token")

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.sdk.driven import SDKS, Driven, Sdk
+from tests.contract.sdk.driven import PER_EVENT, SDKS, Driven, Sdk
 from tests.live import PROJECT_KEY, LiveServer
 
 FLAGS = "/api/projects/1/feature_flags/"
@@ -188,7 +188,9 @@ def test_flags_evaluated_together_are_those_of_the_server(
             )
 
 
-def test_local_evaluation_agrees_with_the_server(local: Driven, admin: httpx.Client) -> None:
+def test_local_evaluation_agrees_with_the_server(
+    local: Driven, remote: Driven, admin: httpx.Client
+) -> None:
     keys = ("everybody", "nobody", "half", "pros", "shades", "in-cohort")
     counts: Counter[Any] = Counter()
     for number, id in enumerate(PEOPLE):
@@ -199,6 +201,8 @@ def test_local_evaluation_agrees_with_the_server(local: Driven, admin: httpx.Cli
             assert found == values[key], (key, id)
             counts[key, found] += 1
     assert len(counts) >= 11  # every value of every flag was met
+    for id in PEOPLE[:6]:
+        assert local.payload(key="shades", id=id) == remote.payload(key="shades", id=id), id
     for size, is_in in ((9, False), (11, True)):
         group = {"groups": {"company": "acme"}, "group_properties": {"company": {"size": size}}}
         assert local.flag(key="companies", id="x", local=True, **group) is is_in
@@ -259,3 +263,26 @@ def test_events_persons_and_groups_arrive(remote: Driven, sdk: Sdk, admin: httpx
     groups = admin.get("/api/projects/1/groups/", params={"group_type_index": 0}).json()["results"]
     sizes = {each["group_key"]: each["group_properties"].get("size") for each in groups}
     assert sizes[f"{sdk.name} ltd"] == 7
+
+
+@pytest.mark.parametrize("sdk", PER_EVENT, ids=lambda sdk: sdk.name)
+def test_the_newer_doors_for_events_are_open(
+    sdk: Sdk, server: LiveServer, admin: httpx.Client
+) -> None:
+    id, before = f"{sdk.name} user", f"{sdk.name} visitor"
+    with sdk.driven() as client:
+        client.open(host=server.address, token=PROJECT_KEY, secret=None)
+        client.capture(id=before, event="seen", properties={"page": "/"})
+        client.identify(id=id, properties={"plan": "pro"})
+        client.alias(before=before, id=id)
+        client.capture_ai(id=id, event="$ai_generation", properties={"$ai_model": "small"})
+        assert client.flush() == []
+    seen = events_of(admin, before)["seen"]["properties"]
+    assert (seen["page"], seen["$lib"]) == ("/", f"posthog-{sdk.name.split()[0]}")
+    assert events_of(admin, id)["$ai_generation"]["properties"]["$ai_model"] == "small"
+    person = person_of(admin, id)
+    assert person["properties"]["plan"] == "pro"
+    assert set(person["distinct_ids"]) == {id, before}
+    lines = admin.get("/metrics").text.splitlines()
+    for path in (sdk.captures_at, "/i/v0/ai/batch"):
+        assert any(path.rstrip("/") in line for line in lines), path

@@ -62,10 +62,9 @@ def page_of(person: str, server: LiveServer, pages: PageServer) -> str:
     return pages.put(f"/{person}", with_posthog(server.address, PROJECT_KEY, known))
 
 
-def sent(owner: httpx.Client, event: str) -> list[dict[str, Any]]:
-    found = owner.get("/api/projects/1/events/", params={"event": event})
-    events: list[dict[str, Any]] = found.json()["results"]
-    return events
+def sent(owner: httpx.Client, event: str, survey: dict[str, Any]) -> list[dict[str, Any]]:
+    found = owner.get("/api/projects/1/events/", params={"event": event}).json()["results"]
+    return [each for each in found if each["properties"]["$survey_id"] == survey["id"]]
 
 
 def is_on(server: LiveServer, survey: dict[str, Any], person: str) -> bool:
@@ -94,7 +93,7 @@ def test_a_survey_is_answered_once_by_each_person(
         page = opened.page
         page.goto(address)
         answer(page)
-        seconds_until(lambda: len(sent(owner, "survey sent")) == 1, at_most_s=30)
+        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=30)
         seconds_until(lambda: not is_on(server, survey, "survey-ann"), at_most_s=30)
         # The browser remembers by itself, too: here it forgets, so that only the flag can say no.
         page.evaluate(
@@ -106,12 +105,11 @@ def test_a_survey_is_answered_once_by_each_person(
         assert page.get_by_text("How was the checkout?").count() == 0
         assert page.evaluate("window.ran") is None
         assert (opened.errors, opened.failed) == ([], [])
-    [event] = sent(owner, "survey sent")
+    [event] = sent(owner, "survey sent", survey)
     properties = event["properties"]
-    assert properties["$survey_id"] == survey["id"]
     assert properties["$survey_response_how"] == 2
     assert properties["$survey_response_why"] == "Quicker, please"
-    assert len(sent(owner, "survey shown")) == 1
+    assert len(sent(owner, "survey shown", survey)) == 1
     for person, is_asked in (("survey-ann", False), ("survey-bob", True)):
         with browsing.opened(chromium) as opened:
             opened.page.goto(page_of(person, server, pages))
@@ -119,3 +117,23 @@ def test_a_survey_is_answered_once_by_each_person(
             if is_asked:
                 opened.page.get_by_text("How was the checkout?").wait_for()
             assert opened.errors == []
+
+
+def test_a_survey_for_chosen_people_is_shown_to_them_until_they_dismiss_it(
+    server: LiveServer, owner: httpx.Client, chromium: Browser, pages: PageServer
+) -> None:
+    is_pro = {"key": "plan", "value": "pro", "operator": "exact", "type": "person"}
+    survey = started(owner, targeting_flag_filters={"groups": [{"properties": [is_pro]}]})
+    with browsing.opened(chromium) as opened:
+        page = opened.page
+        page.goto(page_of("survey-cid", server, pages))
+        assert page.evaluate(MATCHING) == []
+        page.evaluate("posthog.setPersonProperties({ plan: 'pro' })")
+        page.get_by_text("How was the checkout?").wait_for()
+        page.get_by_role("button", name="Close survey").click()
+        page.get_by_text("How was the checkout?").wait_for(state="detached")
+        seconds_until(lambda: not is_on(server, survey, "survey-cid"), at_most_s=30)
+        assert (opened.errors, opened.failed) == ([], [])
+    seconds_until(lambda: len(sent(owner, "survey dismissed", survey)) == 1, at_most_s=30)
+    person = owner.get("/api/projects/1/persons/?distinct_id=survey-cid").json()["results"][0]
+    assert person["properties"][f"$survey_dismissed/{survey['id']}"] is True

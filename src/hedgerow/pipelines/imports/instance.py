@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hedgerow.events.dates import EARLIEST, asked_moment
 from hedgerow.kit import jsonio
@@ -17,6 +17,8 @@ ANSWER_BYTES = 64 * 1024 * 1024
 ANSWER_S = 60.0
 # Events may arrive late: what happened so long before the last one is asked for again.
 OVERLAP = timedelta(hours=1)
+# The shortest time that sources tell apart.
+INSTANT = timedelta(milliseconds=1)
 MAX_WAIT_S = 120.0
 WAITS = 10
 
@@ -160,8 +162,25 @@ async def events_of(
         ]
         moments = [row.values["timestamp"] for row in rows]
         newest = max([newest, *(each for each in moments if isinstance(each, str))])
-        url = following
+        url = _rewound(following, rows)
         yield Portion(rows=rows, bad=bad, cursor={"newest": newest, "next": url})
+
+
+def _rewound(following: str, rows: Sequence[SourceRow]) -> str:
+    """Where a next page is all that comes after the moment of the last event, others of that moment
+    would be left out: it begins a little before, if that is not back where this one began."""
+    asked = dict(parse_qsl(urlsplit(following).query))
+    try:
+        begun, last, after = map(
+            datetime.fromisoformat,
+            (rows[0].values["timestamp"], rows[-1].values["timestamp"], asked["after"]),
+        )
+        if after != last or begun >= last - INSTANT:
+            return following
+    except (IndexError, KeyError, TypeError, ValueError):
+        return following
+    asked["after"] = (last - INSTANT).isoformat()
+    return urlsplit(following)._replace(query=urlencode(asked)).geturl()
 
 
 def _first(instance: Instance, since: str, newest: str, clock: Clock) -> str:
@@ -170,7 +189,8 @@ def _first(instance: Instance, since: str, newest: str, clock: Clock) -> str:
         # A clock that is wrong there must not hide what comes after.
         after = min(datetime.fromisoformat(newest), clock()) - OVERLAP
     elif since:
-        after = asked_moment(since, clock(), UTC, "config__date_from")
+        # What happened at that very moment is not after it.
+        after = asked_moment(since, clock(), UTC, "config__date_from") - INSTANT
     return instance.url("events/", limit=AT_ONCE, orderBy='["timestamp"]', after=after.isoformat())
 
 

@@ -1,0 +1,85 @@
+"""What a survey of PostHog becomes here, and the marks that it leaves on people. Pure.
+
+Its own flags are not copied: a survey makes them. It has another id here, so what people and events
+say of the id of there is said of that of here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.flags.model import FlagId
+from hedgerow.flags.rules import Surroundings, checked_filters
+from hedgerow.moving.model import Kind, Wanted
+from hedgerow.moving.shapes import Item, number, part
+from hedgerow.surveys.model import SurveyType
+from hedgerow.surveys.rules import (
+    checked_appearance,
+    checked_conditions,
+    checked_questions,
+    checked_translations,
+)
+from hedgerow.surveys.targeting import DONE
+
+# Who is chosen, and when it is asked, as our API takes it.
+_PLAIN = (
+    "schedule",
+    "start_date",
+    "end_date",
+    "archived",
+    "responses_limit",
+    "iteration_count",
+    "iteration_frequency_days",
+    "enable_partial_responses",
+)
+_DOCUMENTS = {
+    "questions": checked_questions,
+    "conditions": checked_conditions,
+    "appearance": checked_appearance,
+    "translations": checked_translations,
+}
+_OF_SURVEYS = "$survey_id"
+
+
+def wanted_survey(item: Item, name: str, around: Surroundings) -> Wanted:
+    """Or Invalid, by our rules. `around` are the flags and cohorts that are copied."""
+    if item.get("type") not in list(SurveyType):
+        raise Invalid(f"There is no type {item.get('type')!r} here.", attr="type")
+    body: dict[str, Any] = {
+        "name": name,
+        "description": str(item.get("description") or ""),
+        "type": item["type"],
+    }
+    body |= {field: item[field] for field in _PLAIN if item.get(field) is not None}
+    for field, checked in _DOCUMENTS.items():
+        if item.get(field) is not None:
+            checked(item[field])
+            body[field] = item[field]
+    linked = item.get("linked_flag_id") or part(item, "linked_flag").get("id")
+    if linked is not None:
+        if FlagId(number(linked)) not in around.flags:
+            raise Invalid("Its linked flag is not copied.")
+        body["linked_flag_id"] = number(linked)
+    if filters := part(item, "targeting_flag").get("filters"):
+        body["targeting_flag_filters"] = checked_filters(filters, around, is_new=True)
+    return Wanted(kind=Kind.SURVEY, source_id=str(item.get("id")), name=name, body=body)
+
+
+def with_survey_ids(properties: Mapping[str, Any], ids: Mapping[Any, str]) -> dict[str, Any]:
+    """Properties of somebody or of an event that name surveys by the ids of here."""
+    made = {_named(name, ids): value for name, value in properties.items()}
+    survey = made.get(_OF_SURVEYS)
+    if isinstance(survey, str) and survey in ids:
+        made[_OF_SURVEYS] = ids[survey]
+    for name in ("$set", "$set_once"):
+        if isinstance(made.get(name), Mapping):
+            made[name] = {_named(key, ids): value for key, value in made[name].items()}
+    return made
+
+
+def _named(name: str, ids: Mapping[Any, str]) -> str:
+    if not name.startswith(DONE):
+        return name
+    mark, _, rest = name.partition("/")
+    id, slash, iteration = rest.partition("/")
+    return f"{mark}/{ids.get(id, id)}{slash}{iteration}"
