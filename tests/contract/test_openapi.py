@@ -149,7 +149,6 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "QueryBody": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
     "GroupTypeBody": {"group_type": "documented"},
     "GroupBody": {"group_type": "company", "group_key": "documented"},
-    "GroupTypeBody": {"group_type": "company"},
     "NewFeature": {"name": "Documented feature", "stage": "beta"},
     "FeatureBody": {"stage": "alpha"},
     "NewSurvey": {"name": "Documented survey", "type": "api"},
