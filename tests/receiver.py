@@ -70,7 +70,7 @@ class Receiver:
                 receiver.received.append(received)
                 receiver._answer(self, receiver.decide(received))
 
-            do_GET = do_HEAD = do_PUT = do_POST
+            do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_POST
 
             def log_message(self, format: str, *args: Any) -> None: ...
 

@@ -45,6 +45,7 @@ CATCH_ALLS = {
     "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
     "pipelines/deliver.py Deliverer._lane": "one destination's defect is not another's",
     "pipelines/attempt.py attempted": "somebody else's component may raise anything",
+    "surveys/keeping.py Keeping.keep": "one survey's defect is not another's; raised at the end",
     "pipelines/job_runner.py JobRunner._one": "one job's defect is not another's",
     "pipelines/job_runner.py JobRunner._outcome": "whatever a job does ends that job alone",
     "pipelines/filters.py _check_by_component": "somebody else's check may raise anything",

@@ -4,10 +4,10 @@ The operator names the host, so it may be in a private network.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from hedgerow.errors import Unready
 from hedgerow.kit.clock import utc_now
@@ -45,8 +45,13 @@ class Source:
         self.name = f"{self.host} project {project}"
         self._http = HttpOutbound(Guard(allow_private=True))
         self._runner = asyncio.Runner()
-        self._instance = Instance(
-            host, key, project, http=self._http, sleep=asyncio.sleep, pauses_s=PAUSES_S
+        self._instance = self._asked(key, project, PAUSES_S)
+        self._once = self._asked(key, project, ())
+
+    def _asked(self, key: str, project: str, pauses_s: Sequence[float]) -> Instance:
+        name = quote(project, safe="@")
+        return Instance(
+            self.host, key, name, http=self._http, sleep=asyncio.sleep, pauses_s=pauses_s
         )
 
     def __enter__(self) -> Self:
@@ -88,10 +93,11 @@ class Source:
             return self._runner.run(self._instance.page(url))[2]
 
     def counted(self, query: str) -> int | None:
-        """The one number that a query gives; None if the key may not ask, or nobody answers it."""
+        """The one number that a query gives; None if the key may not ask, or nobody answers it at
+        the first time: it is only shown."""
         asked = {"query": {"kind": "HogQLQuery", "query": query}}
         try:
-            answer = self._runner.run(self._instance.post(self._instance.url("query/"), asked))
+            answer = self._runner.run(self._once.post(self._once.url("query/"), asked))
             return int(answer["results"][0][0])
         except (JobProblem, CannotSend, KeyError, IndexError, TypeError, ValueError):
             return None

@@ -94,9 +94,8 @@ class Target:
 
     def met(self, ids: Sequence[str]) -> frozenset[str]:
         """Those of the ids of which there are events that were not imported."""
-        if not ids:
-            return frozenset()
-        return self._column(MET, {"ids": list(ids)})
+        some = [ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE)]
+        return frozenset().union(*(self._column(MET, {"ids": each}) for each in some))
 
     def met_groups(self, type_name: str) -> frozenset[str]:
         return self._column(MET_GROUPS, {"type": type_name})

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
@@ -15,6 +16,7 @@ from hedgerow.experiments.store import (
     ExperimentWrite,
     Surroundings,
 )
+from hedgerow.experiments.trying import CRITERIA, METRICS, check_questions
 from hedgerow.experiments.variants import (
     KEPT,
     PLACE,
@@ -32,6 +34,7 @@ from hedgerow.flags.rules import variants_of
 from hedgerow.flags.store import FlagWrite
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import iso
+from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
@@ -90,6 +93,7 @@ class Experiments:
         self, project: Project, flag_key: str, edit: Edit, actor: Actor, now: datetime
     ) -> Found:
         """With a flag of its own, or with one that is there."""
+        await self._try(project, edit, now)
 
         def decide(around: Surroundings) -> ExperimentWrite:
             if around.count >= MAX_EXPERIMENTS:
@@ -117,6 +121,8 @@ class Experiments:
     async def change(
         self, project: Project, id: ExperimentId, edit: Edit, actor: Actor, now: datetime
     ) -> Found:
+        await self._try(project, edit, now)
+
         def decide(around: Surroundings) -> ExperimentWrite:
             before = around.experiment(id)
             if before is None or (before.deleted and edit.get("deleted") is not False):
@@ -164,6 +170,13 @@ class Experiments:
     async def delete(self, project: Project, id: ExperimentId, actor: Actor, now: datetime) -> None:
         """The flag stays."""
         await self.change(project, id, {"deleted": True}, actor, now)
+
+    async def _try(self, project: Project, edit: Edit, now: datetime) -> None:
+        asking = {name: edit[name] for name in (CRITERIA, *METRICS) if name in edit}
+        _check_documents(asking)
+        if asking:
+            cohorts = (await self._board.refreshed(project)).definitions.cohorts
+            await in_daemon_thread(partial(check_questions, asking, project, cohorts, now))
 
     async def _need(self, project: Project, id: ExperimentId, status: Status, detail: str) -> None:
         experiment, _ = await self.find(project, id)
@@ -218,12 +231,7 @@ def _checked(before: Experiment, edit: Edit) -> Experiment:
     if "rest" in fields:
         fields["rest"] = {**before.rest, **fields["rest"]}
     after = replace(before, **fields)
-    documents = {name: getattr(after, name) for name in AUDITED if name in fields}
-    for name, document in documents.items():
-        check_storable(document, name)
-    whole = [getattr(after, name) for name in _DOCUMENTS]
-    if len(jsonio.encode(whole)) > DOCUMENT_BYTES:
-        raise Invalid(f"An experiment may have {DOCUMENT_BYTES} bytes at most.", code="max_length")
+    _check_documents({name: getattr(after, name) for name in _DOCUMENTS} | dict(after.rest))
     read_metrics(after.metrics, "metrics")
     read_metrics(after.metrics_secondary, "metrics_secondary")
     read_criteria(after.exposure_criteria, "")
@@ -239,8 +247,14 @@ _DOCUMENTS = (
     "exposure_criteria",
     "stats_config",
     "holdout",
-    "rest",
 )
+
+
+def _check_documents(documents: Mapping[str, Any]) -> None:
+    for name, document in documents.items():
+        check_storable(document, name)
+    if len(jsonio.encode(documents)) > DOCUMENT_BYTES:
+        raise Invalid(f"An experiment may have {DOCUMENT_BYTES} bytes at most.", code="max_length")
 
 
 def _check_dates(after: Experiment) -> None:

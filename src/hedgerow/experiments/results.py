@@ -57,7 +57,7 @@ class ExperimentResults:
         said = [experiment.metrics, experiment.metrics_secondary, experiment.exposure_criteria]
         # Persons are asked for always: exposures are counted by who somebody is today.
         around = await self._reading.surroundings(project, now, [True, *said])
-        exposures = await self._exposures(asked, around, now)
+        exposures = await self._exposures(asked, around)
         primary = await self._metrics("metrics", experiment.metrics, asked, around)
         secondary = await self._metrics(
             "metrics_secondary", experiment.metrics_secondary, asked, around
@@ -78,7 +78,7 @@ class ExperimentResults:
             metrics_secondary=secondary,
         )
 
-    async def _exposures(self, asked: _Asked, around: Surroundings, now: datetime) -> Exposures:
+    async def _exposures(self, asked: _Asked, around: Surroundings) -> Exposures:
         exposure = asked.exposure
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
@@ -92,7 +92,7 @@ class ExperimentResults:
             del totals[MULTIPLE], by_day[MULTIPLE]
         return Exposures(
             total_exposures=totals,
-            timeseries=_timelines(by_day),
+            timeseries=timelines(by_day),
             sample_ratio_mismatch=await in_daemon_thread(partial(_sample_ratio, totals, asked)),
         )
 
@@ -182,18 +182,19 @@ def _result(
     )
 
 
-def _timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
-    """How many there were by the end of each day, from the first day of all to the last."""
+def timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
+    """How many there were by the end of each day, from the first day of all to the last; of very
+    many days, the last ones."""
     days = [day for counts in by_day.values() for day in counts]
     if not days:
         return []
-    first, last = min(days), max(days)
-    wanted = [
-        first + timedelta(days=number) for number in range(min((last - first).days + 1, MAX_DAYS))
-    ]
+    last = max(days)
+    number = min((last - min(days)).days + 1, MAX_DAYS)
+    wanted = [last - timedelta(days=back) for back in reversed(range(number))]
     found = []
     for name, counts in by_day.items():
-        so_far, sums = 0, []
+        so_far = sum(people for day, people in counts.items() if day < wanted[0])
+        sums = []
         for day in wanted:
             so_far += counts.get(day, 0)
             sums.append(so_far)

@@ -105,6 +105,8 @@ def _type(schema: dict[str, Any]) -> str:
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:
         return " or ".join(_type(choice) for choice in schema["anyOf"])
+    if "prefixItems" in schema:  # so many, each of its own kind
+        return f"array of {', '.join(_type(each) for each in schema['prefixItems'])}"
     if schema.get("type") == "array":
         return f"array of {_type(schema.get('items', {}))}"
     kind = schema.get("type", "any")

@@ -209,6 +209,8 @@ def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) 
 
 
 def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
+    made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
+    cohort = made.json()["id"]
     config = {
         "kind": "ExperimentEventExposureConfig",
         "event": "opened",
@@ -217,12 +219,12 @@ def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) ->
     dear = BOUGHT | {
         "properties": [{"key": "price", "value": 5, "operator": "gt", "type": "event"}]
     }
-    wrong = BOUGHT | {"properties": [{"key": "x", "type": "cohort", "value": 99}]}
+    members = BOUGHT | {"properties": [{"key": "id", "type": "cohort", "value": cohort}]}
     trial = Trial(
         client,
         "opened",
         exposure_criteria={"exposure_config": config},
-        metrics=[COUNT | {"source": dear}, COUNT | {"source": wrong}],
+        metrics=[COUNT | {"source": dear}, COUNT | {"source": members}],
     )
     shop = {"page": "shop", "$feature/opened": "test"}
     trial.send(
@@ -232,6 +234,7 @@ def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) ->
         trial.did("bob", "opened", 1, **(shop | {"page": "home"})),
         trial.saw("cid", "control"),
     )
+    assert client.patch(f"/api/projects/1/cohorts/{cohort}/", json={"deleted": True}).is_success
     results = trial.results()
     assert results["exposures"]["total_exposures"] == {"control": 0, "test": 1}
     right, broken = results["metrics"]

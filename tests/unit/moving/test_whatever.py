@@ -68,7 +68,7 @@ POSTHOG = {
 
 @pytest.mark.parametrize("kind", ["unleash", "flagsmith", "posthog"])
 def test_whatever_stands_in_a_document(kind: str) -> None:
-    documents = {"unleash": UNLEASH, "flagsmith": FLAGSMITH, "posthog": POSTHOG}
+    documents = {"unleash": UNLEASH, "flagsmith": FLAGSMITH, "posthog": _without_people(POSTHOG)}
     number = 0
     for document in spoilt(documents[kind]):
         number += 1
@@ -79,7 +79,16 @@ def test_whatever_stands_in_a_document(kind: str) -> None:
                 flagsmith.understood(document)
             elif isinstance(document, dict):
                 understood(Definitions(**{name: _items(document.get(name)) for name in POSTHOG}))
-    assert number > 400
+    assert number > 200
+
+
+def _without_people(value: Any) -> Any:
+    """Who made something is not read."""
+    if isinstance(value, list):
+        return [_without_people(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_people(each) for name, each in value.items() if not name.endswith("_by")}
 
 
 def _items(value: Any) -> list[Any]:

@@ -1,0 +1,36 @@
+"""What is no verb of `hedgerow import` is a file, also one that is called as a verb."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.live import run_here
+
+ROW = '{"event": "seen", "distinct_id": "ann"}\n'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("orders.jsonl",),
+        ("--format", "jsonl", "orders.jsonl"),
+        ("files", "orders.jsonl"),
+        ("./posthog", "--format", "jsonl"),
+        ("files", "posthog", "-f", "jsonl"),
+    ],
+)
+def test_files_need_no_verb(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("orders.jsonl", "posthog"):
+        (tmp_path / name).write_text(ROW)
+    done = run_here("import", *words, "--dry-run")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 row(s) can be sent, 0 bad.")
+
+
+def test_a_verb_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "posthog").write_text(ROW)
+    done = run_here("import", "posthog", "--dry-run")
+    assert (done.returncode, "Missing option '--host'" in done.stderr) == (2, True)
