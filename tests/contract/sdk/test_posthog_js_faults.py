@@ -4,9 +4,14 @@ What its authors intend, read in their code: events are sent again after cut con
 with the uuids that they had, and never after 4xx. Flags are those of the last answer.
 """
 
-import pytest
+from contextlib import ExitStack
+from pathlib import Path
 
-from tests.browser.chromium import Opened
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import Opened, missing
+from tests.browser.chromium import opened as opened_page
 from tests.browser.pages import PageServer
 from tests.contract.sdk.posthog_js import (
     NEWEST,
@@ -20,16 +25,17 @@ from tests.contract.sdk.posthog_js import (
 )
 from tests.contract.sdk.projects import Project
 from tests.faulty_proxy import Fault, FaultyProxy
-from tests.live import LiveServer, seconds_until
+from tests.live import PROJECT_KEY, LiveServer, free_port, seconds_until
 from tests.receiver import wait_until
 
+VERSIONS = (NEWEST, OF_V3, OLDEST)
 CAPTURE = {False: "/i/v0/e/", True: "/e/"}
 # What the browser says of requests that fail, and what the oldest version does.
 OF_THE_NETWORK = ("Failed to load resource", "blocked by CORS policy", "Refused to execute script")
 OF_THE_OLDEST = ("Bad HTTP status", "Failed to fetch feature flags")
 
 
-@pytest.fixture(params=(NEWEST, OF_V3, OLDEST), ids=lambda js: js.version)
+@pytest.fixture(params=VERSIONS, ids=lambda js: js.version)
 def js(request: pytest.FixtureRequest) -> Js:
     return if_installed(request.param)
 
@@ -38,6 +44,10 @@ def js(request: pytest.FixtureRequest) -> Js:
 def project(project: Project) -> Project:
     project.makes_flag("on")
     return project
+
+
+def captures(page: Page, n: int) -> None:
+    page.evaluate("(n) => posthog.capture('numbered', { n })", n)
 
 
 def test_what_failed_is_sent_again_and_flags_stay_as_they_were(
@@ -52,7 +62,7 @@ def test_what_failed_is_sent_again_and_flags_stay_as_they_were(
         id = id_of(page)
         for n, fault in enumerate(Fault):
             proxy.fail(fault)
-            page.evaluate("(n) => posthog.capture('numbered', { n })", n)
+            captures(page, n)
             proxy.wait_struck(CAPTURE[js.is_oldest])
             page.evaluate("posthog.reloadFeatureFlags()")
             proxy.wait_struck(js.asks)
@@ -106,3 +116,38 @@ def test_a_wrong_key_is_final_and_breaks_nothing(
         has_sent(proxy, 2)
         assert {seen.status for seen in proxy.seen if seen.method == "POST"} == {401}
     assert opened.errors_but(*OF_THE_NETWORK, *OF_THE_OLDEST) == []
+
+
+def test_a_kill_under_pages_loses_and_repeats_nothing(
+    tmp_path: Path, chromium: Browser, pages: PageServer
+) -> None:
+    """Of every version that is here: the tests above say which are not."""
+    port = free_port()
+    ids: dict[Page, str] = {}
+    with ExitStack() as open_:
+        with LiveServer(tmp_path, port=port, read_wait_s="30") as server, server.client() as admin:
+            project = Project(admin=admin, id=1, token=PROJECT_KEY)
+            for js in (each for each in VERSIONS if not missing(each.package)):
+                page = open_.enter_context(opened_page(chromium)).page
+                page.clock.install()
+                page.goto(pages.put(f"/{js.version}", js.page(server.address, PROJECT_KEY)))
+                has_flags(page)
+                ids[page] = id_of(page)
+                captures(page, 0)
+            for id in ids.values():
+                seconds_until(lambda id=id: project.numbers(id) == [0], at_most_s=30)  # type: ignore[misc]
+            server.kill()
+        for page in ids:
+            with page.expect_event("requestfailed"):
+                captures(page, 1)
+        with LiveServer(tmp_path, port=port, read_wait_s="30") as server, server.client() as admin:
+            project = Project(admin=admin, id=1, token=PROJECT_KEY)
+            for page, id in ids.items():
+                captures(page, 2)
+
+                def is_there(page: Page = page, id: str = id) -> bool:
+                    page.clock.fast_forward(10_000)
+                    return len(project.numbers(id)) >= 3
+
+                seconds_until(is_there, at_most_s=30)
+                assert project.numbers(id) == [0, 1, 2]
