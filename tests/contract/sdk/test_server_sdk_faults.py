@@ -28,11 +28,11 @@ from tests.live import (
     side_by_side,
 )
 
-# The server has what the client believes to be lost.
 # As many events make a batch, and so often definitions are asked for.
 BATCH = 5
 POLL_S = 0.1
 PAUSE_S = 0.03
+# The server has what the client believes to be lost.
 HEARD = {Fault.LOSES_ANSWERS, Fault.CUTS_ANSWERS, Fault.DELAYS}
 
 
