@@ -138,7 +138,7 @@ def test_documents_are_bounded(value: Any) -> None:
         (checked_translations, []),
         (checked_translations, {"de": 7}),
     ],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_other_documents_are_checked_as_well(checked: Any, value: Any) -> None:
     with pytest.raises(Invalid):
