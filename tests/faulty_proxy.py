@@ -17,7 +17,11 @@ from tests.receiver import wait_until
 
 DELAY_S = 10
 # As nginx says it.
-BAD_GATEWAY = b"<html><head><title>502 Bad Gateway</title></head></html>\r\n"
+BAD_GATEWAY: tuple[int, Mapping[str, str], bytes] = (
+    502,
+    {"content-type": "text/html"},
+    b"<html><head><title>502 Bad Gateway</title></head></html>\r\n",
+)
 OF_THE_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server"}
 
 
@@ -62,9 +66,7 @@ class FaultyProxy:
 
             def do_POST(self) -> None:
                 with proxy._counted():
-                    status = proxy._handle(self)
-                    seen = Seen(method=self.command, path=self.path, status=status)
-                    proxy.seen.append(seen)
+                    proxy._handle(self)
 
             do_GET = do_OPTIONS = do_POST
 
@@ -98,23 +100,33 @@ class FaultyProxy:
     def seen_at(self, path: str) -> list[Seen]:
         return [each for each in list(self.seen) if each.path.startswith(path)]
 
-    def _handle(self, handler: BaseHTTPRequestHandler) -> int:
+    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
         fault, healed = self._fault, self._healed
         if fault is not None:
             self._struck.append(handler.path)
         length = int(handler.headers.get("content-length", 0))
         if fault is Fault.CUTS_REQUESTS:
             handler.rfile.read(length // 2)
-            return _cut(handler)
+            self._note(handler, 0)
+            _cut(handler)
+            return
         body = handler.rfile.read(length)
         if fault is Fault.ANSWERS_502:
-            return _answer(handler, 502, {"content-type": "text/html"}, BAD_GATEWAY)
-        if fault is Fault.DELAYS:
-            healed.wait(DELAY_S)
-        status, headers, content = self._forwarded(handler, body)
-        if fault is Fault.LOSES_ANSWERS:
-            return _cut(handler)
-        return _answer(handler, status, headers, content, is_cut=fault is Fault.CUTS_ANSWERS)
+            status, headers, content = BAD_GATEWAY
+        else:
+            if fault is Fault.DELAYS:
+                healed.wait(DELAY_S)
+            status, headers, content = self._forwarded(handler, body)
+        is_lost, is_cut = fault is Fault.LOSES_ANSWERS, fault is Fault.CUTS_ANSWERS
+        # Before the client knows, or a test that waits for the client would come too soon.
+        self._note(handler, 0 if is_lost or is_cut else status)
+        if not is_lost:
+            _answer(handler, status, headers, content, is_cut=is_cut)
+        if is_lost or is_cut:
+            _cut(handler)
+
+    def _note(self, handler: BaseHTTPRequestHandler, status: int) -> None:
+        self.seen.append(Seen(method=handler.command, path=handler.path, status=status))
 
     def _forwarded(
         self, handler: BaseHTTPRequestHandler, body: bytes
@@ -128,7 +140,7 @@ class FaultyProxy:
             answer = server.getresponse()
             return answer.status, dict(answer.getheaders()), answer.read()
         except OSError:  # the server is away
-            return 502, {"content-type": "text/html"}, BAD_GATEWAY
+            return BAD_GATEWAY
         finally:
             server.close()
 
@@ -162,8 +174,8 @@ def _answer(
     headers: Mapping[str, str],
     body: bytes,
     *,
-    is_cut: bool = False,
-) -> int:
+    is_cut: bool,
+) -> None:
     handler.send_response_only(status)
     for name, value in headers.items():
         if name.lower() not in OF_THE_HOP:
@@ -171,20 +183,14 @@ def _answer(
     if status not in (204, 304):
         handler.send_header("content-length", str(len(body)))
     handler.end_headers()
-    if is_cut:
-        handler.wfile.write(body[: len(body) // 2])
-        handler.wfile.flush()
-        return _cut(handler)
-    handler.wfile.write(body)
-    return status
+    handler.wfile.write(body[: len(body) // 2] if is_cut else body)
 
 
-def _cut(handler: BaseHTTPRequestHandler) -> int:
+def _cut(handler: BaseHTTPRequestHandler) -> None:
     """The connection is reset: no polite end."""
     linger = struct.pack("ii", 1, 0)
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     handler.close_connection = True
-    return 0
 
 
 class _Server(ThreadingHTTPServer):
