@@ -12,7 +12,7 @@ from hedgerow.experiments.model import Conclusion, Experiment, ExperimentId, Kin
 from hedgerow.experiments.store import ExperimentQuery, ExperimentWrite, Surroundings
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, generations
+from hedgerow.storage import activity, flag_owners, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.flags import FlagRecords, find_flag, store_and_tell, topic_of
 from hedgerow.storage.tables import experiments as table
@@ -81,6 +81,8 @@ class ExperimentRecords:
                 )
             )
             experiment = wish.experiment
+            if not experiment.id:
+                flag_owners.check_no_surveys(connection, experiment.flag_id, "feature_flag_key")
             if wish.flag is not None:
                 flag, _ = store_and_tell(connection, wish.flag, now)
                 experiment = replace(experiment, flag_id=flag.id)
