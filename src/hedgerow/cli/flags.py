@@ -167,7 +167,8 @@ def apply(
                     target, document, prune=prune, actor=TERMINAL, now=utc_now()
                 )
             if is_agreed(_plan_lines(plan), is_empty=plan.is_empty, yes=yes, check=check):
-                await rooms.as_code.apply(plan, TERMINAL, utc_now())
+                with refusing(file):
+                    await rooms.as_code.apply(plan, TERMINAL, utc_now())
                 print("Applied.")
 
     uvloop.run(run(prepared_settings(data)))
@@ -184,8 +185,12 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield from _change_lines(step)
     for flag in plan.deleted:
         yield f"  - {flag.key}"
-    if plan.kept:
-        yield kept_line(flag.key for flag in plan.kept)
+    for flag in plan.kept:
+        if flag.id in plan.held:
+            yield f"  {flag.key} stays: {plan.held[flag.id]}"
+    kept = [flag.key for flag in plan.kept if flag.id not in plan.held]
+    if kept:
+        yield kept_line(kept)
     yield summary(len(plan.created), len(plan.changed), len(plan.deleted))
 
 
