@@ -201,8 +201,8 @@ def _flag(row: Row[Any]) -> Flag:
     return Flag(
         **{
             **row._mapping,
-            "evaluation_runtime": _member(Runtime, row.evaluation_runtime, Runtime.ALL),
-            "bucketing_identifier": _member(
+            "evaluation_runtime": member(Runtime, row.evaluation_runtime, Runtime.ALL),
+            "bucketing_identifier": member(
                 Bucketing, row.bucketing_identifier, Bucketing.DISTINCT_ID
             ),
             "evaluation_contexts": _texts(row.evaluation_contexts),
@@ -214,7 +214,7 @@ def _flag(row: Row[Any]) -> Flag:
 # What was stored and means nothing here may not take the project's other flags with it.
 
 
-def _member(kind: type[E], value: str, default: E) -> E:
+def member(kind: type[E], value: str, default: E) -> E:
     return kind(value) if value in kind._value2member_map_ else default
 
 
