@@ -20,6 +20,8 @@ Numbers: TypeAlias = "NDArray[float64]"
 # Beta(1, 1): before anybody was seen, every rate is as probable as any other.
 PRIOR_SUCCESSES, PRIOR_FAILURES = 1, 1
 GRID = 2048
+# So many values more of each tail.
+TAIL = 40
 # Values that differ by less than rounding does are alike: by a part in a million million.
 ROUNDING = 1e-12**2
 MISMATCH_BELOW = 0.001
@@ -29,6 +31,7 @@ LEAST_EXPECTED = 5.0
 _NEAR = 1e-6
 _LEAST = 1e-12
 _FURTHEST = 1e12
+_MOST_HALVINGS = 100
 
 
 class Posterior(Protocol):
@@ -119,7 +122,7 @@ def chances_to_be_best(of: Sequence[Posterior], *, is_less_better: bool) -> list
         at = _spread(each)
         won = _numpy().ones_like(at)
         for other in (*of[:number], *of[number + 1 :]):
-            beaten = other.below(at)
+            beaten = _quickly_below(other, at)
             won *= 1 - beaten if is_less_better else beaten
         found.append(float(won.mean()))
     total = sum(found)
@@ -137,7 +140,7 @@ def lift_interval(
     size = abs(base)
 
     def below(lift: float) -> float:
-        return float(variant.below(base + lift * size).mean())
+        return float(_quickly_below(variant, base + lift * size).mean())
 
     middle = (variant.centre - control.centre) / abs(control.centre)
     reach = _reach(variant, level) + abs(variant.centre / control.centre) * _reach(control, level)
@@ -168,8 +171,8 @@ def mismatch(observed: Sequence[int], shares: Sequence[float]) -> float | None:
 
 
 def _where(below: Callable[[float], float], chance: float, low: float, high: float) -> float | None:
-    """Where a probability that only grows reaches `chance`, most likely between `low` and
-    `high`."""
+    """Where a probability that only grows reaches `chance`, most likely between `low` and `high`:
+    by halving."""
     near, step = _NEAR * (high - low), high - low
     while (at_low := below(low)) > chance and low > -_FURTHEST:
         low, step = low - step, step * 2
@@ -178,8 +181,12 @@ def _where(below: Callable[[float], float], chance: float, low: float, high: flo
         high, step = high + step, step * 2
     if not at_low <= chance <= at_high:
         return None
-    solve = _optimize().brentq
-    return float(solve(lambda at: below(at) - chance, low, high, xtol=near, disp=False))
+    for _ in range(_MOST_HALVINGS):
+        middle = (low + high) / 2
+        if high - low <= near:
+            break
+        low, high = (middle, high) if below(middle) < chance else (low, middle)
+    return (low + high) / 2
 
 
 def _bounded(chance: float) -> float:
@@ -193,11 +200,32 @@ def _grid() -> Numbers:
     return found
 
 
+@cache
+def _chances() -> Numbers:
+    """Those of the grid, and ever smaller ones on both sides of it."""
+    numpy = _numpy()
+    tail = numpy.geomspace(_LEAST, _grid()[0], TAIL, endpoint=False)
+    found: Numbers = numpy.concatenate([tail, _grid(), 1 - tail[::-1]])
+    return found
+
+
 @lru_cache(maxsize=64)
-def _spread(of: Posterior) -> Numbers:
-    """As many values, each as probable as any other: of all variants of a metric, each once."""
-    found: Numbers = of.quantiles(_grid())
+def _table(of: Posterior) -> Numbers:
+    """The values that it is below with these chances. To find them takes a thousand times longer
+    than to look them up: of all variants of a metric each has one table for all comparisons."""
+    found: Numbers = _numpy().maximum.accumulate(of.quantiles(_chances()))
     found.setflags(write=False)
+    return found
+
+
+def _spread(of: Posterior) -> Numbers:
+    """Values each of which is as probable as any other."""
+    return _table(of)[TAIL:-TAIL]
+
+
+def _quickly_below(of: Posterior, values: Numbers) -> Numbers:
+    """As `of.below`, to 4 digits."""
+    found: Numbers = _numpy().interp(values, _table(of), _chances(), left=0.0, right=1.0)
     return found
 
 
@@ -207,7 +235,3 @@ def _numpy() -> Any:
 
 def _special() -> Any:
     return import_module("scipy.special")
-
-
-def _optimize() -> Any:
-    return import_module("scipy.optimize")
