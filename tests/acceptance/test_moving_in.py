@@ -174,7 +174,7 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
             "  flags: 15 to make",
             "  early access features: 1 to make",
             "  surveys: 1 to make",
-            "  experiments: 1 to make",
+            "  experiments: 2 to make",
             "  groups of type company: 3",
             "  groups of type planet: 0",
             f"  events: {EVENTS + 451:,}",
@@ -226,7 +226,7 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
 
         again = copied(there.address, here, "--persons", "--events")
         assert "flags: 15 here already" in again
-        assert "experiments: 1 here already" in again
+        assert "experiments: 2 here already" in again
         assert "cohorts: 4 here already" in again
         assert "surveys: 1 here already" in again
         (here.data.parent / "state.json").unlink()

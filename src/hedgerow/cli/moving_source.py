@@ -68,7 +68,7 @@ class Source:
             flags=self._all("feature_flags/"),
             features=self._all("early_access_feature/"),
             surveys=self._all("surveys/"),
-            experiments=self._all("experiments/"),
+            experiments=self._experiments(),
         )
 
     def pages(self, path: str, start: str | None, **asked: Any) -> Iterator[tuple[list[Any], str]]:
@@ -119,11 +119,17 @@ class Source:
         finally:
             self._runner.run(portions.aclose())
 
-    def _all(self, path: str) -> list[Any]:
+    def _experiments(self) -> list[Any]:
+        """Newer lists leave archived ones out, older ones have them."""
+        listed = self._all("experiments/")
+        archived = self._all("experiments/", archived="true")
+        return listed + [each for each in archived if each not in listed]
+
+    def _all(self, path: str, **asked: Any) -> list[Any]:
         """Nothing, where the source has never heard of it."""
         if not self._has(path):
             return []
-        return [item for items, _ in self.pages(path, None) for item in items]
+        return [item for items, _ in self.pages(path, None, **asked) for item in items]
 
     def _has(self, path: str) -> bool:
         with self._told(path):

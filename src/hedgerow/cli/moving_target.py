@@ -136,11 +136,16 @@ class Target:
         return frozenset(row[0] for row in answer["results"] if isinstance(row[0], str))
 
     def _look_at(self, kind: Kind) -> None:
+        items = self._listed(f"{PATHS[kind]}?")
+        if kind is Kind.EXPERIMENT:  # which are listed apart once they are archived
+            items += self._listed(f"{PATHS[kind]}?archived=true&")
+        self.there.items[kind] = sorted(items, key=lambda item: str(item["created_at"]))
+
+    def _listed(self, path: str) -> list[Any]:
         items: list[Any] = []
         while True:
-            path = f"{PATHS[kind]}?limit=1000&offset={len(items)}"
-            page = insisted(partial(self._service.ask, "GET", path))
+            asked = f"{path}limit=1000&offset={len(items)}"
+            page = insisted(partial(self._service.ask, "GET", asked))
             items += page["results"]
             if not page["next"] or not page["results"]:
-                break
-        self.there.items[kind] = sorted(items, key=lambda item: str(item["created_at"]))
+                return items

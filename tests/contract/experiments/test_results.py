@@ -1,6 +1,9 @@
 """Results of a live service, against what was counted by hand."""
 
+import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +22,14 @@ REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("results")
-    with LiveServer(folder, read_wait_s="30") as server, server.client() as opened:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(tmp_path_factory.mktemp("results"), read_wait_s="30") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as opened:
         yield opened
 
 
@@ -208,6 +216,68 @@ def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) 
     assert counted(alone)["control"] == (5, 4)
 
 
+def test_an_event_is_one_step_also_where_it_would_do_for_several(client: httpx.Client) -> None:
+    viewed = {"event": "viewed"}
+    trial = Trial(
+        client,
+        "twice",
+        metrics=[FUNNEL | {"series": [viewed, viewed]}, FUNNEL | {"series": [viewed, BOUGHT]}],
+    )
+    trial.send(
+        *(trial.saw(who, "test") for who in ("once", "twice", "both")),
+        trial.did("once", "viewed", 2),
+        trial.did("twice", "viewed", 2),
+        trial.did("twice", "viewed", 3),
+        trial.did("both", "bought", 2),
+        trial.did("both", "viewed", 2),  # at the same moment
+    )
+    again, next = trial.results()["metrics"]
+    assert counted(again)["test"] == (3, 1)
+    assert counted(next)["test"] == (3, 1)
+
+
+def test_large_values_that_differ_little_are_told_apart(client: httpx.Client) -> None:
+    trial = Trial(client, "large", metrics=[REVENUE])
+    for n in range(30):
+        variant = "control" if n % 2 else "test"
+        trial.send(trial.saw(f"p{n}", variant), trial.did(f"p{n}", "bought", price=1.7e9 + n))
+    (metric,) = trial.results()["metrics"]
+    low, high = metric["baseline"]["value_interval"]
+    # 1, 3, ... 29: a mean of 15 with a standard deviation of 8.94, t = 2.145 for 14 of freedom.
+    assert (low - 1.7e9, high - 1.7e9) == pytest.approx((10.05, 19.95), abs=0.01)
+
+
+def test_what_another_version_has_stored_costs_no_more_than_itself(
+    server: LiveServer, client: httpx.Client
+) -> None:
+    trial, other = Trial(client, "newer", metrics=[FUNNEL, FUNNEL]), Trial(client, "odd")
+    trial.send(trial.saw("ann", "test"), trial.did("ann", "bought"))
+    running = {"end_date": None}
+    for each in (trial, other):
+        assert client.patch(each.at, json=running).status_code == 200
+    metrics = json.dumps([{"metric_type": "retention", "name": "Kept"}, FUNNEL])
+    with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
+        said = "UPDATE experiments SET metrics = ?, type = 'space' WHERE name = 'newer'"
+        base.execute(said, (metrics,))
+        base.execute("UPDATE flags SET filters = '[]' WHERE key = 'odd'")
+    unknown, funnel = trial.results()["metrics"]
+    assert (unknown["name"], unknown["error"]["attr"]) == ("Kept", "metrics[0].metric_type")
+    assert counted(funnel)["test"] == (1, 1)
+    assert other.exposed == {"control": 0, "test": 0}
+    listed = client.get(BASE, params={"limit": 100}).json()["results"]
+    assert {each["name"]: each["type"] for each in listed}["newer"] == "product"
+    assert client.patch(trial.at, json={"description": "Mended"}).status_code == 200
+    assert client.post(f"{trial.at}end/").status_code == 200
+    assert client.delete(trial.at).status_code == 204
+    assert client.post(f"{other.at}reset/").status_code == 200
+    assert other.exposed == {}
+    held = {"holdout": {"id": 1, "exclusion_percentage": 5}}
+    assert client.patch(other.at, json=held).status_code < 500
+    assert client.post(f"{other.at}launch/").status_code == 400
+    again = client.post(BASE, json={"name": "Again", "feature_flag_key": "odd"})
+    assert again.status_code == 400
+
+
 def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
     made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
     cohort = made.json()["id"]
@@ -288,7 +358,8 @@ def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: htt
     ]
     filters = {"groups": [{}], "multivariate": {"variants": variants}}
     flag = f"/api/projects/1/feature_flags/{trial.key}/"
-    assert client.patch(flag, json={"filters": filters}).status_code == 200
+    renamed = {"filters": filters, "key": "renamed"}
+    assert client.patch(flag, json=renamed).status_code == 200
     assert trial.results()["exposures"] == before["exposures"]
     sent_back = client.patch(trial.at, json={"parameters": parameters})
     assert sent_back.status_code == 200
