@@ -20,7 +20,6 @@ from hedgerow.cli.files import (
     change_line,
     is_agreed,
     kept_line,
-    on_one_line,
     project_of,
     read,
     refusing,
@@ -40,7 +39,7 @@ from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.told import Explanation, plain
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import utc_now
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import on_one_line, why_unstorable
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.properties.values import MISSING
