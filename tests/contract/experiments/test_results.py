@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.live import PROJECT_KEY, LiveServer
+from tests.contract.sdk.projects import Project, new_project
+from tests.live import LiveServer
 
-BASE = "/api/projects/1/experiments/"
 # The events of all tests lie in these days, long ago.
 DAY = datetime(2026, 5, 4, 12, tzinfo=UTC)
 BOUGHT = {"kind": "EventsNode", "event": "bought"}
@@ -19,23 +18,22 @@ REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("results")
-    with LiveServer(folder, read_wait_s="30") as server, server.client() as opened:
-        yield opened
+def project(live: LiveServer) -> Iterator[Project]:
+    with live.client() as admin:
+        yield new_project(admin)
 
 
 class Trial:
     """An experiment of its own, and events of people who are in no other."""
 
-    def __init__(self, client: httpx.Client, key: str, base: str = BASE, **fields: Any) -> None:
-        self._client = client
+    def __init__(self, project: Project, key: str, **fields: Any) -> None:
+        self._admin = project.admin
+        self.token = project.token
         self.key = key
         dates = {"start_date": DAY.isoformat(), "end_date": (DAY + timedelta(days=7)).isoformat()}
-        body = {"name": key, "feature_flag_key": key, **dates, **fields}
-        made = client.post(base, json=body)
-        assert made.status_code == 201, made.text
-        self.at = f"{base}{made.json()['id']}/"
+        wish = {"name": key, "feature_flag_key": key, **dates, **fields}
+        made = project.makes("experiments", **wish)
+        self.at = f"/api/projects/{project.id}/experiments/{made['id']}/"
 
     def saw(self, who: str, variant: object, hours: float = 1, **more: Any) -> dict[str, Any]:
         properties = {"$feature_flag": self.key, "$feature_flag_response": variant}
@@ -49,12 +47,13 @@ class Trial:
             "properties": properties,
         }
 
-    def send(self, *events: dict[str, Any], token: str = PROJECT_KEY) -> None:
-        sent = self._client.post("/batch", json={"api_key": token, "batch": list(events)})
+    def send(self, *events: dict[str, Any], token: str = "") -> None:
+        body = {"api_key": token or self.token, "batch": list(events)}
+        sent = self._admin.post("/batch", json=body)
         assert sent.json() == {"status": 1}
 
     def results(self) -> dict[str, Any]:
-        answer = self._client.get(f"{self.at}results/")
+        answer = self._admin.get(f"{self.at}results/")
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -72,8 +71,8 @@ def counted(metric: dict[str, Any]) -> dict[str, tuple[int, float]]:
     return {each["key"]: (each["number_of_samples"], each["sum"]) for each in every}
 
 
-def test_what_people_did_after_they_were_first_exposed(client: httpx.Client) -> None:
-    trial = Trial(client, "after", metrics=[FUNNEL, COUNT], metrics_secondary=[REVENUE])
+def test_what_people_did_after_they_were_first_exposed(project: Project) -> None:
+    trial = Trial(project, "after", metrics=[FUNNEL, COUNT], metrics_secondary=[REVENUE])
     trial.send(
         trial.saw("ann", "control", 5),
         trial.saw("ann", "control", 1),
@@ -103,12 +102,12 @@ def test_what_people_did_after_they_were_first_exposed(client: httpx.Client) -> 
     assert results["status"] == "stopped"
 
 
-def test_days_are_those_of_the_projects_zone(client: httpx.Client) -> None:
-    body = {"name": "Tokyo", "timezone": "Asia/Tokyo"}
-    project = client.post("/api/projects/", json=body).json()
-    trial = Trial(client, "far", base=f"/api/projects/{project['id']}/experiments/")
-    events = [trial.saw("ann", "test", 2.5), trial.saw("bob", "test", 3.5)]
-    trial.send(*events, token=project["api_token"])
+def test_days_are_those_of_the_projects_zone(project: Project) -> None:
+    far = new_project(project.admin)
+    zone = {"timezone": "Asia/Tokyo"}
+    assert far.admin.patch(f"/api/projects/{far.id}/", json=zone).status_code == 200
+    trial = Trial(far, "far")
+    trial.send(trial.saw("ann", "test", 2.5), trial.saw("bob", "test", 3.5))
     test = trial.results()["exposures"]["timeseries"][1]
     assert (test["days"], test["exposure_counts"]) == (["2026-05-04", "2026-05-05"], [1, 2])
 
@@ -131,13 +130,13 @@ def test_days_are_those_of_the_projects_zone(client: httpx.Client) -> None:
     ],
 )
 def test_people_who_saw_several_variants_are_left_out_or_count_for_the_first(
-    client: httpx.Client,
+    project: Project,
     key: str,
     criteria: dict[str, Any],
     exposed: dict[str, int],
     bought: dict[str, tuple[int, float]],
 ) -> None:
-    trial = Trial(client, key, metrics=[FUNNEL], exposure_criteria=criteria)
+    trial = Trial(project, key, metrics=[FUNNEL], exposure_criteria=criteria)
     trial.send(
         trial.saw("ann", "control"),
         trial.saw("bob", "test"),
@@ -151,8 +150,8 @@ def test_people_who_saw_several_variants_are_left_out_or_count_for_the_first(
     assert counted(results["metrics"][0]) == bought
 
 
-def test_who_is_one_person_today_counts_once(client: httpx.Client) -> None:
-    trial = Trial(client, "merged", metrics=[FUNNEL])
+def test_who_is_one_person_today_counts_once(project: Project) -> None:
+    trial = Trial(project, "merged", metrics=[FUNNEL])
     trial.send(
         trial.saw("phone", "test", 1),
         trial.saw("laptop", "test", 2),
@@ -167,11 +166,11 @@ def test_who_is_one_person_today_counts_once(client: httpx.Client) -> None:
     assert counted(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
 
 
-def test_other_projects_and_other_flags_are_not_seen(client: httpx.Client) -> None:
-    trial = Trial(client, "apart", metrics=[FUNNEL])
-    other = client.post("/api/projects/", json={"name": "Other"}).json()
+def test_other_projects_and_other_flags_are_not_seen(project: Project) -> None:
+    trial = Trial(project, "apart", metrics=[FUNNEL])
+    other = new_project(project.admin)
     trial.send(trial.saw("ann", "control"), trial.did("ann", "bought"))
-    trial.send(trial.saw("bob", "test"), trial.did("ann", "bought"), token=other["api_token"])
+    trial.send(trial.saw("bob", "test"), trial.did("ann", "bought"), token=other.token)
     elsewhere: dict[str, Any] = {"$feature_flag": "x", "$feature_flag_response": "test"}
     trial.send(trial.did("cid", "$feature_flag_called", **elsewhere))
     results = trial.results()
@@ -181,12 +180,12 @@ def test_other_projects_and_other_flags_are_not_seen(client: httpx.Client) -> No
     assert test["validation_failures"] == ["no-exposures"]
 
 
-def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) -> None:
+def test_steps_count_in_their_order_and_within_the_window(project: Project) -> None:
     shop = {"key": "page", "value": "shop", "operator": "exact", "type": "event"}
     steps = [{"event": "viewed", "properties": [shop]}, BOUGHT]
     window = {"conversion_window": 2, "conversion_window_unit": "hour"}
     trial = Trial(
-        client,
+        project,
         "steps",
         metrics=[FUNNEL | {"series": steps}, FUNNEL | {"series": steps} | window, FUNNEL | window],
     )
@@ -208,9 +207,8 @@ def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) 
     assert counted(alone)["control"] == (5, 4)
 
 
-def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
-    made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
-    cohort = made.json()["id"]
+def test_exposure_can_be_another_event_and_filters_hold(project: Project) -> None:
+    cohort = project.makes("cohorts", name="Soon gone")["id"]
     config = {
         "kind": "ExperimentEventExposureConfig",
         "event": "opened",
@@ -221,7 +219,7 @@ def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) ->
     }
     members = BOUGHT | {"properties": [{"key": "id", "type": "cohort", "value": cohort}]}
     trial = Trial(
-        client,
+        project,
         "opened",
         exposure_criteria={"exposure_config": config},
         metrics=[COUNT | {"source": dear}, COUNT | {"source": members}],
@@ -234,7 +232,7 @@ def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) ->
         trial.did("bob", "opened", 1, **(shop | {"page": "home"})),
         trial.saw("cid", "control"),
     )
-    assert client.patch(f"/api/projects/1/cohorts/{cohort}/", json={"deleted": True}).is_success
+    project.does(f"cohorts/{cohort}", deleted=True)
     results = trial.results()
     assert results["exposures"]["total_exposures"] == {"control": 0, "test": 1}
     right, broken = results["metrics"]
@@ -243,11 +241,10 @@ def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) ->
     assert (broken["baseline"], broken["variant_results"]) == (None, [])
 
 
-def test_groups_can_be_what_is_compared(client: httpx.Client) -> None:
-    made = client.post("/api/projects/1/groups/", json={"group_type": "company", "group_key": "a"})
-    assert made.status_code == 201
+def test_groups_can_be_what_is_compared(project: Project) -> None:
+    project.makes("groups", group_type="company", group_key="a")
     trial = Trial(
-        client, "grouped", metrics=[COUNT], parameters={"aggregation_group_type_index": 0}
+        project, "grouped", metrics=[COUNT], parameters={"aggregation_group_type_index": 0}
     )
     acme: dict[str, Any] = {"$groups": {"company": "acme"}}
     bolt: dict[str, Any] = {"$groups": {"company": "bolt"}}
@@ -264,8 +261,8 @@ def test_groups_can_be_what_is_compared(client: httpx.Client) -> None:
     assert counted(results["metrics"][0]) == {"control": (1, 2), "test": (1, 0)}
 
 
-def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:
-    trial = Trial(client, "lopsided", metrics=[FUNNEL])
+def test_a_lopsided_split_is_warned_of(project: Project) -> None:
+    trial = Trial(project, "lopsided", metrics=[FUNNEL])
     assert trial.results()["exposures"]["sample_ratio_mismatch"] is None
     trial.send(*(trial.saw(f"c{n}", "control") for n in range(70)))
     trial.send(*(trial.saw(f"t{n}", "test") for n in range(30)))
@@ -276,28 +273,27 @@ def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:
     assert "do not trust" in ratio["warning"]
 
 
-def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: httpx.Client) -> None:
-    trial = Trial(client, "shipped", metrics=[FUNNEL])
+def test_results_stay_when_the_flag_gives_everybody_the_best_variant(project: Project) -> None:
+    trial = Trial(project, "shipped", metrics=[FUNNEL])
     trial.send(*(trial.saw(f"c{n}", "control") for n in range(10)))
     trial.send(*(trial.saw(f"t{n}", "test") for n in range(10)))
     before = trial.results()
-    parameters = client.get(trial.at).json()["parameters"]
+    parameters = project.admin.get(trial.at).json()["parameters"]
     variants = [
         {"key": "control", "rollout_percentage": 0},
         {"key": "test", "rollout_percentage": 100},
     ]
     filters = {"groups": [{}], "multivariate": {"variants": variants}}
-    flag = f"/api/projects/1/feature_flags/{trial.key}/"
-    assert client.patch(flag, json={"filters": filters}).status_code == 200
+    project.does(f"feature_flags/{trial.key}", filters=filters)
     assert trial.results()["exposures"] == before["exposures"]
-    sent_back = client.patch(trial.at, json={"parameters": parameters})
+    sent_back = project.admin.patch(trial.at, json={"parameters": parameters})
     assert sent_back.status_code == 200
     assert sent_back.json()["parameters"] == parameters
 
 
-def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
+def test_the_same_question_has_the_same_answer(project: Project) -> None:
     level = {"bayesian": {"ci_level": 0.8}}
-    trial = Trial(client, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
+    trial = Trial(project, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
     for n in range(12):
         variant = "control" if n % 2 else "test"
         trial.send(trial.saw(f"p{n}", variant), trial.did(f"p{n}", "bought", price=n % 5))
