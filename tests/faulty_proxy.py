@@ -85,9 +85,9 @@ class FaultyProxy:
         self._healed = threading.Event()
         self._fault = fault
 
-    def wait_struck(self, path: str = "/") -> None:
-        """Until a request to that path has met the fault."""
-        wait_until(lambda: any(each.startswith(path) for each in self._struck))
+    def wait_struck(self, path: str = "/", *, times: int = 1) -> None:
+        """Until so many requests to that path have met the fault."""
+        wait_until(lambda: sum(each.startswith(path) for each in list(self._struck)) >= times)
 
     def heal(self) -> None:
         self._fault = None

@@ -366,6 +366,19 @@ def test_what_waits_is_in_the_metrics(client: httpx.Client, receiver: Receiver) 
     assert f"hedgerow_deliveries_waiting{own} 0.0" in client.get("/metrics").text
 
 
+def test_what_is_dead_and_told_comes_in_pages(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: Answer(status=400)
+    path = destination(client, receiver.url)
+    uuids = capture(client, "one", "two", "three")
+    wait_until(lambda: client.get(f"{path}deliveries/?status=dead").json()["count"] == 3)
+    for what in ("deliveries/", "logs/"):
+        first = client.get(f"{path}{what}?limit=2").json()["results"]
+        rest = client.get(f"{path}{what}?limit=2&offset=2").json()["results"]
+        assert (len(first), len(rest)) == (2, 1)
+        assert {each["uuid"] for each in first + rest} == set(uuids)
+    wait_until(lambda: client.get(f"{path}metrics/?hours=2").json()["dead"] == 3)
+
+
 @pytest.mark.parametrize(
     "what", ["deliveries/?status=gone", "logs/?level=loud", "logs/?search=%00"]
 )

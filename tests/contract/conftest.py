@@ -3,11 +3,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.api import world
+from tests.live import LiveServer
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Servers]:
+def servers(tmp_path_factory: pytest.TempPathFactory, live: LiveServer) -> Iterator[world.Servers]:
     """Services that the vectors of a folder share."""
-    opened = world.Servers(tmp_path_factory.mktemp("vectors"))
+    opened = world.Servers(tmp_path_factory.mktemp("vectors"), live)
     yield opened
     opened.close()

@@ -4,11 +4,12 @@ It is that of tests/contract/api, made shorter. A file holds a list of vectors `
 steps}`. A step is `{ask, key, headers, body, form, multipart, raw, packed, expect, save, times,
 within_s}`, where `ask` is "METHOD path", `key` is the bearer (left out: one that may do everything,
 or none where the address is public; null: none), and `within_s` is the time until the answer must
-be as expected (left out: at once). `expect` is `{status, headers, body, has, json, error,
+be as expected (left out: at once). `expect` is `{status, headers, body, has, json, lacks, error,
 ordered}`:
 
-- body: all of it (left out: empty, unless `has`, `json` or `error` is given);
+- body: all of it (left out: empty, unless `has`, `json`, `lacks` or `error` is given);
 - has: parts of it by their dotted path; json: the same for texts that hold JSON;
+- lacks: fields that it does not have, not even as null;
 - error: `[type, code, detail, attr]`;
 - ordered: fields stand in the order of `body`.
 """
@@ -30,7 +31,7 @@ Vector = dict[str, Any]
 
 PARTS = {"name", "why", "world", "steps"}
 SENT = ("headers", "body", "form", "multipart", "raw", "packed")
-EXPECTED = {"status", "headers", "body", "has", "json", "error", "ordered"}
+EXPECTED = {"status", "headers", "body", "has", "json", "lacks", "error", "ordered"}
 # They take a project's token, not a person's.
 PUBLIC = (
     "/decide",
@@ -99,13 +100,14 @@ def faults(expect: dict[str, Any], answer: httpx.Response, base: str) -> Iterato
     if "error" in expect:
         expect = {**expect, "body": dict(zip(FIELDS, expect["error"], strict=True))}
     found = parsed(answer)
-    if not {"has", "json"}.isdisjoint(expect):
+    if not {"has", "json", "lacks"}.isdisjoint(expect):
         expect = {"body": "<any>", **expect}
     yield from unexpected(expect, answer, base)
     for at, value in expect.get("has", {}).items():
         yield from differences(value, picked(found, at), base, at)
     for at, value in expect.get("json", {}).items():
         yield from differences(value, json.loads(picked(found, at) or "null"), base, at)
+    yield from (f"there is a field {name}" for name in expect.get("lacks", ()) if name in found)
     if expect.get("ordered"):
         yield from misplaced(expect["body"], found)
 

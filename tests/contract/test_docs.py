@@ -189,20 +189,28 @@ def parameters_by_path() -> dict[str, set[str]]:
 
 
 PARAMETERS = parameters_by_path()
+ENDPOINTS = [row for head, row in ROWS if head[0].startswith("Endpoint")]
+
+
+def named_in(row: list[str]) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", row[0]))
 
 
 @pytest.mark.parametrize("path", PARAMETERS)
 def test_every_endpoint_is_compared_with_its_parameters(path: str) -> None:
-    """`P/surveys/*` in a row stands for all that begins so."""
-    parts = re.split(r"^### ", section(COMPARED.read_text(), "Endpoints"), flags=re.MULTILINE)
-    named = [set(re.findall(r"`([^`]+)`", part)) for part in parts]
-    wide = [
-        names
-        for names in named
-        if path in names or any(each.endswith("*") and path.startswith(each[:-1]) for each in names)
-    ]
-    assert wide, f"no row about {path}"
-    assert PARAMETERS[path] <= set.union(*wide)
+    """In the rows that name it, and no others."""
+    about = [named for row in ENDPOINTS if path in (named := named_in(row))]
+    assert about, f"no row about {path}"
+    assert PARAMETERS[path] - set[str]().union(*about) == set()
+
+
+@pytest.mark.parametrize("row", ENDPOINTS, ids=[row[0][:60] for row in ENDPOINTS])
+def test_every_parameter_stands_in_the_proof_of_its_row(row: list[str]) -> None:
+    named = named_in(row)
+    taken = set[str]().union(*(PARAMETERS.get(path, ()) for path in named))
+    proof = "".join((DOCS / link).read_text() for link in LINK.findall(row[-1]))
+    unproven = {name for name in taken & named if not re.search(rf"[?&]{name}\b|\b{name}=", proof)}
+    assert unproven == set()
 
 
 def test_decisions_are_numbered_from_one_without_a_gap() -> None:

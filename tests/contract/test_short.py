@@ -8,7 +8,7 @@ import pytest
 from tests.contract.short import faults, misplaced, request_of
 
 BASE = "http://127.0.0.1:1"
-RECORD = {"name": "N", "config": '{"a":1}'}
+RECORD = {"name": "N", "config": '{"a":1}', "error": None}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ RECORD = {"name": "N", "config": '{"a":1}'}
         {"status": 200, "body": RECORD, "ordered": True},
         {"status": 200, "has": {"name": "N"}},
         {"status": 200, "json": {"config": {"a": 1}}},
+        {"status": 200, "lacks": ["no_such"]},
     ],
 )
 def test_what_is_as_expected_has_no_fault(expect: dict[str, Any]) -> None:
@@ -34,6 +35,7 @@ def test_what_is_as_expected_has_no_fault(expect: dict[str, Any]) -> None:
         {"status": 200, "has": {"no_such": 1}},
         {"status": 200, "json": {"config": {"a": 2}}},
         {"status": 200, "json": {"no_such": {}}},
+        {"status": 200, "lacks": ["no_such", "error"]},
         {"status": 200, "error": ["type", "code", "detail", None]},
         {"status": 200, "headers": {"Allow": "GET"}, "body": RECORD},
     ],

@@ -38,7 +38,7 @@ from tests.live import (
 from tests.stored_events import wait_until_stored
 
 # As many as fit into the time, or as many as are asked for.
-LEAST_KILLS = 5
+LEAST_KILLS = 4
 KILLS_S = 12
 ASKED_KILLS = int(os.environ.get("HEDGEROW_TEST_KILLS", "0"))
 WRITERS = 4

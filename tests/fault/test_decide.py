@@ -37,6 +37,9 @@ from tests.postgres import OwnPostgres
 HANGING_MS = 10_000
 START_S = 60
 FIRST_ANSWER_S = 120
+# While others decide all the time.
+EDITS = 50
+TURNS = 10
 
 
 # Traps in definitions.
@@ -247,7 +250,7 @@ def test_an_answer_is_never_half_of_an_edit(installation: Installation) -> None:
         def edit() -> set[str]:
             try:
                 with server.client() as own:
-                    for number in range(120):
+                    for number in range(EDITS):
                         variant = "ab"[number % 2]
                         answer = own.patch(f"{BASE}{root}/", json={"filters": chosen(variant)})
                         assert answer.status_code == 200, answer.text
@@ -258,7 +261,7 @@ def test_an_answer_is_never_half_of_an_edit(installation: Installation) -> None:
 
         calls: list[Callable[[], set[str]]] = [edit, *(partial(decide, n) for n in range(3))]
         seen = set(chain(*side_by_side(calls)))
-        assert client.get(f"{BASE}{root}/").json()["version"] == 120
+        assert client.get(f"{BASE}{root}/").json()["version"] == EDITS
     assert seen == {"a", "b"}
     assert_unharmed(server)
 
@@ -282,7 +285,7 @@ def test_flags_that_come_and_go_break_no_decision(installation: Installation) ->
         def edit(number: int) -> int:
             try:
                 with server.client() as own:
-                    for turn in range(25):
+                    for turn in range(TURNS):
                         first = made(own, f"first-{number}-{turn}", one())
                         second = made(own, f"second-{number}-{turn}", one(needs(first)))
                         for id in (second, first):

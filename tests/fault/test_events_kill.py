@@ -12,7 +12,7 @@ from hedgerow.errors import Unready
 from hedgerow.storage.connect import EventPlace, open_events
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 5
+ROUNDS = 3
 
 
 def appending(folder: Path) -> subprocess.Popen[str]:

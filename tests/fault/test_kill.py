@@ -10,7 +10,7 @@ import httpx
 from tests.fault.stored import rows
 from tests.live import Installation, LiveServer, side_by_side
 
-SQLITE_ROUNDS = 5
+SQLITE_ROUNDS = 3
 # Here it is not the database that is killed: a server of its own keeps what was committed.
 POSTGRES_ROUNDS = 2
 WRITERS = 6

@@ -18,6 +18,13 @@ from tests.stored_events import people_waiting, stored_events, wait_until_stored
 
 ROUNDS = 3
 PEOPLE = 40
+COPIES = """
+    SELECT 'persons' AS what, toString(id) AS name, properties AS value FROM persons FINAL
+    UNION ALL
+    SELECT 'owners', distinct_id, toString(person_id) FROM person_distinct_ids FINAL
+    UNION ALL
+    SELECT 'groups', group_key, properties FROM groups FINAL
+"""
 
 
 def _batch(random: Random) -> list[dict[str, Any]]:
@@ -61,14 +68,11 @@ def _originals(data: Path) -> dict[str, Any]:
 
 
 def _copies(data: Path) -> dict[str, Any]:
-    persons = stored_events(data, "SELECT id, properties FROM persons FINAL")
-    owners = stored_events(data, "SELECT distinct_id, person_id FROM person_distinct_ids FINAL")
-    groups = stored_events(data, "SELECT group_key, properties FROM groups FINAL")
-    return {
-        "persons": {row["id"]: json.loads(row["properties"]) for row in persons},
-        "owners": {row["distinct_id"]: row["person_id"] for row in owners},
-        "groups": {row["group_key"]: json.loads(row["properties"]) for row in groups},
-    }
+    found: dict[str, Any] = {"persons": {}, "owners": {}, "groups": {}}
+    for row in stored_events(data, COPIES):
+        is_owner = row["what"] == "owners"
+        found[row["what"]][row["name"]] = row["value"] if is_owner else json.loads(row["value"])
+    return found
 
 
 def test_copies_are_right_after_any_number_of_kills(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ destinations:
     component: hedgerow/webhook
     settings: {url: https://example.com/, secret: !env ORDERS_SECRET}
 """
-ROUNDS = 4
+ROUNDS = 3
 RECORDS = 8
 
 

@@ -16,6 +16,7 @@ OF_STATUS = {
     Status.RUNNING: table.c.start_date.is_not(None) & table.c.end_date.is_(None),
     Status.STOPPED: table.c.start_date.is_not(None) & table.c.end_date.is_not(None),
 }
+RUNNING = table.c.deleted.is_(False) & OF_STATUS[Status.RUNNING]
 
 
 def check_none_disturbed(connection: Connection, before: Flag | None, after: Flag) -> None:
@@ -25,8 +26,7 @@ def check_none_disturbed(connection: Connection, before: Flag | None, after: Fla
     changed = None if before is None else _disturbing(before, after)
     if not is_deleted and changed is None:
         return
-    runs = table.c.deleted.is_(False) & OF_STATUS[Status.RUNNING]
-    named = select(table.c.name).where((table.c.flag_id == after.id) & runs).limit(1)
+    named = select(table.c.name).where((table.c.flag_id == after.id) & RUNNING).limit(1)
     name = connection.execute(named).scalar()
     if name is None:
         return

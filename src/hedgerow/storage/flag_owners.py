@@ -11,6 +11,7 @@ from hedgerow.flags.early_access import why_unfit
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.kit.text import cut_short
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.flag_experiments import RUNNING
 from hedgerow.storage.tables import early_access_features, experiments, surveys
 
 FEATURE = "early access feature"
@@ -19,9 +20,8 @@ SURVEY = "survey"
 
 def reasons_to_keep(connection: Connection, project_id: ProjectId) -> Mapping[FlagId, str]:
     """Of the flags that experiments run on, and of those that belong to features and surveys."""
-    runs = experiments.c.start_date.is_not(None) & experiments.c.end_date.is_(None)
     running = select(experiments.c.flag_id, experiments.c.name).where(
-        (experiments.c.project_id == project_id) & experiments.c.deleted.is_(False) & runs
+        (experiments.c.project_id == project_id) & RUNNING
     )
     tried = {
         FlagId(id): f"the experiment {cut_short(name)!r} runs on it. End that first."

@@ -15,10 +15,9 @@ from hedgerow.storage.tables import metadata, pipeline_records
 from tests.contract.api.wire import filled
 from tests.live import PERSONAL_KEY, LiveServer, free_port
 
-# The settings of the servers that a vector may name; each is started when first asked for.
+# The settings of the servers that a vector may name; each is started when first asked for. Who
+# names none gets the one that all tests share.
 SERVERS: dict[str, dict[str, str]] = {
-    # Whoever reads waits for what was accepted before, however slow the machine is.
-    "default": {"read_wait_s": "30"},
     "strict": {
         "rate_limits": "true",
         "max_body_bytes": "2048",
@@ -79,23 +78,25 @@ class Opened:
 class Servers:
     """Live servers by name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, live: LiveServer) -> None:
         self._folder = folder
         self._open = ExitStack()
-        self._opened: dict[str, Opened] = {}
+        self._opened = {"default": self._with_clients(live)}
 
     def named(self, name: str) -> Opened:
         if name not in self._opened:
             folder = self._folder / name
             # On a port that we know, since a server with a public address prints only that.
             server = LiveServer(folder, port=free_port(), **SERVERS[name])
-            self._open.enter_context(server)
-            self._opened[name] = Opened(
-                server=server,
-                admin=self._open.enter_context(server.client()),
-                client=self._open.enter_context(server.client(key=None)),
-            )
+            self._opened[name] = self._with_clients(self._open.enter_context(server))
         return self._opened[name]
+
+    def _with_clients(self, server: LiveServer) -> Opened:
+        return Opened(
+            server=server,
+            admin=self._open.enter_context(server.client()),
+            client=self._open.enter_context(server.client(key=None)),
+        )
 
     def close(self) -> None:
         self._open.close()

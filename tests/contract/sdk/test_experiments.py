@@ -1,56 +1,40 @@
 """An experiment with the real posthog-python: it evaluates, says so and captures; we count."""
 
 from collections import Counter
-from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from tests.contract.sdk.driven import SDKS
-from tests.live import PROJECT_KEY, LiveServer
+from tests.contract.sdk.projects import Project
+from tests.live import LiveServer
 
-BASE = "/api/projects/1/experiments/"
 PEOPLE = 240
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("tried"), read_wait_s="60") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def admin(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
-
-
-def test_results_are_what_the_client_did(server: LiveServer, admin: httpx.Client) -> None:
+def test_results_are_what_the_client_did(live: LiveServer, project: Project) -> None:
     bought = {"kind": "EventsNode", "event": "bought"}
     revenue = bought | {"math": "sum", "math_property": "price"}
-    made = admin.post(
-        BASE,
-        json={
-            "name": "Prices",
-            "feature_flag_key": "prices",
-            "parameters": {
-                "feature_flag_variants": [
-                    {"key": "control", "rollout_percentage": 40},
-                    {"key": "low", "rollout_percentage": 30},
-                    {"key": "high", "rollout_percentage": 30},
-                ]
-            },
-            "metrics": [
-                {"kind": "ExperimentMetric", "metric_type": "funnel", "series": [bought]},
-                {"kind": "ExperimentMetric", "metric_type": "mean", "source": revenue},
-            ],
+    made = project.makes(
+        "experiments",
+        name="Prices",
+        feature_flag_key="prices",
+        parameters={
+            "feature_flag_variants": [
+                {"key": "control", "rollout_percentage": 40},
+                {"key": "low", "rollout_percentage": 30},
+                {"key": "high", "rollout_percentage": 30},
+            ]
         },
-    ).json()
-    at = f"{BASE}{made['id']}/"
-    assert admin.post(f"{at}launch/").status_code == 200
+        metrics=[
+            {"kind": "ExperimentMetric", "metric_type": "funnel", "series": [bought]},
+            {"kind": "ExperimentMetric", "metric_type": "mean", "source": revenue},
+        ],
+    )
+    at = f"/api/projects/{project.id}/experiments/{made['id']}/"
+    assert project.admin.post(f"{at}launch/").status_code == 200
     people = [f"customer-{n}" for n in range(PEOPLE)]
     with SDKS[0].driven() as client:
-        client.open(host=server.address, token=PROJECT_KEY, secret=None)
+        client.open(host=live.address, token=project.token, secret=None)
         for who in people[::5]:  # before they see anything
             client.capture(id=who, event="bought", properties={"price": 1000})
         client.flush()  # what is sent together keeps its order; what is not is told apart by this
@@ -68,7 +52,7 @@ def test_results_are_what_the_client_did(server: LiveServer, admin: httpx.Client
     earned: Counter[str] = Counter()
     for who, price in prices.items():
         earned[variants[who]] += price
-    results = admin.get(f"{at}results/").json()
+    results = project.admin.get(f"{at}results/").json()
     assert results["exposures"]["total_exposures"] == exposed
     assert results["exposures"]["sample_ratio_mismatch"]["is_mismatch"] is False
     funnel, mean = ([m["baseline"], *m["variant_results"]] for m in results["metrics"])
