@@ -332,6 +332,11 @@ def test_groups_can_be_what_is_compared(client: httpx.Client) -> None:
     results = trial.results()
     assert results["exposures"]["total_exposures"] == {"control": 1, "test": 1}
     assert counted(results["metrics"][0]) == {"control": (1, 2), "test": (1, 0)}
+    filters = client.get(trial.at).json()["feature_flag"]["filters"]
+    flag = f"/api/projects/1/feature_flags/{trial.key}/"
+    of_people = filters | {"aggregation_group_type_index": None}
+    assert client.patch(flag, json={"filters": of_people}).status_code == 200
+    assert trial.results()["metrics"] == results["metrics"]
 
 
 def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:

@@ -16,7 +16,7 @@ from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.storage.experiments import ExperimentRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.tables import flags
-from tests.contract.stores.conftest import LATER, NOW, SOMEBODY, Stores
+from tests.contract.stores.conftest import LATER, NOW, SOMEBODY, Stores, statements
 
 ALL = ExperimentQuery(limit=100, offset=0)
 METRICS = [{"metric_type": "mean", "source": {"event": "größer"}}]
@@ -85,7 +85,9 @@ async def test_lists_are_filtered_and_paged(stores: Stores) -> None:
     async def names(query: ExperimentQuery) -> list[str]:
         return [found.name for found, _ in (await tried.listing(project, query))[0]]
 
-    assert await names(ALL) == ["100%_2", "100%_0"]
+    with statements() as asked:
+        assert await names(ALL) == ["100%_2", "100%_0"]
+    assert len([each for each in asked if "FROM flags" in each]) == 1
     assert await names(ExperimentQuery(limit=1, offset=1)) == ["100%_0"]
     running = ExperimentQuery(status=Status.RUNNING, limit=9, offset=0)
     assert await names(running) == ["100%_0"]
