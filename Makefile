@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests are spread over this many processes. Each has a service and a PostgreSQL of its own.
-WORKERS ?= 2
+# Tests are spread over this many processes. Each has a service and a PostgreSQL of its own, and waits for them often:
+# there may be one more than cores.
+WORKERS ?= 3
 # How many values are made up for each test on generated ones; `make unit` takes fewer.
 EXAMPLES ?= 60
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := $(BIN)/python -m pytest
 # Compiled files are kept: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,7 +31,7 @@ run: setup ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-dat
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Set up, run every check and every test: the same line CI runs
-	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) --dist loadfile --no-loadscope-reorder
+	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check src tests benchmarks examples
@@ -43,7 +44,7 @@ fix: setup ## Format and repair what can be repaired
 	$(BIN)/ruff check --fix src tests benchmarks examples
 
 unit: setup ## Only the unit tests, a few seconds
-	$(PYTEST) --dist worksteal tests/unit
+	$(PYTEST) -n 2 --dist worksteal tests/unit
 
 bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.state

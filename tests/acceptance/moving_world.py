@@ -171,6 +171,8 @@ def furnish(client: httpx.Client) -> None:
             }
         ],
     }
+    earlier = {"name": "Earlier", "end_date": "2026-02-01T00:00:00Z", "archived": True}
+    ready(client.post(f"{BASE}experiments/", json=experiment | earlier))
     ready(client.post(f"{BASE}experiments/", json=experiment))
     asked = ready(client.post(f"{BASE}surveys/", json=survey))["id"]
     done = {"$set": {f"$survey_responded/{asked}": True}}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection, insert
@@ -31,7 +32,7 @@ from hedgerow.storage.database import Database
 from hedgerow.storage.directory import DirectoryRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.persons import PersonRecords
-from hedgerow.storage.tables import group_types
+from hedgerow.storage.tables import early_access_features, group_types
 from tests.contract.stores.conftest import nothing_told
 from tests.live import HEDGEROW, PROJECT_KEY, Installation, environment, seconds_until
 
@@ -274,6 +275,43 @@ def test_what_the_file_leaves_out_is_kept_named_and_pruned_on_demand(
     assert (done.returncode, done.stderr) == (0, "")
     assert "  - checkout\n  - child\n  - firm\n" in done.stdout
     assert [item["key"] for item in exported(here, filled)] == ["new"]
+
+
+def test_what_a_feature_needs_is_not_pruned_and_the_difference_says_so(
+    installation: Installation, here: Run, filled: str, file: Path
+) -> None:
+    async def add_feature() -> None:
+        async with opened(installation) as database:
+            found = await FlagRecords(database).definitions(ProjectId(int(filled)), "UTC")
+            [flag] = [flag for flag in found.flags if flag.key == "checkout"]
+            feature = {
+                "id": str(uuid4()),
+                "project_id": flag.project_id,
+                "flag_id": flag.id,
+                "name": "Checkout",
+                "description": "",
+                "stage": "beta",
+                "documentation_url": "",
+                "payload": {},
+                "created_at": utc_now(),
+            }
+            await database.write(
+                lambda c: c.execute(insert(early_access_features), feature).close()
+            )
+
+    asyncio.run(add_feature())
+    file.write_text("flags: []\n")
+    assert check(here, file, filled, "--prune") == (
+        1,
+        "flags\n"
+        "  - child\n"
+        "  - firm\n"
+        "  checkout stays: it belongs to the early access feature 'Checkout'. Delete that first.\n"
+        "0 to create, 0 to change, 2 to delete.\n",
+    )
+    done = here("apply", str(file), "--project", filled, "--prune", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [item["key"] for item in exported(here, filled)] == ["checkout"]
 
 
 def test_without_anybody_to_ask_nothing_is_changed(

@@ -189,7 +189,7 @@ def ids(admin: httpx.Client) -> Ids:
 def can_succeed(operation: Operation) -> bool:
     """No frontend app and no transformation has a job that could be looked at, none of the records
     delivers, and no experiment runs."""
-    if operation.path.endswith(("/retry/", "/preview/", "/end/", "/archive/")):
+    if operation.path.endswith(("/retry/", "/preview/", "/end/", "/archive/", "/reset/")):
         return False
     transforms = "transformation" in operation.family
     if operation.path.endswith("/test/"):

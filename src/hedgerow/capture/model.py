@@ -1,6 +1,6 @@
 """Events between the door and the event store, and what is said about those that were refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -43,12 +43,14 @@ class IngestionWarning(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request brought."""
+    """What one request brought. `spelt` are the uuids that were sent in another spelling than
+    events have here."""
 
     token: str
     events: Sequence[Arrived]
     rejected: Sequence[Rejected] = ()
     warnings: Sequence[IngestionWarning] = ()
+    spelt: Mapping[str, str] = {}
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,11 +46,14 @@ def _as_event(item: Any, common: Mapping[str, str]) -> Any:
 
 
 def results(batch: Batch) -> dict[str, dict[str, str]]:
-    """What became of each event, by its uuid. SDKs take one that is not told of for a good one."""
+    """What became of each event, by its uuid as it was sent. SDKs take one that is not told of for
+    a good one."""
     told = {event.uuid: {"result": "ok"} for event in batch.events[:MOST_TOLD]}
     for warning in batch.warnings:
         if warning.uuid in told:
             told[warning.uuid] = {"result": "warning", "details": warning.detail}
+    if batch.spelt:
+        told = {batch.spelt.get(uuid, uuid): result for uuid, result in told.items()}
     for refused in batch.rejected[:MOST_TOLD]:
         if refused.uuid:
             told[refused.uuid] = {"result": "drop", "details": refused.detail}

@@ -88,6 +88,7 @@ def read_batch(
         events=reader.events,
         rejected=reader.rejected,
         warnings=reader.warnings(),
+        spelt=reader.spelt,
     )
     if reader.first_refusal is None or batch.events:
         return batch
@@ -118,6 +119,7 @@ class _Reader:
         self._unsaid = 0
         self.events: list[Arrived] = []
         self.rejected: list[Rejected] = []
+        self.spelt: dict[str, str] = {}
         self.first_refusal: AppError | None = None
 
     def read_all(self, items: Sequence[Any]) -> None:
@@ -158,7 +160,7 @@ class _Reader:
             is_sent_at_ignored=properties.get("$ignore_sent_at") is True,
         )
         event = Arrived(
-            uuid=uuid_of(sent) or next(self._uuids),
+            uuid=self._uuid(sent),
             event=name,
             distinct_id=distinct_id,
             properties=properties,
@@ -170,6 +172,12 @@ class _Reader:
         if mended or doubts:
             self._tell(event, (*mended, *doubts), sent.get("timestamp"))
         return event
+
+    def _uuid(self, event: dict[str, Any]) -> str:
+        uuid = uuid_of(event)
+        if uuid and uuid != event["uuid"]:
+            self.spelt[uuid] = event["uuid"]
+        return uuid or next(self._uuids)
 
     def _name(self, event: dict[str, Any]) -> str:
         name = name_of(event) or self._nameless

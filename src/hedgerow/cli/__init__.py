@@ -9,6 +9,7 @@ import typer
 from hedgerow import __version__
 from hedgerow.cli.verbs import MARKUP, Verbs
 from hedgerow.errors import AppError, Unready
+from hedgerow.kit.text import on_one_line
 from hedgerow.kit.tokens import without_secrets
 from hedgerow.settings import SettingError
 
@@ -51,5 +52,6 @@ def main() -> None:
         app()
     except (AppError, SettingError, Unready) as error:
         place = f"{error.attr}: " if isinstance(error, AppError) and error.attr else ""
-        print(f"hedgerow: {place}{without_secrets(str(error))}", file=sys.stderr)
+        # Another service may have worded it, and the terminal is not its to write on.
+        print(on_one_line(f"hedgerow: {place}{without_secrets(str(error))}"), file=sys.stderr)
         sys.exit(1)

@@ -12,6 +12,7 @@ import typer
 from hedgerow.app.state import State
 from hedgerow.errors import Invalid, Unready
 from hedgerow.kit import jsonio, yamlio
+from hedgerow.kit.text import on_one_line
 from hedgerow.projects.model import Project
 
 ProjectOption = Annotated[
@@ -128,10 +129,3 @@ def summary(created: int, changed: int, deleted: int) -> str:
 def shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-
-
-def on_one_line(text: str) -> str:
-    """The text with line breaks and other control characters written out."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )

@@ -20,7 +20,6 @@ from hedgerow.cli.files import (
     change_line,
     is_agreed,
     kept_line,
-    on_one_line,
     project_of,
     read,
     refusing,
@@ -40,7 +39,7 @@ from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.told import Explanation, plain
 from hedgerow.kit import jsonio
 from hedgerow.kit.clock import utc_now
-from hedgerow.kit.text import why_unstorable
+from hedgerow.kit.text import on_one_line, why_unstorable
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.properties.values import MISSING
@@ -167,7 +166,8 @@ def apply(
                     target, document, prune=prune, actor=TERMINAL, now=utc_now()
                 )
             if is_agreed(_plan_lines(plan), is_empty=plan.is_empty, yes=yes, check=check):
-                await rooms.as_code.apply(plan, TERMINAL, utc_now())
+                with refusing(file):
+                    await rooms.as_code.apply(plan, TERMINAL, utc_now())
                 print("Applied.")
 
     uvloop.run(run(prepared_settings(data)))
@@ -184,8 +184,12 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield from _change_lines(step)
     for flag in plan.deleted:
         yield f"  - {flag.key}"
-    if plan.kept:
-        yield kept_line(flag.key for flag in plan.kept)
+    for flag in plan.kept:
+        if flag.id in plan.held:
+            yield f"  {flag.key} stays: {plan.held[flag.id]}"
+    kept = [flag.key for flag in plan.kept if flag.id not in plan.held]
+    if kept:
+        yield kept_line(kept)
     yield summary(len(plan.created), len(plan.changed), len(plan.deleted))
 
 

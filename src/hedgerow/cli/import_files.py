@@ -113,7 +113,9 @@ class Sender:
         if good and self._service is None and not self.tally.good:
             Console().print_json(data=good[0])
         if good and (service := self._service) is not None:
-            insisted(lambda: service.capture(self._project_key, good))
+            told = insisted(lambda: service.capture(self._project_key, good))
+            self.tally.refuse([BadRow(place="The service", reason=why) for why in told])
+            self.tally.good -= len(told)
         self.tally.good += len(good)
         self.tally.refuse(portion.bad)
         self.tally.refuse(

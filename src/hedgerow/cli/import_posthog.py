@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from hedgerow.cli.running import ServerOption, address, service_settings
 from hedgerow.errors import Unready
 from hedgerow.events.dates import asked_moment
 from hedgerow.kit.clock import utc_now
+from hedgerow.kit.text import on_one_line
 from hedgerow.moving.matching import Numbers
 from hedgerow.moving.model import Kind, Reading
 from hedgerow.moving.posthog import understood
@@ -101,8 +102,7 @@ def import_posthog(  # noqa: PLR0913 - the options of a verb
         target.look()
         path = state or Path(f"hedgerow-import-{_slug(source.name)}.json")
         file = LedgerFile(path, source.name, target.name)
-        known: dict[Kind, dict[Any, Any]] = {Kind.COHORT: file.ledger.cohorts}
-        plan = planned(reading, target, known, overwrite=overwrite)
+        plan = planned(reading, target, _known(file), overwrite=overwrite)
         sizes = _sizes(source, reading, persons=persons, events=events, since=since)
         heading = f"From {source.name} into {target.name}:"
         show(plan, heading, _size_lines(reading, sizes))
@@ -124,6 +124,15 @@ def target_of(
     if not settings.personal_key:
         raise Unready("Say with which key to write here: --key, or HEDGEROW_PERSONAL_KEY.")
     return Target(address(settings), settings.personal_key, into, kinds)
+
+
+def _known(file: LedgerFile) -> dict[Kind, dict[Any, Any]]:
+    """What earlier runs gave which number."""
+    return {
+        Kind.COHORT: file.ledger.cohorts,
+        Kind.SURVEY: file.ledger.surveys,
+        Kind.EXPERIMENT: file.ledger.experiments,
+    }
 
 
 # How many there are of what is copied page by page; None if the source does not say.
@@ -151,7 +160,8 @@ def _size_lines(reading: Reading, sizes: Sizes) -> list[str]:
         said = f"{_shown(sizes[name])}" if name in sizes else f"not asked for (--{name})"
         lines.append(f"{name}: {said}")
     if _static(reading) and "persons" not in sizes:
-        lines.append("persons who are members of static cohorts come with them")
+        lines.append("persons who are members of static cohorts come with them, with the ids that")
+        lines.append("the source tells there: PostHog up to 10 each, --persons brings all")
     return lines
 
 
@@ -175,19 +185,26 @@ def _move(
     sizes: Sizes,
     since: str,
 ) -> None:
-    numbers, refused = carried_out(plan, target, {Kind.COHORT: file.ledger.cohorts})
+    numbers, refused = carried_out(plan, target, _known(file), file.keep)
     file.keep()
     with progress() as bar:
         history = History(source, target, file, bar, numbers)
-        _history(history, plan.reading, numbers, sizes, since)
+        _history(history, plan.reading, numbers, file.ledger.cohorts, sizes, since)
     for line in told_lines(history):
-        print(line, file=sys.stderr)
+        print(on_one_line(line), file=sys.stderr)
     print("Copied.")
     tell_refused(refused)
+    if not history.is_whole:
+        raise typer.Exit(1)
 
 
 def _history(
-    history: History, reading: Reading, numbers: Numbers, sizes: Sizes, since: str
+    history: History,
+    reading: Reading,
+    numbers: Numbers,
+    own_cohorts: Mapping[int, int],
+    sizes: Sizes,
+    since: str,
 ) -> None:
     """Events before persons and groups: these say how everything ended."""
     if "events" in sizes:
@@ -198,8 +215,8 @@ def _history(
     if "persons" in sizes:
         history.persons(sizes["persons"])
     for cohort, name in _static(reading):
-        if cohort in numbers.of[Kind.COHORT]:
-            own_id = numbers.of[Kind.COHORT][cohort]
+        own_id = own_cohorts.get(cohort)
+        if own_id is not None and own_id == numbers.of[Kind.COHORT].get(cohort):
             history.members(cohort, own_id, name, send="persons" not in sizes)
 
 

@@ -5,12 +5,14 @@ down is sent again, and stored once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 from rich.progress import Progress
 
 from hedgerow.cli.moving_source import Source
 from hedgerow.cli.moving_target import Target
+from hedgerow.kit.text import on_one_line
 from hedgerow.moving.matching import Numbers
 from hedgerow.moving.model import Kind
 from hedgerow.moving.people import (
@@ -25,8 +27,9 @@ from hedgerow.pipelines.imports.mapping import mapped_by
 from hedgerow.storage.moving_ledger import LedgerFile, Walk
 
 TOLD = 20
-# A static cohort may have to wait for the persons that were sent before.
+# So often it is looked whether those who were sent have come, who are to be in a static cohort.
 LOOKS = 10
+SEED_BYTES = 8
 
 _to_event = mapped_by({})
 
@@ -43,6 +46,11 @@ class History:
         self.bad = 0
         self.told: list[str] = []
         self.kept_groups = 0
+        self.lacking: list[str] = []
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.bad and not self.lacking
 
     def groups(self, index: int, type_name: str, total: int | None) -> None:
         name = f"groups of type {type_name}"
@@ -56,7 +64,7 @@ class History:
                 event
                 for each in groups
                 if each.get("group_key") not in met
-                and (event := group_event(each, type_name, self._source.name))
+                and (event := group_event(each, type_name, walk.seed))
             ]
             self._sent(walk, task, events, len(groups), following)
         if walk.done:
@@ -74,30 +82,38 @@ class History:
     def persons(self, total: int | None) -> None:
         walk, task = self._begun("persons", total)
         for persons, following in self._source.pages("persons/", walk.cursor):
-            self._sent(walk, task, self._made(persons), len(persons), following)
+            self._sent(walk, task, self._made(persons, walk), len(persons), following)
 
     def members(self, cohort: int, own_id: int, name: str, *, send: bool) -> None:
         """`send`: the members are not among persons who were copied before."""
         walk, task = self._begun(f"members of cohort {cohort}", None, f"members of {name}")
         for persons, following in self._source.members(cohort, walk.cursor):
-            events = self._made(persons) if send else []
+            events = self._made(persons, walk) if send else []
             self._refuse(self._target.send(events))
-            self._fill(own_id, [ids[0] for each in persons if (ids := ids_of(each))])
+            ids = [ids[0] for each in persons if (ids := ids_of(each))]
+            if missing := self._missing(ids):
+                self.lacking.append(
+                    f"cohort {name}: {len(missing)} member(s) are not here yet, such as "
+                    f"{missing[0]}. Run the same command again."
+                )
+            if ids:
+                self._target.fill(own_id, ids)
             self._sent(walk, task, [], len(persons), following)
 
-    def _fill(self, cohort_id: int, ids: Sequence[str]) -> None:
-        if not ids:
-            return
-        count = self._target.fill(cohort_id, ids)
+    def _missing(self, ids: Sequence[str]) -> Sequence[str]:
+        """Those who are nobody's even after the service has waited for them several times."""
+        missing = ids
         for _ in range(LOOKS):
-            if count >= len(ids):
-                return
-            count = self._target.fill(cohort_id, ids)
+            here = self._target.here(missing)
+            missing = [id for id in missing if id not in here]
+            if not missing:
+                break
+        return missing
 
-    def _made(self, persons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _made(self, persons: Sequence[Mapping[str, Any]], walk: Walk) -> list[dict[str, Any]]:
         persons = [self._translated(each) for each in persons if ids_of(each) != [CARRIER]]
         met = self._target.met([id for each in persons for id in ids_of(each)])
-        return [event for each in persons for event in person_events(each, met, self._source.name)]
+        return [event for each in persons for event in person_events(each, met, walk.seed)]
 
     def _translated(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """An event or a person in the numbers of here."""
@@ -109,11 +125,16 @@ class History:
         return {**item, "properties": named}
 
     def _begun(self, name: str, total: int | None, shown: str = "") -> tuple[Walk, Any]:
-        """A walk where it was left; one that was over begins anew."""
+        """A walk where it was left; one that was over begins anew. What tells it from others must
+        be written down before anything is sent."""
         walk = self._file.walk(name)
         if walk.is_complete:
-            walk.cursor, walk.done, walk.is_complete = None, 0, False
-        return walk, self._bar.add_task(shown or name, total=total, completed=walk.done)
+            walk.cursor, walk.done, walk.is_complete, walk.seed = None, 0, False, ""
+        if not walk.seed:
+            walk.seed = token_hex(SEED_BYTES)
+            self._file.keep()
+        text = on_one_line(shown or name)
+        return walk, self._bar.add_task(text, total=total, completed=walk.done)
 
     def _sent(
         self, walk: Walk, task: Any, events: Sequence[dict[str, Any]], number: int, cursor: Any
@@ -138,3 +159,4 @@ def told_lines(history: History) -> Iterator[str]:
     yield from (f"  {line}" for line in history.told)
     if history.bad > len(history.told):
         yield f"  … and {history.bad - len(history.told)} more."
+    yield from history.lacking

@@ -2,18 +2,19 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.cli.files import on_one_line
 from hedgerow.cli.moving_target import Target
 from hedgerow.errors import AppError
-from hedgerow.moving.matching import UNMADE, Action, Decision, Numbers, decided
+from hedgerow.kit.text import on_one_line
+from hedgerow.moving.lacking import without_lacking
+from hedgerow.moving.matching import MEMBERS, UNMADE, Action, Decision, Numbers, decided
 from hedgerow.moving.model import Kind, Reading, SourceId, Told
 from hedgerow.persons.model import MAX_GROUP_TYPES
 
@@ -45,8 +46,12 @@ def planned(reading: Reading, target: Target, known: Known, *, overwrite: bool) 
         for name in new[room:]
     ]
     numbers.group_types = {
-        index: types.get(name, UNMADE) for index, name in reading.group_types.items()
+        index: types.get(name, UNMADE)
+        for index, name in reading.group_types.items()
+        if name not in new[room:]
     }
+    wanted_here, lacking = without_lacking(reading, numbers.group_types.keys())
+    reading = replace(reading, wanted=wanted_here)
     decisions = []
     for number, wanted in enumerate(reading.wanted):
         decision = decided(wanted, target.there, numbers, known.get(wanted.kind, {}))
@@ -56,7 +61,7 @@ def planned(reading: Reading, target: Target, known: Known, *, overwrite: bool) 
         reading=reading,
         decisions=decisions,
         new_types=new[:room],
-        lost=lost,
+        lost=[*lost, *lacking],
         overwrite=overwrite,
     )
 
@@ -71,7 +76,8 @@ def _lines(plan: Plan, heading: str, more: Sequence[str]) -> Iterator[str]:
     overwrite = plan.overwrite
     yield heading
     if plan.reading.group_types:
-        there = len(plan.reading.group_types) - len(plan.new_types) - len(plan.lost)
+        roomless = sum(each.kind is Kind.GROUP_TYPE for each in plan.lost)
+        there = len(plan.reading.group_types) - len(plan.new_types) - roomless
         yield _count_line(Kind.GROUP_TYPE, len(plan.new_types), there, 0, overwrite=overwrite)
     for kind in Kind:
         counts = Counter(each.action for each in plan.decisions if each.wanted.kind is kind)
@@ -122,10 +128,14 @@ def is_wished(*, yes: bool, dry_run: bool) -> bool:
 
 
 def carried_out(
-    plan: Plan, target: Target, known: Mapping[Kind, dict[Any, Any]]
+    plan: Plan,
+    target: Target,
+    known: Mapping[Kind, dict[Any, Any]],
+    keep: Callable[[], None] = lambda: None,
 ) -> tuple[Numbers, list[Told]]:
     """The numbers of everything, and what was refused after all. `known` learns at once what an
-    interruption must not make twice."""
+    interruption must not make twice, and is kept; a list of members that somebody else made is
+    theirs."""
     numbers = Numbers()
     for index, name in plan.reading.group_types.items():
         if name in target.there.group_types or name in plan.new_types:
@@ -136,14 +146,16 @@ def carried_out(
         for each in plan.decisions:
             wanted = each.wanted
             try:
-                target.have(wanted, numbers, known.get(wanted.kind, {}), overwrite=plan.overwrite)
+                numbered = known.get(wanted.kind, {})
+                done = target.have(wanted, numbers, numbered, overwrite=plan.overwrite)
             except AppError as error:
                 place = f"{error.attr}: " if error.attr else ""
                 text = f"{place}{error.detail}"
                 refused.append(Told(kind=wanted.kind, name=wanted.name, text=text))
             else:
-                if wanted.kind in known:
+                if wanted.kind in known and (plan.overwrite or MEMBERS not in done.differences):
                     known[wanted.kind][wanted.source_id] = numbers.of[wanted.kind][wanted.source_id]
+                    keep()
             bar.advance(task)
     return numbers, refused
 
@@ -158,7 +170,7 @@ def tell_refused(refused: Sequence[Told]) -> None:
 
 def progress() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -4,24 +4,29 @@ The operator names the host, so it may be in a private network.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from hedgerow.errors import Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.moving.posthog import Definitions
-from hedgerow.pipelines.imports.instance import Instance, RefusedBy, events_of, is_address
+from hedgerow.pipelines.imports.instance import Instance, RefusedBy, is_address
+from hedgerow.pipelines.imports.instance_events import events_of
 from hedgerow.pipelines.imports.model import Portion
 from hedgerow.pipelines.model import JobProblem
 from hedgerow.pipelines.sending import CannotSend
 from hedgerow.storage.guard import Guard
 from hedgerow.storage.outbound import HttpOutbound
 
-PAGE = 500
+PAGE = 1000
 # Where nobody answers, it is asked again after so many seconds.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+# Who is let wait longer is told so.
+TOLD_S = 30.0
 # What a key needs there, by what is asked for.
 SCOPES = {
     "groups_types/": "group:read",
@@ -39,20 +44,32 @@ SCOPES = {
 
 class Source:
     def __init__(self, host: str, key: str, project: str) -> None:
+        if "@" in host:
+            raise Unready("--host: leave out name and password. The personal key is all it takes.")
         if not is_address(host):
             raise Unready(f"{host}: an address that begins with http:// or https:// is wanted.")
         self.host = host.rstrip("/")
         self.name = f"{self.host} project {project}"
         self._http = HttpOutbound(Guard(allow_private=True))
         self._runner = asyncio.Runner()
-        self._instance = self._asked(key, project, PAUSES_S)
-        self._once = self._asked(key, project, ())
-
-    def _asked(self, key: str, project: str, pauses_s: Sequence[float]) -> Instance:
-        name = quote(project, safe="@")
-        return Instance(
-            self.host, key, name, http=self._http, sleep=asyncio.sleep, pauses_s=pauses_s
+        self._instance = Instance(
+            self.host,
+            key,
+            quote(project, safe="@"),
+            http=self._http,
+            sleep=self._patiently,
+            pauses_s=PAUSES_S,
         )
+
+    async def _patiently(self, seconds: float) -> None:
+        if seconds > TOLD_S:
+            until = datetime.now().astimezone() + timedelta(seconds=seconds)
+            print(
+                f"{urlsplit(self.host).netloc} asks for patience: {seconds / 60:.0f} min, until "
+                f"{until:%H:%M:%S}. Ctrl-C ends; the same command goes on from here.",
+                file=sys.stderr,
+            )
+        await asyncio.sleep(seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +85,7 @@ class Source:
             flags=self._all("feature_flags/"),
             features=self._all("early_access_feature/"),
             surveys=self._all("surveys/"),
-            experiments=self._all("experiments/"),
+            experiments=self._experiments(),
         )
 
     def pages(self, path: str, start: str | None, **asked: Any) -> Iterator[tuple[list[Any], str]]:
@@ -89,7 +106,7 @@ class Source:
     def number(self, path: str, **asked: Any) -> int | None:
         """How many there are in a list; None if the list does not say so."""
         with self._told(path):
-            url = self._instance.url(path, limit=1, **asked)
+            url = self._instance.url(path, limit=1, include_total="true", **asked)
             return self._runner.run(self._instance.page(url))[2]
 
     def counted(self, query: str) -> int | None:
@@ -97,7 +114,7 @@ class Source:
         the first time: it is only shown."""
         asked = {"query": {"kind": "HogQLQuery", "query": query}}
         try:
-            answer = self._runner.run(self._once.post(self._once.url("query/"), asked))
+            answer = self._runner.run(self._instance.post(self._instance.url("query/"), asked))
             return int(answer["results"][0][0])
         except (JobProblem, CannotSend, KeyError, IndexError, TypeError, ValueError):
             return None
@@ -119,11 +136,17 @@ class Source:
         finally:
             self._runner.run(portions.aclose())
 
-    def _all(self, path: str) -> list[Any]:
+    def _experiments(self) -> list[Any]:
+        """Newer lists leave archived ones out, older ones have them."""
+        listed = self._all("experiments/")
+        archived = self._all("experiments/", archived="true")
+        return listed + [each for each in archived if each not in listed]
+
+    def _all(self, path: str, **asked: Any) -> list[Any]:
         """Nothing, where the source has never heard of it."""
         if not self._has(path):
             return []
-        return [item for items, _ in self.pages(path, None) for item in items]
+        return [item for items, _ in self.pages(path, None, **asked) for item in items]
 
     def _has(self, path: str) -> bool:
         with self._told(path):
@@ -153,7 +176,8 @@ def _advice(host: str, path: str, refused: RefusedBy) -> str:
     if refused.status == 401:
         return f"{host} does not know this personal key. {refused.detail}".strip()
     if refused.status == 403:
-        kind = f"{path.partition('/')[0]}/"
+        # Members of a cohort are persons.
+        kind = "persons/" if path.endswith("/persons/") else path
         return (
             f"{host}: the personal key may not read {kind[:-1]}: it needs the scope "
             f"{SCOPES[kind]}. {refused.detail}"

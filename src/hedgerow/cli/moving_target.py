@@ -29,6 +29,7 @@ MET = (
     "SELECT DISTINCT distinct_id FROM events "
     "WHERE distinct_id IN {ids} AND historical_migration = false LIMIT 50000"
 )
+HERE = "SELECT DISTINCT distinct_id FROM person_distinct_ids WHERE distinct_id IN {ids} LIMIT 50000"
 MET_GROUPS = (
     "SELECT DISTINCT properties.$group_key FROM events WHERE event = '$groupidentify' "
     "AND properties.$group_type = {type} AND historical_migration = false LIMIT 50000"
@@ -70,12 +71,15 @@ class Target:
         overwrite: bool,
     ) -> Decision:
         """Make one thing, or change it if that is wished, and learn its number. Where the answer
-        to that is lost, it is looked for before it is made once more."""
+        to that is lost, it is looked for before it is made once more; what was decided at first is
+        what is told."""
+        first = None
         for pause_s in (*PAUSES_S, None):
             decision = decided(wanted, self.there, numbers, known)
+            first = first or decision
             try:
                 numbers.learn(wanted, self._carried_out(decision, overwrite=overwrite))
-                return decision
+                return first
             except Away as away:
                 if pause_s is None:
                     raise
@@ -88,14 +92,19 @@ class Target:
         if decision.action is Action.CREATE:
             return self._service.ask("POST", path, decision.body)["id"]
         if decision.action is Action.DIFFERS and overwrite:
-            changes = {name: decision.body[name] for name in decision.differences}
-            self._service.ask("PATCH", f"{path}{decision.id}/", changes)
+            differing = [name for name in decision.differences if name in decision.body]
+            changes = {name: decision.body[name] for name in differing}
+            if changes:
+                self._service.ask("PATCH", f"{path}{decision.id}/", changes)
         return decision.id
 
     def met(self, ids: Sequence[str]) -> frozenset[str]:
         """Those of the ids of which there are events that were not imported."""
-        some = [ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE)]
-        return frozenset().union(*(self._column(MET, {"ids": each}) for each in some))
+        return self._of_ids(MET, ids)
+
+    def here(self, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that are somebody's, once what was sent before is worked in."""
+        return self._of_ids(HERE, ids)
 
     def met_groups(self, type_name: str) -> frozenset[str]:
         return self._column(MET_GROUPS, {"type": type_name})
@@ -108,22 +117,16 @@ class Target:
             good = [event for at, event in enumerate(batch) if at not in refused]
             told += [f"event {batch[at].get('uuid')}: {why}" for at, why in refused.items()]
             if good:
-                insisted(partial(self._service.capture, self._project_key, good))
+                told += insisted(partial(self._service.capture, self._project_key, good))
         return told
 
-    def fill(self, cohort_id: int, ids: Sequence[str]) -> int:
-        """Put the persons of these ids into a static cohort: how many it has then."""
+    def fill(self, cohort_id: int, ids: Sequence[str]) -> None:
+        """Put the persons of these ids into a static cohort."""
         lines = io.StringIO()
         csv.writer(lines).writerows([id] for id in ids)
         body = {"csv": lines.getvalue()}
-        self.settle()
         path = f"cohorts/{cohort_id}/"
-        count: int = insisted(lambda: self._service.ask("PATCH", path, body))["count"]
-        return count
-
-    def settle(self) -> None:
-        """Return when what was sent before is worked in, or when the service has waited enough."""
-        insisted(lambda: self._service.ask("GET", "persons/?limit=1"))
+        insisted(lambda: self._service.ask("PATCH", path, body))
 
     def forget_carrier(self) -> None:
         """Nobody is behind the events that told of groups."""
@@ -131,16 +134,25 @@ class Target:
         for person in insisted(lambda: self._service.ask("GET", path))["results"]:
             insisted(partial(self._service.ask, "DELETE", f"persons/{person['id']}/"))
 
+    def _of_ids(self, query: str, ids: Sequence[str]) -> frozenset[str]:
+        some = [ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE)]
+        return frozenset().union(*(self._column(query, {"ids": each}) for each in some))
+
     def _column(self, query: str, values: Mapping[str, Any]) -> frozenset[str]:
         answer = insisted(lambda: self._service.query(query, values, fresh=True))
         return frozenset(row[0] for row in answer["results"] if isinstance(row[0], str))
 
     def _look_at(self, kind: Kind) -> None:
+        items = self._listed(f"{PATHS[kind]}?")
+        if kind is Kind.EXPERIMENT:  # which are listed apart once they are archived
+            items += self._listed(f"{PATHS[kind]}?archived=true&")
+        self.there.items[kind] = sorted(items, key=lambda item: str(item["created_at"]))
+
+    def _listed(self, path: str) -> list[Any]:
         items: list[Any] = []
         while True:
-            path = f"{PATHS[kind]}?limit=1000&offset={len(items)}"
-            page = insisted(partial(self._service.ask, "GET", path))
+            asked = f"{path}limit=1000&offset={len(items)}"
+            page = insisted(partial(self._service.ask, "GET", asked))
             items += page["results"]
             if not page["next"] or not page["results"]:
-                break
-        self.there.items[kind] = sorted(items, key=lambda item: str(item["created_at"]))
+                return items

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow.cli.files import on_one_line
 from hedgerow.cli.running import KeyOption, ServerOption, ServiceProjectOption, service_of
 from hedgerow.cli.tables import show, table
 from hedgerow.events.spreadsheet import lines
 from hedgerow.hogql.printer import MAX_LIMIT
+from hedgerow.kit.text import on_one_line
 
 
 class Form(StrEnum):

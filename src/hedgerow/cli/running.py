@@ -87,10 +87,12 @@ class Service:
         """What a path of the project answers; None for an empty answer."""
         return self._ask(method, self._base + path, body)
 
-    def capture(self, project_key: str, events: Sequence[Any]) -> None:
-        """Send events of some time ago. Away if they should be sent again later."""
+    def capture(self, project_key: str, events: Sequence[Any]) -> list[str]:
+        """Send events of some time ago. Why those were refused that were. Away if all should be
+        sent again later."""
         batch = {"api_key": project_key, "historical_migration": True, "batch": events}
-        self._ask("POST", f"{self._url}/batch/", batch)
+        refused = self._ask("POST", f"{self._url}/batch/", batch).get("rejected", ())
+        return [f"event {each.get('uuid')}: {each.get('detail')}" for each in refused]
 
     def _ask(self, method: str, url: str, body: Any) -> Any:
         request = Request(  # noqa: S310 - the settings allow http and https only

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow.cli.files import on_one_line
 from hedgerow.cli.options import JsonOption
 from hedgerow.cli.running import (
     Away,
@@ -21,6 +20,7 @@ from hedgerow.cli.running import (
     ServiceProjectOption,
     service_of,
 )
+from hedgerow.kit.text import on_one_line
 
 COLUMNS = ("uuid", "created_at", "timestamp", "event", "distinct_id", "properties")
 LOOK_EVERY_S = 1.0

@@ -26,7 +26,7 @@ VERBS: Mapping[str, str] = {
     "restore": "Make an installation of what `hedgerow backup` saved.",
     "doctor": "Check storage, permissions, engine versions and the clock.",
     "keys": "Personal keys: create, list, revoke, roll.",
-    "projects": "Projects: create, list.",
+    "projects": "Projects: create, list. Their secret keys: secret.",
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
     "import": "Bring events from files, or everything from PostHog, or flags from elsewhere.",
     "query": "Ask the running service something about events, persons and groups, in HogQL.",

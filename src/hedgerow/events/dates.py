@@ -1,9 +1,10 @@
 """What `after` and `before` say: a moment, a day, or so long ago; without an offset it is in the
-project's time zone.
+project's time zone. And dates that are kept, which without one are in UTC.
 """
 
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.kit.text import cut_short
@@ -14,7 +15,7 @@ LONGEST = 64
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2299, 12, 31, tzinfo=UTC)
 
-_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RELATIVE = re.compile(r"(?:([+-]?)(\d{1,4}))?([hdwmqy])(Start|End)?", re.ASCII)
 
 
@@ -31,12 +32,25 @@ def asked_moment(text: str, now: datetime, zone: tzinfo, attr: str) -> datetime:
         raise Invalid(detail, attr=attr, code="invalid_date") from None
 
 
+def kept_moment(said: Any) -> datetime:
+    """In UTC. ValueError for what is no date, or none that can be kept."""
+    if not isinstance(said, str):
+        raise ValueError
+    try:
+        moment = _absolute(said, UTC).astimezone(UTC)
+    except (TypeError, IndexError, OverflowError) as error:
+        raise ValueError from error
+    if not EARLIEST <= moment <= LATEST:
+        raise ValueError
+    return moment
+
+
 def _absolute(text: str, zone: tzinfo) -> datetime:
     if len(text) > LONGEST:
         raise ValueError
     seconds = as_number(text)
     if seconds is not None and len(text) > len("20260131"):
-        return datetime.fromtimestamp(seconds, UTC)
+        return _EPOCH + timedelta(seconds=seconds)
     # In a query, an offset's plus sign becomes a space unless it was quoted.
     moment = read_date(re.sub(r" (\d\d:?\d\d)$", r"+\1", text.strip()))
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)

@@ -46,7 +46,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     number_of_samples: int
-    sum: float
+    sum: float | None
     value: float | None
     value_interval: tuple[float, float] | None
     chance_to_be_best: float | None

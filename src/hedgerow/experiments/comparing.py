@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hedgerow.experiments.answer import VariantResult
 from hedgerow.experiments.statistics import (
+    Mean,
     Posterior,
     Rate,
     chance_above,
@@ -17,17 +18,20 @@ from hedgerow.experiments.statistics import (
 
 NO_EXPOSURES = "no-exposures"
 NO_VARIATION = "no-variation"
+TOO_LARGE = "values-too-large"
 BASELINE = "baseline-not-comparable"
 BASELINE_ZERO = "baseline-mean-is-zero"
+BASELINE_NEAR_ZERO = "baseline-mean-may-be-zero"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was seen of a variant, and what is believed of it: None where nothing can be."""
+    """What was seen of a variant, and what is believed of it: None where nothing can be. `total`
+    is None where no number can hold it."""
 
     key: str
     people: int
-    total: float
+    total: float | None
     posterior: Posterior | None
 
     @classmethod
@@ -38,35 +42,45 @@ class Measured:
     @classmethod
     def of_mean(cls, key: str, people: int, total: float, spread: float) -> "Measured":
         """`spread` is the variance of the values that are there."""
-        if people < 2 or not math.isfinite(total):  # beyond what a number can hold
-            shown = total if math.isfinite(total) else 0.0
-            return cls(key=key, people=people, total=shown, posterior=None)
-        posterior = mean_of(total / people, spread * people / (people - 1), people)
+        if not math.isfinite(total) or (people and not math.isfinite(spread)):
+            return cls(key=key, people=people, total=None, posterior=None)
+        posterior = None
+        if people > 1:
+            posterior = mean_of(total / people, spread * people / (people - 1), people)
         return cls(key=key, people=people, total=total, posterior=posterior)
 
     @property
     def value(self) -> float | None:
-        return self.total / self.people if self.people else None
+        return None if self.total is None or not self.people else self.total / self.people
 
 
 def compared(
     found: Sequence[Measured], level: float, *, is_less_better: bool
 ) -> list[VariantResult]:
     """The first is control."""
-    known = [each.posterior for each in found if each.posterior is not None]
-    chances = chances_to_be_best(known, is_less_better=is_less_better)
-    best = iter(chances if len(known) > 1 else [None] * len(known))
+    best = _best(found, is_less_better=is_less_better)
     control = found[0] if found else None
     return [
         _result(
             each,
             None if each is control else control,
             level,
-            None if each.posterior is None else next(best),
+            best.get(each.key),
             is_less_better=is_less_better,
         )
         for each in found
     ]
+
+
+def _best(found: Sequence[Measured], *, is_less_better: bool) -> dict[str, float]:
+    """Of those that somebody has seen. Where nothing can be said of one of them, nothing can be
+    said of which is the best."""
+    seen = [each for each in found if each.people]
+    known = [each.posterior for each in seen if each.posterior is not None]
+    if len(known) < 2 or len(known) < len(seen):
+        return {}
+    chances = chances_to_be_best(known, is_less_better=is_less_better)
+    return {each.key: chance for each, chance in zip(seen, chances, strict=True)}
 
 
 def _result(
@@ -77,16 +91,16 @@ def _result(
     *,
     is_less_better: bool,
 ) -> VariantResult:
-    failures = _failures(of, control)
     win = lift = lift_range = significant = None
+    failures = _failures(of, control, level)
     if control is not None and of.posterior is not None and control.posterior is not None:
         above = chance_above(of.posterior, control.posterior)
         win = 1 - above if is_less_better else above
         # The credible interval of the difference leaves out zero.
         significant = not (1 - level) / 2 <= above <= (1 + level) / 2
-        if of.value is not None and control.value:
-            lift = (of.value - control.value) / abs(control.value)
-            lift_range = lift_interval(of.posterior, control.posterior, level)
+        if not failures:
+            lift, lift_range = _lift(of, control, level)
+            failures += [BASELINE_NEAR_ZERO] if lift is None else []
     return VariantResult(
         key=of.key,
         number_of_samples=of.people,
@@ -102,14 +116,39 @@ def _result(
     )
 
 
-def _failures(of: Measured, control: Measured | None) -> list[str]:
+def _lift(
+    of: Measured, control: Measured, level: float
+) -> tuple[float, tuple[float, float]] | tuple[None, None]:
+    """As it was seen, and where the true one is; both or none."""
+    if of.posterior is None or control.posterior is None or of.value is None or not control.value:
+        return None, None
+    seen = (of.value - control.value) / abs(control.value)
+    found = lift_interval(of.posterior, control.posterior, level)
+    return (None, None) if found is None or not math.isfinite(seen) else (seen, found)
+
+
+def _failures(of: Measured, control: Measured | None, level: float) -> list[str]:
     found = []
     if not of.people:
         found.append(NO_EXPOSURES)
+    elif of.total is None:
+        found.append(TOO_LARGE)
     elif of.posterior is None:
         found.append(NO_VARIATION)
-    if control is not None and control.posterior is None:
+    if control is None:
+        return found
+    if control.posterior is None:
         found.append(BASELINE)
-    elif control is not None and not control.value:
+    elif not control.value:
         found.append(BASELINE_ZERO)
+    elif _may_be_zero(control.posterior, level):
+        found.append(BASELINE_NEAR_ZERO)
     return found
+
+
+def _may_be_zero(control: Posterior, level: float) -> bool:
+    """Then a lift over it can be anything. A rate is never below zero, and has a lift."""
+    if not isinstance(control, Mean):
+        return False
+    low, high = interval(control, level)
+    return low <= 0 <= high

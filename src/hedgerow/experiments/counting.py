@@ -42,7 +42,7 @@ ORDER BY day, variant
 """
 
 _MEASURED = """
-SELECT variant, count() AS people, sum(measured) AS total, varPop(measured) AS spread
+SELECT variant, count() AS people, sum(measured) AS total, varPopStable(measured) AS spread
 FROM (
     SELECT exposed.unit AS person, any(exposed.first) AS variant, {measure} AS measured
     FROM {done} AS done
@@ -160,7 +160,9 @@ def _measure(metric: Metric, names: Sequence[str]) -> Expr:
     if len(reached) == 1:
         return parse_expr(f"max(if({reached[0]}, 1, 0))")
     at = "_toUInt64(max2(toUnixTimestamp64Micro(done.at), 0))"
-    return parse_expr(f"if(windowFunnel({_EVER})({at}, {', '.join(reached)}) = {len(names)}, 1, 0)")
+    # An event is one step only, also where it would do for several.
+    steps = f"windowFunnel({_EVER}, 'strict_once')({at}, {', '.join(reached)})"
+    return parse_expr(f"if({steps} = {len(names)}, 1, 0)")
 
 
 def _filters(around: Surroundings) -> Filters:

@@ -1,7 +1,7 @@
 """What can be done with experiments: make, change, launch, end, archive, reset, delete, restore."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,13 +19,16 @@ from hedgerow.experiments.store import (
 from hedgerow.experiments.trying import CRITERIA, METRICS, check_questions
 from hedgerow.experiments.variants import (
     KEPT,
+    KEPT_FLAG,
     PLACE,
     FlagEditor,
     are_alike,
+    check_can_run,
     check_fits,
+    filters_of,
+    keeping_seen,
     read_variants,
-    variants_in,
-    with_variants,
+    seen_of,
 )
 from hedgerow.flags.board import Board
 from hedgerow.flags.flags import person_of
@@ -69,6 +72,14 @@ Edit = Mapping[str, Any]
 Found = tuple[Experiment, Flag]
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How an experiment must stand for a change, and what is said if it does not."""
+
+    of: Set[Status]
+    otherwise: str
+
+
 class Experiments:
     def __init__(self, store: ExperimentStore, board: Board) -> None:
         self._store = store
@@ -96,8 +107,7 @@ class Experiments:
         await self._try(project, edit, now)
 
         def decide(around: Surroundings) -> ExperimentWrite:
-            if around.count >= MAX_EXPERIMENTS:
-                raise Invalid(f"A project may have {MAX_EXPERIMENTS} experiments at most.")
+            _check_room(around)
             made = _checked(_blank(project, actor, now), edit)
             there = next((f for f in around.definitions.flags if f.key == flag_key), None)
             editor = FlagEditor(definitions=around.definitions, actor=actor, now=now)
@@ -111,7 +121,7 @@ class Experiments:
             seen = there if flag is None else flag.flag
             assert seen is not None  # without a flag that is there, one is made
             return ExperimentWrite(
-                experiment=with_variants(made, seen),
+                experiment=keeping_seen(made, seen),
                 flag=flag,
                 tell=lambda stored: _entry("created", None, stored, actor),
             )
@@ -119,7 +129,13 @@ class Experiments:
         return await self._stored(project, decide, now)
 
     async def change(
-        self, project: Project, id: ExperimentId, edit: Edit, actor: Actor, now: datetime
+        self,
+        project: Project,
+        id: ExperimentId,
+        edit: Edit,
+        actor: Actor,
+        now: datetime,
+        need: Need | None = None,
     ) -> Found:
         await self._try(project, edit, now)
 
@@ -127,12 +143,19 @@ class Experiments:
             before = around.experiment(id)
             if before is None or (before.deleted and edit.get("deleted") is not False):
                 raise NotFound
+            if need is not None and before.status not in need.of:
+                raise Invalid(need.otherwise)
+            if before.deleted:
+                _check_room(around)
             flag = around.flag(before.flag_id)
             assert flag is not None  # rows of flags are never removed
             after = _checked(before, edit)
             editor = FlagEditor(definitions=around.definitions, actor=actor, now=now)
             change = _flag_change(before, after, flag, edit, editor)
-            after = with_variants(after, flag if change is None else change.flag)
+            seen = flag if change is None else change.flag
+            if (attr := _launching(before, after)) is not None:
+                check_can_run(after, seen, attr)
+            after = keeping_seen(after, seen)
             if after == before:
                 return ExperimentWrite(experiment=before, flag=change, tell=lambda _: None)
             after = replace(after, updated_at=now)
@@ -148,14 +171,14 @@ class Experiments:
     async def launch(
         self, project: Project, id: ExperimentId, actor: Actor, now: datetime
     ) -> Found:
-        await self._need(project, id, Status.DRAFT, "It has been launched already.")
-        return await self.change(project, id, {"start_date": now}, actor, now)
+        need = Need({Status.DRAFT}, "It has been launched already.")
+        return await self.change(project, id, {"start_date": now}, actor, now, need)
 
     async def end(
         self, project: Project, id: ExperimentId, conclusion: Edit, actor: Actor, now: datetime
     ) -> Found:
-        await self._need(project, id, Status.RUNNING, "Only a running experiment can end.")
-        return await self.change(project, id, {"end_date": now, **conclusion}, actor, now)
+        need = Need({Status.RUNNING}, "Only a running experiment can end.")
+        return await self.change(project, id, {"end_date": now, **conclusion}, actor, now, need)
 
     async def archive(
         self, project: Project, id: ExperimentId, actor: Actor, now: datetime
@@ -165,7 +188,8 @@ class Experiments:
     async def reset(self, project: Project, id: ExperimentId, actor: Actor, now: datetime) -> Found:
         """Back to a draft. The flag goes on as it is, and events stay; exposures count from the
         next launch on."""
-        return await self.change(project, id, {"start_date": None}, actor, now)
+        need = Need({Status.RUNNING, Status.STOPPED}, "It is a draft already.")
+        return await self.change(project, id, {"start_date": None}, actor, now, need)
 
     async def delete(self, project: Project, id: ExperimentId, actor: Actor, now: datetime) -> None:
         """The flag stays."""
@@ -177,11 +201,6 @@ class Experiments:
         if asking:
             cohorts = (await self._board.refreshed(project)).definitions.cohorts
             await in_daemon_thread(partial(check_questions, asking, project, cohorts, now))
-
-    async def _need(self, project: Project, id: ExperimentId, status: Status, detail: str) -> None:
-        experiment, _ = await self.find(project, id)
-        if experiment.status is not status:
-            raise Invalid(detail)
 
     async def _stored(
         self, project: Project, decide: Callable[[Surroundings], ExperimentWrite], now: datetime
@@ -218,6 +237,11 @@ def _blank(project: Project, actor: Actor, now: datetime) -> Experiment:
     )
 
 
+def _check_room(around: Surroundings) -> None:
+    if around.count >= MAX_EXPERIMENTS:
+        raise Invalid(f"A project may have {MAX_EXPERIMENTS} experiments at most.")
+
+
 def _checked(before: Experiment, edit: Edit) -> Experiment:
     """The experiment with these fields, as it may be stored, or Invalid."""
     fields = dict(edit)
@@ -226,18 +250,31 @@ def _checked(before: Experiment, edit: Edit) -> Experiment:
         ended = {"end_date": None, "archived": False, "conclusion": None, "conclusion_comment": ""}
         fields = ended | fields
     if "parameters" in fields:
-        kept = before.parameters.get(KEPT)  # what is sent goes to the flag
-        fields["parameters"] = {**fields["parameters"], KEPT: kept}
+        # What is sent goes to the flag.
+        kept = {name: before.parameters.get(name) for name in (KEPT, KEPT_FLAG)}
+        fields["parameters"] = {**fields["parameters"], **kept}
     if "rest" in fields:
-        fields["rest"] = {**before.rest, **fields["rest"]}
+        rest = {**before.rest, **fields["rest"]}
+        fields["rest"] = {name: document for name, document in rest.items() if document}
     after = replace(before, **fields)
-    _check_documents({name: getattr(after, name) for name in _DOCUMENTS} | dict(after.rest))
-    read_metrics(after.metrics, "metrics")
-    read_metrics(after.metrics_secondary, "metrics_secondary")
-    read_criteria(after.exposure_criteria, "")
-    read_level(after.stats_config)
+    _check_brought(fields, after)
     _check_dates(after)
     return after
+
+
+def _check_brought(fields: Edit, after: Experiment) -> None:
+    """Invalid for documents that somebody sent. Of those that are there already, also one that
+    cannot be read must not keep an experiment from ending."""
+    if "metrics" in fields:
+        read_metrics(after.metrics, "metrics")
+    if "metrics_secondary" in fields:
+        read_metrics(after.metrics_secondary, "metrics_secondary")
+    if "exposure_criteria" in fields:
+        read_criteria(after.exposure_criteria, "")
+    if "stats_config" in fields:
+        read_level(after.stats_config)
+    if not fields.keys().isdisjoint((*_DOCUMENTS, "rest")):
+        _check_documents({name: getattr(after, name) for name in _DOCUMENTS} | dict(after.rest))
 
 
 _DOCUMENTS = (
@@ -278,7 +315,7 @@ def _taken_over(flag: Flag, made: Experiment, edit: Edit, editor: FlagEditor) ->
         raise Invalid(detail, attr=PLACE)
     return editor.changed(
         flag,
-        holdout=made.holdout or flag.filters.get("holdout"),
+        holdout=made.holdout or filters_of(flag).get("holdout"),
         switched_on=made.status is Status.RUNNING,
     )
 
@@ -287,9 +324,8 @@ def _flag_change(
     before: Experiment, after: Experiment, flag: Flag, edit: Edit, editor: FlagEditor
 ) -> FlagWrite | None:
     wanted = read_variants(edit.get("parameters") or {})
-    seen = variants_in(before, flag)
+    seen = seen_of(before, flag).variants
     variants = None if wanted is None or are_alike(wanted, seen) else wanted
-    is_launched = before.status is Status.DRAFT and after.status is not Status.DRAFT
     if before.status is not Status.DRAFT and variants is not None:
         detail = "Variants cannot change once people have seen them: reset the experiment first."
         raise Invalid(detail, attr=PLACE)
@@ -297,18 +333,28 @@ def _flag_change(
     if before.status is not Status.DRAFT and not has_holdout:
         detail = "The holdout cannot change once people have seen variants: reset it first."
         raise Invalid(detail, attr="holdout")
-    if is_launched:
-        if flag.deleted:
-            raise Invalid("Its flag is deleted: restore that first.", attr="start_date")
-        check_fits(flag, "feature_flag")
+    is_launched = before.status is Status.DRAFT and after.status is Status.RUNNING
     if variants is None and has_holdout and not is_launched:
         return None
     return editor.changed(
         flag,
         variants=variants,
-        holdout=flag.filters.get("holdout") if has_holdout else after.holdout,
+        holdout=filters_of(flag).get("holdout") if has_holdout else after.holdout,
         switched_on=is_launched,
     )
+
+
+def _launching(before: Experiment, after: Experiment) -> str | None:
+    """The field by which people begin to be counted, or begin again: its flag must then be fit."""
+    if after.deleted or after.status is Status.DRAFT:
+        return None
+    if before.status is Status.DRAFT:
+        return "start_date"
+    if after.status is Status.STOPPED:
+        return None
+    if before.deleted:
+        return "deleted"
+    return "end_date" if before.status is Status.STOPPED else None
 
 
 def _verb(before: Experiment, after: Experiment) -> str:

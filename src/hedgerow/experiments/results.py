@@ -7,8 +7,9 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import AppError
 from hedgerow.events.dates import EARLIEST, LATEST
+from hedgerow.events.gate import Gate
 from hedgerow.events.reading import Reading
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.experiments import statistics
@@ -27,11 +28,12 @@ from hedgerow.experiments.counting import Exposure, exposures_by_day, measured
 from hedgerow.experiments.criteria import read_criteria, read_level
 from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
-from hedgerow.experiments.variants import variants_in
+from hedgerow.experiments.variants import seen_of
 from hedgerow.flags.model import Flag
 from hedgerow.hogql.ast import Select
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
+from hedgerow.properties.values import as_number
 
 MAX_DAYS = 1000
 
@@ -40,6 +42,7 @@ MAX_DAYS = 1000
 class _Asked:
     """What is compared; `exposure` is None before the start."""
 
+    flag_key: str
     variants: Sequence[str]
     shares: Sequence[float]
     level: float
@@ -47,10 +50,21 @@ class _Asked:
 
 
 class ExperimentResults:
-    def __init__(self, reading: Reading) -> None:
+    """One experiment of a project at a time, so that who asks for many at once keeps neither the
+    event store nor a processor from others."""
+
+    def __init__(self, reading: Reading, gate: Gate | None = None) -> None:
         self._reading = reading
+        self._gate = gate or Gate(of_one_project=1)
 
     async def of(
+        self, project: Project, experiment: Experiment, flag: Flag, now: datetime
+    ) -> Results:
+        """Throttled if those before it take too long."""
+        async with self._gate.entered(project.id):
+            return await self._of(project, experiment, flag, now)
+
+    async def _of(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime
     ) -> Results:
         asked = _asked(experiment, flag, now)
@@ -64,7 +78,7 @@ class ExperimentResults:
         )
         return Results(
             experiment_id=experiment.id,
-            feature_flag_key=flag.key,
+            feature_flag_key=asked.flag_key,
             status=experiment.status.value,
             level=asked.level,
             date_range=Period(
@@ -108,13 +122,14 @@ class ExperimentResults:
     async def _metric(
         self, document: Any, place: str, asked: _Asked, around: Surroundings
     ) -> MetricResult:
-        """One metric that cannot be measured does not take the others with it."""
-        metric = read_metric(document, place)
+        """One metric that cannot be read or measured does not take the others with it."""
+        metric = None
         try:
+            metric = read_metric(document, place)
             found = await self._measured(metric, asked, around)
-        except Invalid as error:
+        except AppError as error:
             problem = MetricProblem(code=error.code, detail=error.detail, attr=error.attr)
-            return _result(metric, [], problem)
+            return _failed(document, problem) if metric is None else _result(metric, [], problem)
         compare = partial(compared, found, asked.level, is_less_better=metric.is_less_better)
         return _result(metric, await in_daemon_thread(compare), None)
 
@@ -138,24 +153,24 @@ class ExperimentResults:
 
 
 def _asked(experiment: Experiment, flag: Flag, now: datetime) -> _Asked:
-    variants = variants_in(experiment, flag)
-    keys = [str(variant.get("key")) for variant in variants]
+    seen = seen_of(experiment, flag)
+    keys = [str(variant.get("key")) for variant in seen.variants]
     exposure = None
     start = experiment.start_date
     end = now if experiment.end_date is None else min(experiment.end_date, now)
     if start is not None and start < end:
-        index = flag.filters.get("aggregation_group_type_index")
         exposure = Exposure(
-            criteria=read_criteria(experiment.exposure_criteria, flag.key),
-            flag_key=flag.key,
+            criteria=read_criteria(experiment.exposure_criteria, seen.key),
+            flag_key=seen.key,
             variants=keys,
-            unit="person_id" if index is None else f"$group_{index}",
+            unit="person_id" if seen.group_type is None else f"$group_{seen.group_type}",
             start=max(start, EARLIEST),
             end=min(end, LATEST),
         )
     return _Asked(
+        flag_key=seen.key,
         variants=keys,
-        shares=[float(variant.get("rollout_percentage") or 0) for variant in variants],
+        shares=[as_number(variant.get("rollout_percentage")) or 0.0 for variant in seen.variants],
         level=read_level(experiment.stats_config),
         exposure=exposure,
     )
@@ -178,6 +193,21 @@ def _result(
         goal="decrease" if metric.is_less_better else "increase",
         baseline=variants[0] if variants else None,
         variant_results=variants[1:],
+        error=problem,
+    )
+
+
+def _failed(document: Any, problem: MetricProblem) -> MetricResult:
+    """Of a metric that cannot be read, by what it says of itself."""
+    said = document if isinstance(document, dict) else {}
+    uuid = said.get("uuid")
+    return MetricResult(
+        uuid=uuid if isinstance(uuid, str) else None,
+        name=str(said.get("name") or ""),
+        metric_type=str(said.get("metric_type") or ""),
+        goal="decrease" if said.get("goal") == "decrease" else "increase",
+        baseline=None,
+        variant_results=[],
         error=problem,
     )
 
@@ -205,17 +235,18 @@ def timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
 
 
 def _sample_ratio(totals: Mapping[str, int], asked: _Asked) -> SampleRatio | None:
-    observed = [totals[name] for name in asked.variants]
-    chance = statistics.mismatch(observed, asked.shares)
+    # A variant that nobody should get is no part of the question.
+    wanted = {
+        name: share for name, share in zip(asked.variants, asked.shares, strict=True) if share > 0
+    }
+    observed = [totals[name] for name in wanted]
+    chance = statistics.mismatch(observed, list(wanted.values()))
     if chance is None:
         return None
-    seen, whole = sum(observed), sum(asked.shares)
+    seen, whole = sum(observed), sum(wanted.values())
     is_mismatch = chance < statistics.MISMATCH_BELOW
     return SampleRatio(
-        expected={
-            name: round(seen * share / whole, 2)
-            for name, share in zip(asked.variants, asked.shares, strict=True)
-        },
+        expected={name: round(seen * share / whole, 2) for name, share in wanted.items()},
         p_value=chance,
         is_mismatch=is_mismatch,
         warning=WARNING if is_mismatch else None,

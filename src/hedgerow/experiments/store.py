@@ -11,15 +11,21 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.activity import Entry
 from hedgerow.projects.model import ProjectId
 
+# What a list can be ordered by.
+ORDERS = ("name", "created_at", "updated_at", "start_date", "end_date")
+NEWEST_FIRST = "-created_at"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentQuery:
-    """Which experiments to list; None means any. Deleted ones are never listed."""
+    """Which experiments to list; None means any. Deleted ones are never listed. `order` is one of
+    ORDERS, with a hyphen before it from the last to the first; those that have none come last."""
 
     search: str = ""
     status: Status | None = None
     archived: bool | None = None
     flag_id: FlagId | None = None
+    order: str = NEWEST_FIRST
     limit: int
     offset: int
 
@@ -48,7 +54,7 @@ class ExperimentStore(Protocol):
     async def experiments(
         self, project_id: ProjectId, query: ExperimentQuery
     ) -> tuple[Sequence[tuple[Experiment, Flag]], int]:
-        """One page with their flags, newest first, and how many there are."""
+        """One page with their flags, and how many there are."""
         ...
 
     async def experiment(

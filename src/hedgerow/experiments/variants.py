@@ -18,6 +18,8 @@ from hedgerow.projects.model import Project
 
 MAX_VARIANTS = 20
 KEPT = "feature_flag_variants"
+# Beside the variants, and never shown: what else of the flag people are counted by.
+KEPT_FLAG = "counted_flag"
 PLACE = f"parameters.{KEPT}"
 DEFAULT_VARIANTS = (
     {"key": CONTROL, "name": "Control Group", "rollout_percentage": 50},
@@ -63,19 +65,83 @@ def _check_control(keys: Sequence[str], attr: str) -> None:
         raise Invalid(f"{MULTIPLE} are those who saw several: choose another key.", attr=attr)
 
 
-def variants_in(experiment: Experiment, flag: Flag) -> list[Mapping[str, Any]]:
-    """Those that people saw; of a draft, those that the flag has now."""
-    kept = experiment.parameters.get(KEPT)
-    return list(kept) if kept else variants_of(flag.filters)
+def filters_of(flag: Flag) -> Mapping[str, Any]:
+    """The filters of whatever was stored."""
+    filters: Any = flag.filters
+    return filters if isinstance(filters, Mapping) else {}
 
 
-def with_variants(experiment: Experiment, flag: Flag) -> Experiment:
-    """From the launch on an experiment keeps the variants that people see: once it has ended, its
-    flag may give everybody the best one."""
-    others = {name: part for name, part in experiment.parameters.items() if name != KEPT}
+def group_type_of(flag: Flag) -> int | None:
+    """The type of groups that is split instead of people."""
+    index = filters_of(flag).get("aggregation_group_type_index")
+    return index if isinstance(index, int) else None
+
+
+def holdouts_of(flag: Flag) -> list[Any]:
+    """In either of the forms that flags have had."""
+    return [filters_of(flag).get(name) or None for name in ("holdout", "holdout_groups")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What of a flag people are counted by."""
+
+    key: str
+    group_type: int | None
+    variants: Sequence[Mapping[str, Any]]
+
+
+def seen_of(experiment: Experiment, flag: Flag) -> Seen:
+    """As people saw it; of a draft, as the flag is now."""
+    kept = experiment.parameters.get(KEPT_FLAG)
+    if not isinstance(kept, Mapping):
+        kept = {"key": flag.key, "group_type": group_type_of(flag)}
+    variants = variants_of({"multivariate": {"variants": experiment.parameters.get(KEPT)}})
+    return Seen(
+        key=str(kept.get("key")),
+        group_type=kept.get("group_type"),
+        variants=variants or variants_of(flag.filters),
+    )
+
+
+def keeping_seen(experiment: Experiment, flag: Flag) -> Experiment:
+    """From the launch on an experiment keeps what people see: once it has ended, its flag may get
+    another name, or give everybody the best variant."""
+    shown = shown_parameters(experiment)
     if experiment.status is Status.DRAFT:
-        return replace(experiment, parameters=others)
-    return replace(experiment, parameters={**others, KEPT: variants_in(experiment, flag)})
+        return replace(experiment, parameters=shown)
+    seen = seen_of(experiment, flag)
+    kept = {KEPT: list(seen.variants), KEPT_FLAG: {"key": seen.key, "group_type": seen.group_type}}
+    return replace(experiment, parameters=shown | kept)
+
+
+def shown_parameters(experiment: Experiment) -> dict[str, Any]:
+    """Those that somebody sent."""
+    kept = (KEPT, KEPT_FLAG)
+    return {name: part for name, part in experiment.parameters.items() if name not in kept}
+
+
+def check_can_run(experiment: Experiment, flag: Flag, attr: str) -> None:
+    """Invalid if people would not see, or see again, what the experiment compares."""
+    if flag.deleted:
+        raise Invalid("Its flag is deleted: restore that first.", attr=attr)
+    seen = seen_of(experiment, flag)
+    if not are_alike(seen.variants, variants_of(flag.filters)):
+        detail = (
+            "Its flag has other variants than people saw: "
+            "give it those again, or reset the experiment."
+        )
+        raise Invalid(detail, attr=attr)
+    if seen.key != flag.key:
+        detail = f"Its flag was called {seen.key!r}: rename it, or reset the experiment."
+        raise Invalid(detail, attr=attr)
+    if seen.group_type != group_type_of(flag):
+        detail = (
+            "Its flag splits others than it did, people or groups: "
+            "change that back, or reset the experiment."
+        )
+        raise Invalid(detail, attr=attr)
+    check_fits(flag, "feature_flag")
 
 
 def are_alike(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> bool:
@@ -129,7 +195,7 @@ class FlagEditor:
     ) -> FlagWrite | None:
         """The flag with these variants and this holdout, switched on if need be; None where it is
         so already."""
-        filters = {name: part for name, part in flag.filters.items() if name != "holdout"}
+        filters = {name: part for name, part in filters_of(flag).items() if name != "holdout"}
         if variants is not None:
             filters["multivariate"] = {"variants": list(variants)}
             filters["payloads"] = _payloads_of(filters, [str(each.get("key")) for each in variants])
@@ -154,7 +220,7 @@ class FlagEditor:
         try:
             return checked(before, wanted, self.definitions)
         except Invalid as error:
-            raise _of_experiment(error) from None
+            raise of_experiment(error) from None
 
 
 def _payloads_of(filters: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -173,7 +239,7 @@ _ATTRS = (
 )
 
 
-def _of_experiment(error: Invalid) -> Invalid:
+def of_experiment(error: Invalid) -> Invalid:
     """What is wrong with the flag, named by where an experiment says it."""
     attr = error.attr or ""
     for flags, ours in _ATTRS:

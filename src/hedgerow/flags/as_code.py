@@ -14,6 +14,7 @@ from hedgerow.flags.plan import Plan, Planner
 from hedgerow.flags.references import FLAG, rewritten
 from hedgerow.flags.store import FlagStore, FlagWrite
 from hedgerow.projects.activity import Actor
+from hedgerow.projects.document import At
 from hedgerow.projects.model import Project
 
 
@@ -31,11 +32,13 @@ class FlagsAsCode:
         """What applying the document would do. Invalid names the place that cannot be applied."""
         wanted = parsed(document)
         seen = await self._store.definitions(project.id, project.timezone)
-        return Planner(seen, wanted, blank_flag(project, actor, now), prune=prune).plan()
+        held = await self._store.held(project.id) if prune else {}
+        blank = blank_flag(project, actor, now)
+        return Planner(seen, wanted, blank, prune=prune, held=held).plan()
 
     async def apply(self, plan: Plan, actor: Actor, now: datetime) -> None:
         """Do all of it, or nothing if somebody changed flags or cohorts since the plan was
-        made."""
+        made. Invalid names the flag that something else needs as it is."""
 
         def work(present: Definitions, store: Callable[[FlagWrite], Flag]) -> None:
             if present.generation != plan.seen.generation:
@@ -46,10 +49,12 @@ class FlagsAsCode:
             stored = {flag.id: flag for flag in present.flags}
             for step in plan.changed:
                 after = _renumbered(step.after, ids)
-                store(_edit("updated", stored[after.id], after, actor, now))
+                with At(after.key):
+                    store(_edit("updated", stored[after.id], after, actor, now))
             for flag in plan.deleted:
                 gone = replace(flag, deleted=True, active=False)
-                store(_edit("deleted", stored[flag.id], gone, actor, now))
+                with At(flag.key):
+                    store(_edit("deleted", stored[flag.id], gone, actor, now))
 
         await self._store.write_all(plan.project_id, work, now)
 

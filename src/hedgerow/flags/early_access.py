@@ -100,6 +100,10 @@ class FeatureStore(Protocol):
         """All of a project with their flags, newest first."""
         ...
 
+    async def by_flag(self, project_id: ProjectId) -> Mapping[FlagId, Feature]:
+        """All of a project by the flags that are theirs."""
+        ...
+
     async def write_feature(
         self,
         project_id: ProjectId,
@@ -120,7 +124,7 @@ class EarlyAccess:
 
     async def by_flag(self, project: Project) -> Mapping[FlagId, Feature]:
         """A flag has one at most."""
-        return {feature.flag_id: feature for feature, _ in await self._store.features(project.id)}
+        return await self._store.by_flag(project.id)
 
     async def find(self, project: Project, id: str) -> tuple[Feature, Flag]:
         for feature, flag in await self._store.features(project.id):

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.errors import Conflict, Invalid
-from hedgerow.flags.model import MAX_FLAGS, Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.model import MAX_FLAGS, TOO_MANY, Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.payloads import payloads_of, shown_filters
 from hedgerow.flags.rules import (
     Surroundings,
     check_key,
+    check_not_reserved,
     check_together,
     checked_filters,
     needed_ids,
@@ -85,8 +86,11 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def checked(before: Flag, fields: FlagFields, definitions: Definitions) -> Flag:
-    """The flag with these fields, as it may be stored, or Invalid."""
+def checked(
+    before: Flag, fields: FlagFields, definitions: Definitions, *, for_survey: bool = False
+) -> Flag:
+    """The flag with these fields, as it may be stored, or Invalid. A flag that has a key of surveys
+    keeps it, but only they give such keys."""
     after = replace(before, **fields.given())
     others = {flag.id: flag for flag in definitions.flags if flag.id != before.id}
     if after.deleted:
@@ -95,9 +99,11 @@ def checked(before: Flag, fields: FlagFields, definitions: Definitions) -> Flag:
         if fields == FlagFields(deleted=True):
             return after  # also one that breaks every rule can be deleted
     check_key(after.key, others)
+    if after.key != before.key and not for_survey:
+        check_not_reserved(after.key)
     is_added = before.id == NEW or before.deleted
     if is_added and len(others) >= MAX_FLAGS:
-        raise Invalid(f"A project may have {MAX_FLAGS} flags at most.")
+        raise Invalid(TOO_MANY)
     is_switched_on = after.active and not before.active
     if fields.filters is not None or is_added or is_switched_on:
         after = replace(after, filters=_checked_filters(after, fields, definitions, others))

@@ -13,6 +13,7 @@ FlagId = NewType("FlagId", int)
 
 KEY_MAX = 400
 MAX_FLAGS = 2000
+TOO_MANY = f"A project may have {MAX_FLAGS} flags at most, those that surveys make among them."
 # What stands for an encrypted payload on every way out: itself a JSON text.
 REDACTED = '"********* (encrypted)"'
 DISTINCT_ID_MAX = 200

@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.document import Wanted, is_told, item_of
-from hedgerow.flags.model import MAX_FLAGS, Definitions, Flag, FlagId
+from hedgerow.flags.model import MAX_FLAGS, TOO_MANY, Definitions, Flag, FlagId
 from hedgerow.flags.references import FLAG, Names, rewritten
 from hedgerow.flags.rules import Surroundings, check_together, checked_filters, needed_ids
 from hedgerow.kit import jsonio
@@ -40,7 +40,7 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All changes of one project, made from what was `seen`. Flags that are made come after all
-    that they depend on."""
+    that they depend on. Of flags that stay, `held` says why they cannot be deleted as was asked."""
 
     project_id: ProjectId
     seen: Definitions
@@ -48,6 +48,7 @@ class Plan:
     changed: Sequence[Step]
     deleted: Sequence[Flag]
     kept: Sequence[Flag]
+    held: Mapping[FlagId, str]
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +57,13 @@ class Plan:
 
 class Planner:
     def __init__(
-        self, seen: Definitions, wanted: Sequence[Wanted], blank: Flag, *, prune: bool
+        self,
+        seen: Definitions,
+        wanted: Sequence[Wanted],
+        blank: Flag,
+        *,
+        prune: bool,
+        held: Mapping[FlagId, str],
     ) -> None:
         self._seen = seen
         self._wanted = wanted
@@ -67,7 +74,9 @@ class Planner:
         # What no document holds it cannot leave out either.
         self._untold = [flag for flag in others if not is_told(flag)]
         others = [flag for flag in others if is_told(flag)]
-        self._deleted, self._kept = (others, []) if prune else ([], others)
+        self._kept = [flag for flag in others if flag.id in held] if prune else others
+        self._deleted = [flag for flag in others if flag.id not in held] if prune else []
+        self._held = {flag.id: held[flag.id] for flag in self._kept} if prune else {}
         self._present = {flag.key: flag for flag in seen.flags}
         self._ids = {
             each.key: self._present[each.key].id
@@ -98,10 +107,11 @@ class Planner:
             changed=[step for step in steps if step.before is not None and step.changes],
             deleted=self._deleted,
             kept=self._kept,
+            held=self._held,
         )
         self._check_needs(plan, ending, checked)
         if plan.created and len(ending) > MAX_FLAGS:
-            raise Invalid(f"A project may have {MAX_FLAGS} flags at most.", attr="flags")
+            raise Invalid(TOO_MANY, attr="flags")
         return plan
 
     def _dependencies_first(self, afters: Mapping[str, Flag]) -> list[Wanted]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.model import KEY_MAX, Bucketing, Flag, FlagId
+from hedgerow.flags.model import KEY_MAX, SURVEY_PREFIX, Bucketing, Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
 from hedgerow.kit import jsonio
 from hedgerow.kit.text import cut_short
@@ -39,6 +39,16 @@ def check_key(key: str, others: Mapping[FlagId, Flag]) -> None:
         )
     if any(flag.key == key for flag in others.values()):
         raise Invalid("There is already a feature flag with this key.", attr="key", code="unique")
+
+
+def check_not_reserved(key: str) -> None:
+    if key.startswith(SURVEY_PREFIX):
+        raise Invalid(
+            f'Keys that begin with "{SURVEY_PREFIX}" are kept for the flags that surveys make: '
+            "such flags are not listed, exported or evaluated locally. Choose another key.",
+            attr="key",
+            code="reserved_key",
+        )
 
 
 def check_together(flag: Flag) -> None:

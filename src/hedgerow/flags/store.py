@@ -35,6 +35,10 @@ class FlagStore(Protocol):
         """Also a deleted one."""
         ...
 
+    async def held(self, project_id: ProjectId) -> Mapping[FlagId, str]:
+        """Why flags cannot be deleted, for those that something else cannot do without."""
+        ...
+
     async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
         """How often apps said that they asked for a flag, by what it answered."""
         ...

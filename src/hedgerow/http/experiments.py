@@ -1,9 +1,8 @@
 """Experiments: their management, their life from launch to archive, and their results."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 from fastapi import APIRouter
@@ -14,8 +13,8 @@ from hedgerow.events.dates import asked_moment
 from hedgerow.experiments.answer import Results
 from hedgerow.experiments.experiments import REST, SCOPE, Edit, Found
 from hedgerow.experiments.model import Conclusion, ExperimentId, Kind, Status
-from hedgerow.experiments.store import ExperimentQuery
-from hedgerow.experiments.variants import KEPT, variants_in
+from hedgerow.experiments.store import NEWEST_FIRST, ORDERS, ExperimentQuery
+from hedgerow.experiments.variants import KEPT, seen_of, shown_parameters
 from hedgerow.flags.model import KEY_MAX, FlagId
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
@@ -26,7 +25,7 @@ from hedgerow.http.flags import item as flag_item
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit.clock import iso
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.store import ActivityQuery
 
 router = APIRouter(tags=["Experiments"])
@@ -37,9 +36,10 @@ TEXT_MAX = 10_000
 DATE_MAX = 64
 FILTERS = (
     Parameter("search", "Only those with this text in their name."),
-    Parameter("status", "Only draft, running or stopped ones."),
-    Parameter("archived", "Only archived (true) or other (false) ones."),
+    Parameter("status", "Only draft, running or stopped (also: complete) ones."),
+    Parameter("archived", "Archived ones (true) instead of the others."),
     Parameter("feature_flag_id", "Only those of this flag."),
+    Parameter("order", f"{', '.join(ORDERS)}; with a hyphen before it from the last on."),
 )
 
 READ = in_project("experiment:read")
@@ -154,7 +154,8 @@ _EMPTY: Mapping[str, Any] = {
 
 
 def _moment(text: str, attr: str, call: ProjectCall) -> datetime:
-    return asked_moment(text, call.now, ZoneInfo(call.project.timezone), attr)
+    """Without an offset it is UTC, as in all of the API."""
+    return asked_moment(text, call.now, UTC, attr)
 
 
 def item(call: ProjectCall, found: Found, ties: Ties) -> ExperimentItem:
@@ -174,7 +175,7 @@ def item(call: ProjectCall, found: Found, ties: Ties) -> ExperimentItem:
         holdout=holdout,
         holdout_id=holdout.get("id") if holdout else None,
         exposure_cohort=None,
-        parameters={**experiment.parameters, KEPT: variants_in(experiment, flag)},
+        parameters={**shown_parameters(experiment), KEPT: seen_of(experiment, flag).variants},
         filters=experiment.rest.get("filters", {}),
         metrics=experiment.metrics,
         metrics_secondary=experiment.metrics_secondary,
@@ -200,28 +201,39 @@ async def _answer(call: ProjectCall, found: Found, status: int = 200) -> Respons
 def _id(call: ProjectCall, experiment_id: str) -> ExperimentId:
     if experiment_id == "activity":  # a path of its own, which does not take this method
         raise MethodNotAllowed(call.request.method, ["GET, HEAD", "OPTIONS"])
-    return ExperimentId(_number(experiment_id))
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or (number := int(text[:30])) > INT64_MAX:
+    if (number := _number(experiment_id)) is None:
         raise NotFound
+    return ExperimentId(number)
+
+
+def _flag_id(text: str) -> FlagId:
+    if (number := _number(text)) is None:
+        raise Invalid("A valid integer is required.", attr="feature_flag_id")
+    return FlagId(number)
+
+
+def _number(text: str) -> int | None:
+    if not (text.isascii() and text.isdecimal()) or (number := int(text[:30])) > INT64_MAX:
+        return None
     return number
 
 
 @describes(answer=Page[ExperimentItem], query=WINDOW + FILTERS)
 async def list_experiments(call: Annotated[ProjectCall, READ]) -> Response:
-    """The project's experiments that are not deleted, newest first."""
+    """The project's experiments that are neither deleted nor archived, newest first. With
+    `archived=true` those that are archived."""
     asked = call.window
     search = call.asked("search") or ""
     if unstorable := why_unstorable(search):
         raise Invalid(unstorable[1], attr="search", code=unstorable[0])
     flag_id = call.asked("feature_flag_id")
+    order = call.asked("order") or NEWEST_FIRST
     query = ExperimentQuery(
         search=search.strip()[:NAME_MAX],
-        status=_status(call.asked("status") or "all"),
-        archived=asked_truth(call.asked("archived") or "", "archived"),
-        flag_id=FlagId(_number(flag_id)) if flag_id else None,
+        status=_status(call.asked("status") or ""),
+        archived=asked_truth(call.asked("archived") or "false", "archived"),
+        flag_id=_flag_id(flag_id) if flag_id else None,
+        order=order if order.removeprefix("-") in ORDERS else NEWEST_FIRST,
         limit=asked.limit,
         offset=asked.offset,
     )
@@ -337,13 +349,11 @@ async def experiments_activity(call: Annotated[ProjectCall, READ]) -> Response:
 
 
 def _status(text: str) -> Status | None:
-    if text == "all":
-        return None
+    """None for what is no status: it is no filter then."""
     try:
-        return Status(text)
+        return Status({"complete": "stopped"}.get(text.lower(), text.lower()))
     except ValueError:
-        detail = f'"{cut_short(text)}" is not a valid choice.'
-        raise Invalid(detail, attr="status", code="invalid_choice") from None
+        return None
 
 
 for base in BASES:

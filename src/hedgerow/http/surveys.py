@@ -1,7 +1,7 @@
 """Surveys: their management, and `GET /api/surveys/` for pages and apps."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from hedgerow.errors import MethodNotAllowed
-from hedgerow.events.dates import EARLIEST, LATEST
+from hedgerow.events.dates import kept_moment
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.activity import PAGE, ActivityPage, activity_page
 from hedgerow.http.describe import Parameter, describes
@@ -28,7 +28,6 @@ from hedgerow.kit.clock import iso
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.store import ActivityQuery
-from hedgerow.properties.values import read_date
 from hedgerow.surveys.board import SurveyBoard
 from hedgerow.surveys.model import (
     MAX_FREQUENCY_DAYS,
@@ -60,15 +59,11 @@ WRITE = in_project("survey:write")
 
 def _read_moment(value: Any) -> datetime:
     try:
-        said = read_date(value)
-        found = (said if said.tzinfo else said.replace(tzinfo=UTC)).astimezone(UTC)
-        if EARLIEST <= found <= LATEST:
-            return found
-    except (ValueError, TypeError, IndexError, OverflowError):
-        pass
-    raise PydanticCustomError(
-        "date", "A date such as 2026-01-31T12:00:00Z is required.", {"code": "invalid_date"}
-    )
+        return kept_moment(value)
+    except ValueError:
+        raise PydanticCustomError(
+            "date", "A date such as 2026-01-31T12:00:00Z is required.", {"code": "invalid_date"}
+        ) from None
 
 
 Date = Annotated[datetime, BeforeValidator(_read_moment)]

@@ -37,3 +37,10 @@ def whole_number(text: str) -> int | None:
 def cut_short(value: Any) -> str:
     """What somebody sent, as much of it as a message may repeat."""
     return str(value)[:SHOWN_CHARS]
+
+
+def on_one_line(text: str) -> str:
+    """The text with line breaks and other control characters written out."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

@@ -1,7 +1,8 @@
 """What is there already of the things to copy, and what each becomes in the numbers of here. Pure.
 
-Flags are known by key, group types by name, features by their flag. A cohort is known by the number
-that an earlier run gave it, or else by its name and all that it asks.
+Flags are known by key, group types by name, features by their flag. Others are known by the number
+that an earlier run gave them, or else a cohort by its name and all that it asks, a survey by its
+name, an experiment by its name and its flag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ Item = Mapping[str, Any]
 
 # In the place of what has no number yet: no stored thing has such a one.
 UNMADE = -1
+# Where a static cohort of the same name has some that no earlier run gave it.
+MEMBERS = "members"
 
 
 class Action(StrEnum):
@@ -69,6 +72,9 @@ def decided(
     if found is None:
         return Decision(wanted=wanted, action=Action.CREATE, body=body)
     differences = [name for name in body if not _same(name, body[name], _stored(found, name))]
+    is_list = wanted.kind is Kind.COHORT and body["is_static"]
+    if is_list and found["id"] != known.get(wanted.source_id) and found.get("count"):
+        differences.append(MEMBERS)
     action = Action.DIFFERS if differences else Action.SAME
     return Decision(
         wanted=wanted, action=action, body=body, id=found["id"], differences=differences

@@ -2,7 +2,8 @@
 
 A person is a `$set` with their properties, dated when they were first seen, and one
 `$merge_dangerously` for each further id; a group is a `$groupidentify`. Their uuids are made of
-what they say: what is sent twice is stored once, and what has changed since is sent anew.
+what they say and of the walk through the source that says so: what is sent twice is stored once,
+and a later walk has the last word, also where it says again what an earlier one said.
 
 Whom this installation has met by itself is known better here: what the source says is then only
 added where nothing is known (`$set_once`). Groups that were told of here are left alone.
@@ -32,9 +33,9 @@ def ids_of(person: Mapping[str, Any]) -> list[str]:
     return [each for each in dict.fromkeys(texts) if not is_illegal(each)]
 
 
-def person_events(person: Mapping[str, Any], met: Set[str], source: str) -> list[dict[str, Any]]:
-    """`met` are the ids of which this installation has events of its own; `source` tells one source
-    from another."""
+def person_events(person: Mapping[str, Any], met: Set[str], walk: str) -> list[dict[str, Any]]:
+    """`met` are the ids of which this installation has events of its own; `walk` tells one walk
+    through a source from another."""
     ids = ids_of(person)
     if not ids:
         return []
@@ -49,12 +50,12 @@ def person_events(person: Mapping[str, Any], met: Set[str], source: str) -> list
     told = {"$set_once" if not met.isdisjoint(ids) else "$set": properties} if properties else {}
     at = person.get("created_at")
     return [
-        _event("$set", main, at, told, source),
-        *(_event("$merge_dangerously", main, at, {"alias": other}, source) for other in others),
+        _event("$set", main, at, told, walk),
+        *(_event("$merge_dangerously", main, at, {"alias": other}, walk) for other in others),
     ]
 
 
-def group_event(group: Mapping[str, Any], type_name: str, source: str) -> dict[str, Any] | None:
+def group_event(group: Mapping[str, Any], type_name: str, walk: str) -> dict[str, Any] | None:
     key = group.get("group_key")
     if not isinstance(key, str) or not key:
         return None
@@ -64,13 +65,13 @@ def group_event(group: Mapping[str, Any], type_name: str, source: str) -> dict[s
         "$group_key": key,
         "$group_set": dict(properties) if isinstance(properties, Mapping) else {},
     }
-    return _event("$groupidentify", CARRIER, group.get("created_at"), told, source)
+    return _event("$groupidentify", CARRIER, group.get("created_at"), told, walk)
 
 
 def _event(
-    name: str, distinct_id: str, at: Any, properties: Mapping[str, Any], source: str
+    name: str, distinct_id: str, at: Any, properties: Mapping[str, Any], walk: str
 ) -> dict[str, Any]:
-    said = jsonio.canonical([source, name, distinct_id, properties])
+    said = jsonio.canonical([walk, name, distinct_id, properties])
     event = {
         "event": name,
         "distinct_id": distinct_id,

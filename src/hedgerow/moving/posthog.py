@@ -27,7 +27,7 @@ from hedgerow.flags.rules import (
 from hedgerow.moving.model import Kind, Reading, Told, Wanted
 from hedgerow.moving.order import in_order
 from hedgerow.moving.posthog_experiments import wanted_experiment
-from hedgerow.moving.posthog_surveys import wanted_survey
+from hedgerow.moving.posthog_surveys import own_flags, wanted_survey
 from hedgerow.moving.shapes import Item, number, part, parts
 from hedgerow.persons.cohorts import asked_cohorts, checked_definition
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
@@ -37,8 +37,6 @@ NOWHERE = ProjectId(0)
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 # What PostHog keeps beside a filter for its own use.
 _INTERNAL = ("bytecode", "bytecode_error", "conditionHash")
-# Flags that surveys make for themselves, there and here.
-SURVEY_FLAGS = ("survey-targeting-", "survey-internal-targeting-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +108,12 @@ class _Reader:
         return found
 
     def flags(self) -> list[Wanted]:
+        of_surveys = own_flags(self._source.surveys)
         items = {
-            FlagId(number(each.get("id"))): each
+            FlagId(id): each
             for each in self._source.flags
-            if _is_there(each) and not str(each.get("key")).startswith(SURVEY_FLAGS)
+            if _is_there(each)
+            and ((id := number(each.get("id"))) not in of_surveys or not _is_made_up(each))
         }
         needs = {id: needed_ids(part(each, "filters")) for id, each in items.items()}
         order, circular = in_order(needs)
@@ -157,7 +157,8 @@ class _Reader:
         found = []
         for item in self._source.surveys:
             try:
-                found.append(wanted_survey(item, _name(item), around))
+                note = partial(self._tell, Kind.SURVEY, _name(item))
+                found.append(wanted_survey(item, _name(item), around, note))
             except Invalid as error:
                 self._lose(Kind.SURVEY, _name(item), _said(error))
         return found
@@ -242,6 +243,11 @@ def _why_no_feature(flag: Flag) -> str:
     if any(part.get("aggregation_group_type_index") is not None for part in parts):
         return "Its flag counts by groups, which features here cannot."
     return ""
+
+
+def _is_made_up(flag: Item) -> bool:
+    """Whether its key may be of a survey's making; somebody's own may begin so, too."""
+    return _key(flag).startswith("survey-")
 
 
 def _is_there(item: Item) -> bool:

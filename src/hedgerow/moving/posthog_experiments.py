@@ -19,6 +19,12 @@ from hedgerow.moving.shapes import Item, listed, part, parts
 
 GROUPED = "aggregation_group_type_index"
 _DATES = ("start_date", "end_date")
+# What there is nothing like here.
+_LEFT_OUT = {
+    "filters": "older definition of a metric",
+    "secondary_metrics": "older secondary metrics",
+    "holdout_id": "holdout",
+}
 
 
 def wanted_experiment(
@@ -48,6 +54,9 @@ def wanted_experiment(
         body[field] = _measurable(item, field, note)
     for field, check in _DOCUMENTS.items():
         body[field] = _usable(item, field, check, note)
+    for field, what in _LEFT_OUT.items():
+        if item.get(field):
+            note(f"Without its {what} ({field}).")
     if listed(item, "saved_metrics"):
         note("Without the metrics that it shares with others.")
     if item.get("conclusion") in list(Conclusion):

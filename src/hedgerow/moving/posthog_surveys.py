@@ -4,7 +4,7 @@ Its own flags are not copied: a survey makes them. It has another id here, so wh
 say of the id of there is said of that of here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -38,10 +38,15 @@ _DOCUMENTS = {
     "appearance": checked_appearance,
     "translations": checked_translations,
 }
+_SAMPLING = "response_sampling_"
 _OF_SURVEYS = "$survey_id"
+# Under these names a survey tells of the flags that it made for itself.
+_OWN_FLAGS = ("targeting_flag", "internal_targeting_flag", "internal_response_sampling_flag")
 
 
-def wanted_survey(item: Item, name: str, around: Surroundings) -> Wanted:
+def wanted_survey(
+    item: Item, name: str, around: Surroundings, note: Callable[[str], None]
+) -> Wanted:
     """Or Invalid, by our rules. `around` are the flags and cohorts that are copied."""
     if item.get("type") not in list(SurveyType):
         raise Invalid(f"There is no type {item.get('type')!r} here.", attr="type")
@@ -62,7 +67,15 @@ def wanted_survey(item: Item, name: str, around: Surroundings) -> Wanted:
         body["linked_flag_id"] = number(linked)
     if filters := part(item, "targeting_flag").get("filters"):
         body["targeting_flag_filters"] = checked_filters(filters, around, is_new=True)
+    sampled = [field for field in item if field.startswith(_SAMPLING) and item[field]]
+    if sampled:
+        note(f"Without its sampling of responses ({', '.join(sorted(sampled))}).")
     return Wanted(kind=Kind.SURVEY, source_id=str(item.get("id")), name=name, body=body)
+
+
+def own_flags(surveys: Iterable[Item]) -> set[int]:
+    """The numbers of the flags that surveys have made for themselves."""
+    return {number(part(each, name).get("id")) for each in surveys for name in _OWN_FLAGS}
 
 
 def with_survey_ids(properties: Mapping[str, Any], ids: Mapping[Any, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Early access features' SQL. A feature and its flag are stored in one transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -8,11 +8,18 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.flags.early_access import Feature, FeatureWrite, Stage, Surroundings
-from hedgerow.flags.model import Flag
+from hedgerow.flags.model import Flag, FlagId
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, generations
+from hedgerow.storage import activity, flag_owners, generations
 from hedgerow.storage.database import Database
-from hedgerow.storage.flags import FlagRecords, find_flag, store_and_tell, topic_of
+from hedgerow.storage.flags import (
+    FlagRecords,
+    find_flag,
+    find_flags,
+    member,
+    store_and_tell,
+    topic_of,
+)
 from hedgerow.storage.tables import early_access_features as table
 
 
@@ -23,10 +30,16 @@ class FeatureRecords:
 
     async def features(self, project_id: ProjectId) -> Sequence[tuple[Feature, Flag]]:
         def read(connection: Connection) -> list[tuple[Feature, Flag]]:
-            found = [(each, _flag(connection, each)) for each in _all(connection, project_id)]
-            return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].id), reverse=True)
+            found = _all(connection, project_id)
+            found.sort(key=lambda feature: (feature.created_at, feature.id), reverse=True)
+            flags = find_flags(connection, project_id, {each.flag_id for each in found})
+            return [(each, flags[each.flag_id]) for each in found]  # flags' rows are never removed
 
         return await self._database.read(read)
+
+    async def by_flag(self, project_id: ProjectId) -> Mapping[FlagId, Feature]:
+        found = await self._database.read(lambda connection: _all(connection, project_id))
+        return {feature.flag_id: feature for feature in found}
 
     async def write_feature(
         self,
@@ -39,11 +52,14 @@ class FeatureRecords:
             stored = {feature.id: feature for feature in _all(connection, project_id)}
             wish = decide(Surroundings(definitions=definitions, features=stored))
             feature = wish.feature
+            is_new = feature.id not in stored
+            if is_new:
+                flag_owners.check_no_surveys(connection, feature.flag_id, "feature_flag_id")
             if wish.flag is not None:
                 flag, _ = store_and_tell(connection, wish.flag, now)
                 feature = replace(feature, flag_id=flag.id)
                 generations.advance(connection, topic_of(project_id))
-            _put(connection, feature, is_new=feature.id not in stored, is_deleted=wish.is_deleted)
+            _put(connection, feature, is_new=is_new, is_deleted=wish.is_deleted)
             entry = wish.tell(feature)
             if entry is not None:
                 activity.record(connection, entry, now)
@@ -69,7 +85,8 @@ def _all(connection: Connection, project_id: ProjectId) -> list[Feature]:
 
 
 def _feature(row: Row[Any]) -> Feature:
-    return Feature(**{**row._mapping, "stage": Stage(row.stage)})
+    """At a stage that only another version knows it is shown to nobody."""
+    return Feature(**{**row._mapping, "stage": member(Stage, row.stage, Stage.DRAFT)})
 
 
 def _flag(connection: Connection, feature: Feature) -> Flag:

@@ -8,20 +8,26 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
-from hedgerow.experiments.model import Conclusion, Experiment, ExperimentId, Kind, Status
+from hedgerow.errors import Invalid
+from hedgerow.experiments.model import Conclusion, Experiment, ExperimentId, Kind
 from hedgerow.experiments.store import ExperimentQuery, ExperimentWrite, Surroundings
+from hedgerow.experiments.variants import of_experiment
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, generations
+from hedgerow.storage import activity, flag_owners, generations
 from hedgerow.storage.database import Database
-from hedgerow.storage.flags import FlagRecords, find_flag, store_and_tell, topic_of
+from hedgerow.storage.flag_experiments import OF_STATUS
+from hedgerow.storage.flags import (
+    FlagRecords,
+    find_flag,
+    find_flags,
+    member,
+    store_and_tell,
+    topic_of,
+)
 from hedgerow.storage.tables import experiments as table
 
-_OF_STATUS = {
-    Status.DRAFT: table.c.start_date.is_(None),
-    Status.RUNNING: table.c.start_date.is_not(None) & table.c.end_date.is_(None),
-    Status.STOPPED: table.c.start_date.is_not(None) & table.c.end_date.is_not(None),
-}
+_CONCLUSIONS = frozenset(each.value for each in Conclusion)
 
 
 class ExperimentRecords:
@@ -33,15 +39,16 @@ class ExperimentRecords:
         self, project_id: ProjectId, query: ExperimentQuery
     ) -> tuple[Sequence[tuple[Experiment, Flag]], int]:
         wanted = and_(*_conditions(project_id, query))
-        page = select(table).where(wanted).order_by(table.c.id.desc())
+        page = select(table).where(wanted).order_by(_order(query), table.c.id.desc())
 
         def read(connection: Connection) -> tuple[list[tuple[Experiment, Flag]], int]:
             count = select(func.count()).select_from(table).where(wanted)
             rows = connection.execute(page.limit(query.limit).offset(query.offset))
             found = [_experiment(row) for row in rows]
-            return [(each, _flag(connection, each)) for each in found], connection.execute(
-                count
-            ).scalar_one()
+            flags = find_flags(connection, project_id, {each.flag_id for each in found})
+            # Rows of flags are never removed.
+            pairs = [(each, flags[each.flag_id]) for each in found]
+            return pairs, connection.execute(count).scalar_one()
 
         return await self._database.read(read)
 
@@ -81,8 +88,13 @@ class ExperimentRecords:
                 )
             )
             experiment = wish.experiment
+            if not experiment.id:
+                flag_owners.check_no_surveys(connection, experiment.flag_id, "feature_flag_key")
             if wish.flag is not None:
-                flag, _ = store_and_tell(connection, wish.flag, now)
+                try:
+                    flag, _ = store_and_tell(connection, wish.flag, now)
+                except Invalid as error:
+                    raise of_experiment(error) from None
                 experiment = replace(experiment, flag_id=flag.id)
                 generations.advance(connection, topic_of(project_id))
             experiment = _put(connection, experiment)
@@ -104,7 +116,7 @@ def _conditions(project_id: ProjectId, query: ExperimentQuery) -> list[ColumnEle
         needle = query.search.lower()
         found.append(func.lower(table.c.name).contains(needle, autoescape=True))
     if query.status is not None:
-        found.append(_OF_STATUS[query.status])
+        found.append(OF_STATUS[query.status])
     if query.archived is not None:
         found.append(table.c.archived.is_(query.archived))
     if query.flag_id is not None:
@@ -112,9 +124,13 @@ def _conditions(project_id: ProjectId, query: ExperimentQuery) -> list[ColumnEle
     return found
 
 
+def _order(query: ExperimentQuery) -> ColumnElement[Any]:
+    column = table.c[query.order.removeprefix("-")]
+    return (column.desc() if query.order.startswith("-") else column.asc()).nulls_last()
+
+
 def _count(connection: Connection, project_id: ProjectId) -> int:
-    """Deleted ones, too: they can come back."""
-    own = select(func.count()).select_from(table).where(table.c.project_id == project_id)
+    own = select(func.count()).select_from(table).where(_live(project_id))
     return connection.execute(own).scalar_one()
 
 
@@ -139,12 +155,18 @@ def _put(connection: Connection, experiment: Experiment) -> Experiment:
 
 
 def _experiment(row: Row[Any]) -> Experiment:
+    """What was stored and means nothing here may not take the project's others with it."""
+    found = dict(row._mapping)
+    for name in ("parameters", "exposure_criteria", "stats_config", "holdout", "rest"):
+        found[name] = found[name] if isinstance(found[name], dict) else {}
+    for name in ("metrics", "metrics_secondary"):
+        found[name] = found[name] if isinstance(found[name], list) else []
     return Experiment(
         **{
-            **row._mapping,
-            "type": Kind(row.type),
-            "conclusion": Conclusion(row.conclusion) if row.conclusion else None,
-            "holdout": row.holdout or None,
+            **found,
+            "type": member(Kind, row.type, Kind.PRODUCT),
+            "conclusion": Conclusion(row.conclusion) if row.conclusion in _CONCLUSIONS else None,
+            "holdout": found["holdout"] or None,
         }
     )
 

@@ -8,17 +8,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, insert, select, text, update
 
-from hedgerow.errors import Invalid
-from hedgerow.flags.early_access import why_unfit
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
-from hedgerow.kit.text import cut_short
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, flag_calls, flag_experiments, generations
+from hedgerow.storage import activity, flag_calls, flag_experiments, flag_owners, generations
 from hedgerow.storage.database import Database
 from hedgerow.storage.locks import lock_project
-from hedgerow.storage.tables import cohorts, early_access_features, group_types, projects, surveys
+from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
 
 E = TypeVar("E", bound=StrEnum)
@@ -59,6 +56,11 @@ class FlagRecords:
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
         return await self._database.read(lambda connection: find_flag(connection, project_id, id))
+
+    async def held(self, project_id: ProjectId) -> Mapping[FlagId, str]:
+        return await self._database.read(
+            lambda connection: flag_owners.reasons_to_keep(connection, project_id)
+        )
 
     async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
         return await self._database.read(
@@ -131,46 +133,15 @@ class Decoded:
 
 
 def store_and_tell(connection: Connection, wish: FlagWrite, now: datetime) -> tuple[Flag, bool]:
-    if wish.flag.deleted:
-        _check_nobodys(connection, wish.flag)
-    if reason := why_unfit(wish.flag):
-        _check_fit(connection, wish.flag, reason)
     if wish.flag.id:
         before = find_flag(connection, wish.flag.project_id, wish.flag.id)
+        flag_owners.check_none_disturbed(connection, before, wish.flag)
         flag_experiments.check_none_disturbed(connection, before, wish.flag)
     flag = _store(connection, wish.flag)
     entry = wish.tell(flag)
     if entry is not None:
         activity.record(connection, entry, now)
     return flag, entry is not None
-
-
-def _check_nobodys(connection: Connection, flag: Flag) -> None:
-    """What a feature or a survey cannot do without goes with it, not before."""
-    owners = (
-        ("early access feature", early_access_features.c.name, early_access_features.c.flag_id),
-        ("survey", surveys.c.name, surveys.c.internal_targeting_flag_id),
-        ("survey", surveys.c.name, surveys.c.targeting_flag_id),
-    )
-    for kind, its_name, its_flag in owners:
-        name = connection.execute(select(its_name).where(its_flag == flag.id)).scalar()
-        if name is not None:
-            raise Invalid(
-                f"Cannot be deleted: it belongs to the {kind} {cut_short(name)!r}. "
-                "Delete that first."
-            )
-
-
-def _check_fit(connection: Connection, flag: Flag, reason: str) -> None:
-    if (name := _feature_of(connection, flag)) is not None:
-        raise Invalid(f"{reason} This flag belongs to {cut_short(name)!r}.", attr="filters")
-
-
-def _feature_of(connection: Connection, flag: Flag) -> str | None:
-    """The name of the early access feature that a flag belongs to."""
-    own = select(early_access_features.c.name).where(early_access_features.c.flag_id == flag.id)
-    name: str | None = connection.execute(own).scalar()
-    return name
 
 
 def _definitions(
@@ -201,8 +172,8 @@ def _flag(row: Row[Any]) -> Flag:
     return Flag(
         **{
             **row._mapping,
-            "evaluation_runtime": _member(Runtime, row.evaluation_runtime, Runtime.ALL),
-            "bucketing_identifier": _member(
+            "evaluation_runtime": member(Runtime, row.evaluation_runtime, Runtime.ALL),
+            "bucketing_identifier": member(
                 Bucketing, row.bucketing_identifier, Bucketing.DISTINCT_ID
             ),
             "evaluation_contexts": _texts(row.evaluation_contexts),
@@ -214,7 +185,7 @@ def _flag(row: Row[Any]) -> Flag:
 # What was stored and means nothing here may not take the project's other flags with it.
 
 
-def _member(kind: type[E], value: str, default: E) -> E:
+def member(kind: type[E], value: str, default: E) -> E:
     return kind(value) if value in kind._value2member_map_ else default
 
 

@@ -12,19 +12,24 @@ from hedgerow.errors import Unready
 
 
 class Walk(msgspec.Struct):
-    """`cursor` is where to go on, None from the beginning; `done` how many were sent."""
+    """`cursor` is where to go on, None from the beginning; `done` how many were sent. `seed` is of
+    this walk alone."""
 
     cursor: Any = None
     done: int = 0
     is_complete: bool = False
+    seed: str = ""
 
 
 class Ledger(msgspec.Struct):
-    """`source` and `target` say which project is copied into which."""
+    """`source` and `target` say which project is copied into which. Of what has no key of its own,
+    the numbers of here by those of there."""
 
     source: str
     target: str
     cohorts: dict[int, int] = msgspec.field(default_factory=dict)
+    surveys: dict[str, str] = msgspec.field(default_factory=dict)
+    experiments: dict[str, int] = msgspec.field(default_factory=dict)
     walks: dict[str, Walk] = msgspec.field(default_factory=dict)
 
 

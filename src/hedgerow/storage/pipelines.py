@@ -225,9 +225,11 @@ def record_from(row: Row[Any]) -> Record:
 
 
 def _all(connection: Connection, project_id: ProjectId) -> list[Record]:
+    """Without those of a family that only another version knows."""
     rows = connection.execute(
         select(table)
         .where((table.c.project_id == project_id) & table.c.deleted.is_(False))
+        .where(table.c.family.in_([family.value for family in Family]))
         .order_by(table.c.order, table.c.id)
     )
     return [record_from(row) for row in rows]

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.flags.store import FlagWrite
@@ -19,6 +20,7 @@ from hedgerow.surveys.model import Flagged, Schedule, Survey, SurveyType
 from hedgerow.surveys.store import Generation, Stored, Surroundings, SurveyWrite
 
 TOPIC = "surveys:"
+_log = structlog.get_logger("hedgerow.surveys")
 
 
 def topic_of(project_id: ProjectId) -> str:
@@ -118,12 +120,18 @@ def _put(connection: Connection, survey: Survey, *, is_new: bool, is_deleted: bo
 
 def _all(connection: Connection, project_id: ProjectId) -> list[Survey]:
     rows = connection.execute(select(table).where(table.c.project_id == project_id))
-    return [_survey(row) for row in rows]
+    return [survey for row in rows if (survey := _survey(row)) is not None]
 
 
-def _survey(row: Row[Any]) -> Survey:
-    schedule = None if row.schedule is None else Schedule(row.schedule)
-    return Survey(**{**row._mapping, "type": SurveyType(row.type), "schedule": schedule})
+def _survey(row: Row[Any]) -> Survey | None:
+    """None for one of a kind that another version has made: shown as another kind it would be
+    wrong, and it may not take the others with it."""
+    try:
+        schedule = None if row.schedule is None else Schedule(row.schedule)
+        return Survey(**{**row._mapping, "type": SurveyType(row.type), "schedule": schedule})
+    except ValueError as error:
+        _log.warning("a survey is left out", survey=row.id, reason=str(error))
+        return None
 
 
 def _flagged(

@@ -84,7 +84,7 @@ class Targeting:
     def _checked(self, flag: Flag, fields: FlagFields) -> Flag:
         """Who changes a survey knows the flag's filters by another name."""
         try:
-            return checked(flag, fields, self._definitions)
+            return checked(flag, fields, self._definitions, for_survey=True)
         except Invalid as error:
             if error.attr is None or not error.attr.startswith("filters"):
                 raise

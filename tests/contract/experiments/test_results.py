@@ -1,14 +1,18 @@
 """Results of a live service, against what was counted by hand."""
 
+import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.contract.sdk.projects import Project, new_project
-from tests.live import LiveServer
+from tests.live import PROJECT_KEY, LiveServer
 
+BASE = "/api/projects/1/experiments/"
 # The events of all tests lie in these days, long ago.
 DAY = datetime(2026, 5, 4, 12, tzinfo=UTC)
 BOUGHT = {"kind": "EventsNode", "event": "bought"}
@@ -18,22 +22,28 @@ REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
 
 
 @pytest.fixture(scope="module")
-def project(live: LiveServer) -> Iterator[Project]:
-    with live.client() as admin:
-        yield new_project(admin)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(tmp_path_factory.mktemp("results"), read_wait_s="30") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[httpx.Client]:
+    with server.client() as opened:
+        yield opened
 
 
 class Trial:
     """An experiment of its own, and events of people who are in no other."""
 
-    def __init__(self, project: Project, key: str, **fields: Any) -> None:
-        self._admin = project.admin
-        self.token = project.token
+    def __init__(self, client: httpx.Client, key: str, base: str = BASE, **fields: Any) -> None:
+        self._client = client
         self.key = key
         dates = {"start_date": DAY.isoformat(), "end_date": (DAY + timedelta(days=7)).isoformat()}
-        wish = {"name": key, "feature_flag_key": key, **dates, **fields}
-        made = project.makes("experiments", **wish)
-        self.at = f"/api/projects/{project.id}/experiments/{made['id']}/"
+        body = {"name": key, "feature_flag_key": key, **dates, **fields}
+        made = client.post(base, json=body)
+        assert made.status_code == 201, made.text
+        self.at = f"{base}{made.json()['id']}/"
 
     def saw(self, who: str, variant: object, hours: float = 1, **more: Any) -> dict[str, Any]:
         properties = {"$feature_flag": self.key, "$feature_flag_response": variant}
@@ -47,13 +57,12 @@ class Trial:
             "properties": properties,
         }
 
-    def send(self, *events: dict[str, Any], token: str = "") -> None:
-        body = {"api_key": token or self.token, "batch": list(events)}
-        sent = self._admin.post("/batch", json=body)
+    def send(self, *events: dict[str, Any], token: str = PROJECT_KEY) -> None:
+        sent = self._client.post("/batch", json={"api_key": token, "batch": list(events)})
         assert sent.json() == {"status": 1}
 
     def results(self) -> dict[str, Any]:
-        answer = self._admin.get(f"{self.at}results/")
+        answer = self._client.get(f"{self.at}results/")
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -71,8 +80,8 @@ def counted(metric: dict[str, Any]) -> dict[str, tuple[int, float]]:
     return {each["key"]: (each["number_of_samples"], each["sum"]) for each in every}
 
 
-def test_what_people_did_after_they_were_first_exposed(project: Project) -> None:
-    trial = Trial(project, "after", metrics=[FUNNEL, COUNT], metrics_secondary=[REVENUE])
+def test_what_people_did_after_they_were_first_exposed(client: httpx.Client) -> None:
+    trial = Trial(client, "after", metrics=[FUNNEL, COUNT], metrics_secondary=[REVENUE])
     trial.send(
         trial.saw("ann", "control", 5),
         trial.saw("ann", "control", 1),
@@ -102,12 +111,12 @@ def test_what_people_did_after_they_were_first_exposed(project: Project) -> None
     assert results["status"] == "stopped"
 
 
-def test_days_are_those_of_the_projects_zone(project: Project) -> None:
-    far = new_project(project.admin)
-    zone = {"timezone": "Asia/Tokyo"}
-    assert far.admin.patch(f"/api/projects/{far.id}/", json=zone).status_code == 200
-    trial = Trial(far, "far")
-    trial.send(trial.saw("ann", "test", 2.5), trial.saw("bob", "test", 3.5))
+def test_days_are_those_of_the_projects_zone(client: httpx.Client) -> None:
+    body = {"name": "Tokyo", "timezone": "Asia/Tokyo"}
+    project = client.post("/api/projects/", json=body).json()
+    trial = Trial(client, "far", base=f"/api/projects/{project['id']}/experiments/")
+    events = [trial.saw("ann", "test", 2.5), trial.saw("bob", "test", 3.5)]
+    trial.send(*events, token=project["api_token"])
     test = trial.results()["exposures"]["timeseries"][1]
     assert (test["days"], test["exposure_counts"]) == (["2026-05-04", "2026-05-05"], [1, 2])
 
@@ -130,13 +139,13 @@ def test_days_are_those_of_the_projects_zone(project: Project) -> None:
     ],
 )
 def test_people_who_saw_several_variants_are_left_out_or_count_for_the_first(
-    project: Project,
+    client: httpx.Client,
     key: str,
     criteria: dict[str, Any],
     exposed: dict[str, int],
     bought: dict[str, tuple[int, float]],
 ) -> None:
-    trial = Trial(project, key, metrics=[FUNNEL], exposure_criteria=criteria)
+    trial = Trial(client, key, metrics=[FUNNEL], exposure_criteria=criteria)
     trial.send(
         trial.saw("ann", "control"),
         trial.saw("bob", "test"),
@@ -150,8 +159,8 @@ def test_people_who_saw_several_variants_are_left_out_or_count_for_the_first(
     assert counted(results["metrics"][0]) == bought
 
 
-def test_who_is_one_person_today_counts_once(project: Project) -> None:
-    trial = Trial(project, "merged", metrics=[FUNNEL])
+def test_who_is_one_person_today_counts_once(client: httpx.Client) -> None:
+    trial = Trial(client, "merged", metrics=[FUNNEL])
     trial.send(
         trial.saw("phone", "test", 1),
         trial.saw("laptop", "test", 2),
@@ -166,11 +175,11 @@ def test_who_is_one_person_today_counts_once(project: Project) -> None:
     assert counted(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
 
 
-def test_other_projects_and_other_flags_are_not_seen(project: Project) -> None:
-    trial = Trial(project, "apart", metrics=[FUNNEL])
-    other = new_project(project.admin)
+def test_other_projects_and_other_flags_are_not_seen(client: httpx.Client) -> None:
+    trial = Trial(client, "apart", metrics=[FUNNEL])
+    other = client.post("/api/projects/", json={"name": "Other"}).json()
     trial.send(trial.saw("ann", "control"), trial.did("ann", "bought"))
-    trial.send(trial.saw("bob", "test"), trial.did("ann", "bought"), token=other.token)
+    trial.send(trial.saw("bob", "test"), trial.did("ann", "bought"), token=other["api_token"])
     elsewhere: dict[str, Any] = {"$feature_flag": "x", "$feature_flag_response": "test"}
     trial.send(trial.did("cid", "$feature_flag_called", **elsewhere))
     results = trial.results()
@@ -180,12 +189,12 @@ def test_other_projects_and_other_flags_are_not_seen(project: Project) -> None:
     assert test["validation_failures"] == ["no-exposures"]
 
 
-def test_steps_count_in_their_order_and_within_the_window(project: Project) -> None:
+def test_steps_count_in_their_order_and_within_the_window(client: httpx.Client) -> None:
     shop = {"key": "page", "value": "shop", "operator": "exact", "type": "event"}
     steps = [{"event": "viewed", "properties": [shop]}, BOUGHT]
     window = {"conversion_window": 2, "conversion_window_unit": "hour"}
     trial = Trial(
-        project,
+        client,
         "steps",
         metrics=[FUNNEL | {"series": steps}, FUNNEL | {"series": steps} | window, FUNNEL | window],
     )
@@ -207,8 +216,71 @@ def test_steps_count_in_their_order_and_within_the_window(project: Project) -> N
     assert counted(alone)["control"] == (5, 4)
 
 
-def test_exposure_can_be_another_event_and_filters_hold(project: Project) -> None:
-    cohort = project.makes("cohorts", name="Soon gone")["id"]
+def test_an_event_is_one_step_also_where_it_would_do_for_several(client: httpx.Client) -> None:
+    viewed = {"event": "viewed"}
+    trial = Trial(
+        client,
+        "twice",
+        metrics=[FUNNEL | {"series": [viewed, viewed]}, FUNNEL | {"series": [viewed, BOUGHT]}],
+    )
+    trial.send(
+        *(trial.saw(who, "test") for who in ("once", "twice", "both")),
+        trial.did("once", "viewed", 2),
+        trial.did("twice", "viewed", 2),
+        trial.did("twice", "viewed", 3),
+        trial.did("both", "bought", 2),
+        trial.did("both", "viewed", 2),  # at the same moment
+    )
+    again, next = trial.results()["metrics"]
+    assert counted(again)["test"] == (3, 1)
+    assert counted(next)["test"] == (3, 1)
+
+
+def test_large_values_that_differ_little_are_told_apart(client: httpx.Client) -> None:
+    trial = Trial(client, "large", metrics=[REVENUE])
+    for n in range(30):
+        variant = "control" if n % 2 else "test"
+        trial.send(trial.saw(f"p{n}", variant), trial.did(f"p{n}", "bought", price=1.7e9 + n))
+    (metric,) = trial.results()["metrics"]
+    low, high = metric["baseline"]["value_interval"]
+    # 1, 3, ... 29: a mean of 15 with a standard deviation of 8.94, t = 2.145 for 14 of freedom.
+    assert (low - 1.7e9, high - 1.7e9) == pytest.approx((10.05, 19.95), abs=0.01)
+
+
+def test_what_another_version_has_stored_costs_no_more_than_itself(
+    server: LiveServer, client: httpx.Client
+) -> None:
+    trial, other = Trial(client, "newer", metrics=[FUNNEL, FUNNEL]), Trial(client, "odd")
+    trial.send(trial.saw("ann", "test"), trial.did("ann", "bought"))
+    running = {"end_date": None}
+    for each in (trial, other):
+        assert client.patch(each.at, json=running).status_code == 200
+    metrics = json.dumps([{"metric_type": "retention", "name": "Kept"}, FUNNEL])
+    with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
+        said = "UPDATE experiments SET metrics = ?, type = 'space' WHERE name = 'newer'"
+        base.execute(said, (metrics,))
+        base.execute("UPDATE flags SET filters = '[]' WHERE key = 'odd'")
+    unknown, funnel = trial.results()["metrics"]
+    assert (unknown["name"], unknown["error"]["attr"]) == ("Kept", "metrics[0].metric_type")
+    assert counted(funnel)["test"] == (1, 1)
+    assert other.exposed == {"control": 0, "test": 0}
+    listed = client.get(BASE, params={"limit": 100}).json()["results"]
+    assert {each["name"]: each["type"] for each in listed}["newer"] == "product"
+    assert client.patch(trial.at, json={"description": "Mended"}).status_code == 200
+    assert client.post(f"{trial.at}end/").status_code == 200
+    assert client.delete(trial.at).status_code == 204
+    assert client.post(f"{other.at}reset/").status_code == 200
+    assert other.exposed == {}
+    held = {"holdout": {"id": 1, "exclusion_percentage": 5}}
+    assert client.patch(other.at, json=held).status_code < 500
+    assert client.post(f"{other.at}launch/").status_code == 400
+    again = client.post(BASE, json={"name": "Again", "feature_flag_key": "odd"})
+    assert again.status_code == 400
+
+
+def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
+    made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
+    cohort = made.json()["id"]
     config = {
         "kind": "ExperimentEventExposureConfig",
         "event": "opened",
@@ -219,7 +291,7 @@ def test_exposure_can_be_another_event_and_filters_hold(project: Project) -> Non
     }
     members = BOUGHT | {"properties": [{"key": "id", "type": "cohort", "value": cohort}]}
     trial = Trial(
-        project,
+        client,
         "opened",
         exposure_criteria={"exposure_config": config},
         metrics=[COUNT | {"source": dear}, COUNT | {"source": members}],
@@ -232,7 +304,7 @@ def test_exposure_can_be_another_event_and_filters_hold(project: Project) -> Non
         trial.did("bob", "opened", 1, **(shop | {"page": "home"})),
         trial.saw("cid", "control"),
     )
-    project.does(f"cohorts/{cohort}", deleted=True)
+    assert client.patch(f"/api/projects/1/cohorts/{cohort}/", json={"deleted": True}).is_success
     results = trial.results()
     assert results["exposures"]["total_exposures"] == {"control": 0, "test": 1}
     right, broken = results["metrics"]
@@ -241,10 +313,11 @@ def test_exposure_can_be_another_event_and_filters_hold(project: Project) -> Non
     assert (broken["baseline"], broken["variant_results"]) == (None, [])
 
 
-def test_groups_can_be_what_is_compared(project: Project) -> None:
-    project.makes("groups", group_type="company", group_key="a")
+def test_groups_can_be_what_is_compared(client: httpx.Client) -> None:
+    made = client.post("/api/projects/1/groups/", json={"group_type": "company", "group_key": "a"})
+    assert made.status_code == 201
     trial = Trial(
-        project, "grouped", metrics=[COUNT], parameters={"aggregation_group_type_index": 0}
+        client, "grouped", metrics=[COUNT], parameters={"aggregation_group_type_index": 0}
     )
     acme: dict[str, Any] = {"$groups": {"company": "acme"}}
     bolt: dict[str, Any] = {"$groups": {"company": "bolt"}}
@@ -261,8 +334,8 @@ def test_groups_can_be_what_is_compared(project: Project) -> None:
     assert counted(results["metrics"][0]) == {"control": (1, 2), "test": (1, 0)}
 
 
-def test_a_lopsided_split_is_warned_of(project: Project) -> None:
-    trial = Trial(project, "lopsided", metrics=[FUNNEL])
+def test_a_lopsided_split_is_warned_of(client: httpx.Client) -> None:
+    trial = Trial(client, "lopsided", metrics=[FUNNEL])
     assert trial.results()["exposures"]["sample_ratio_mismatch"] is None
     trial.send(*(trial.saw(f"c{n}", "control") for n in range(70)))
     trial.send(*(trial.saw(f"t{n}", "test") for n in range(30)))
@@ -273,27 +346,29 @@ def test_a_lopsided_split_is_warned_of(project: Project) -> None:
     assert "do not trust" in ratio["warning"]
 
 
-def test_results_stay_when_the_flag_gives_everybody_the_best_variant(project: Project) -> None:
-    trial = Trial(project, "shipped", metrics=[FUNNEL])
+def test_results_stay_when_the_flag_gives_everybody_the_best_variant(client: httpx.Client) -> None:
+    trial = Trial(client, "shipped", metrics=[FUNNEL])
     trial.send(*(trial.saw(f"c{n}", "control") for n in range(10)))
     trial.send(*(trial.saw(f"t{n}", "test") for n in range(10)))
     before = trial.results()
-    parameters = project.admin.get(trial.at).json()["parameters"]
+    parameters = client.get(trial.at).json()["parameters"]
     variants = [
         {"key": "control", "rollout_percentage": 0},
         {"key": "test", "rollout_percentage": 100},
     ]
     filters = {"groups": [{}], "multivariate": {"variants": variants}}
-    project.does(f"feature_flags/{trial.key}", filters=filters)
+    flag = f"/api/projects/1/feature_flags/{trial.key}/"
+    renamed = {"filters": filters, "key": "renamed"}
+    assert client.patch(flag, json=renamed).status_code == 200
     assert trial.results()["exposures"] == before["exposures"]
-    sent_back = project.admin.patch(trial.at, json={"parameters": parameters})
+    sent_back = client.patch(trial.at, json={"parameters": parameters})
     assert sent_back.status_code == 200
     assert sent_back.json()["parameters"] == parameters
 
 
-def test_the_same_question_has_the_same_answer(project: Project) -> None:
+def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     level = {"bayesian": {"ci_level": 0.8}}
-    trial = Trial(project, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
+    trial = Trial(client, "again", metrics=[FUNNEL, REVENUE], stats_config=level)
     for n in range(12):
         variant = "control" if n % 2 else "test"
         trial.send(trial.saw(f"p{n}", variant), trial.did(f"p{n}", "bought", price=n % 5))

@@ -52,7 +52,7 @@ async def test_an_experiment_reads_back_as_it_was_made(stores: Stores) -> None:
     }
     changed = await tried.change(project, made[0].id, ending, SOMEBODY, LATER)
     assert await tried.find(project, made[0].id) == changed
-    assert (changed[0].status, changed[1].active) == (Status.STOPPED, True)
+    assert (changed[0].status, changed[1].active) == (Status.STOPPED, False)
     assert changed[1].filters["holdout"] == {"id": 1, "exclusion_percentage": 5}
     entries = await stores.entry_count()
     assert await tried.change(project, made[0].id, {}, SOMEBODY, LATER) == changed
@@ -91,8 +91,46 @@ async def test_lists_are_filtered_and_paged(stores: Stores) -> None:
     assert await names(running) == ["100%_0"]
     assert await names(ExperimentQuery(search="%_2", limit=9, offset=0)) == ["100%_2"]
     assert await names(ExperimentQuery(search="0_", limit=9, offset=0)) == []
+    assert await names(ExperimentQuery(order="name", limit=9, offset=0)) == ["100%_0", "100%_2"]
+    begun = ExperimentQuery(order="-start_date", limit=9, offset=0)
+    assert await names(begun) == ["100%_0", "100%_2"]
     of_flag = ExperimentQuery(flag_id=made[2][1].id, limit=9, offset=0)
     assert await names(of_flag) == ["100%_2"]
+
+
+async def test_of_many_who_launch_or_end_at_once_one_does(stores: Stores) -> None:
+    project = await stores.new_project()
+    tried = room(stores)
+    made, _ = await tried.create(project, "busy", {"name": "Busy"}, SOMEBODY, NOW)
+    launched = await asyncio.gather(
+        *(tried.launch(project, made.id, SOMEBODY, NOW) for _ in range(4)), return_exceptions=True
+    )
+    assert [isinstance(each, Invalid) for each in launched].count(False) == 1
+    ended = await asyncio.gather(
+        *(
+            tried.end(project, made.id, {"conclusion": each}, SOMEBODY, LATER)
+            for each in (Conclusion.WON, Conclusion.LOST, Conclusion.INVALID)
+        ),
+        return_exceptions=True,
+    )
+    [(first, _)] = [each for each in ended if not isinstance(each, BaseException)]
+    assert (await tried.find(project, made.id))[0].conclusion is first.conclusion
+
+
+async def test_deleted_experiments_leave_room_for_others(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = await stores.new_project()
+    tried = room(stores)
+    monkeypatch.setattr("hedgerow.experiments.experiments.MAX_EXPERIMENTS", 1)
+    first, _ = await tried.create(project, "one", {"name": "One"}, SOMEBODY, NOW)
+    with pytest.raises(Invalid, match="1 experiments at most"):
+        await tried.create(project, "two", {"name": "Two"}, SOMEBODY, NOW)
+    await tried.delete(project, first.id, SOMEBODY, NOW)
+    second, _ = await tried.create(project, "two", {"name": "Two"}, SOMEBODY, NOW)
+    with pytest.raises(Invalid, match="1 experiments at most"):
+        await tried.change(project, first.id, {"deleted": False}, SOMEBODY, NOW)
+    assert (await tried.listing(project, ALL))[0][0][0].id == second.id
 
 
 async def test_of_many_who_launch_at_once_each_sees_it_running_and_the_flag_is_switched_once(

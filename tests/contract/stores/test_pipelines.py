@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import pytest
+from sqlalchemy import update
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.pipelines.model import ComponentId, Family, RecordId
 from hedgerow.pipelines.store import Edited
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.tables import pipeline_records
 from tests.contract.stores.conftest import (
     ALL,
     DEFAULT_PROJECT,
@@ -382,3 +384,12 @@ async def test_enabled_frontend_apps_are_served_in_order(stores: Stores) -> None
     assert await stores.pipelines.generations() == {
         id: await stores.pipelines.generation(id) for id in (DEFAULT_PROJECT, other.id)
     }
+
+
+async def test_a_record_of_another_versions_family_keeps_no_other_from_being_read(
+    stores: Stores,
+) -> None:
+    strange, plain = await stores.new_record(), await stores.new_record()
+    odd = update(pipeline_records).where(pipeline_records.c.id == strange.id)
+    await stores.database.write(lambda c: c.execute(odd.values(family="of-tomorrow")).close())
+    assert await stores.pipelines.all_records(DEFAULT_PROJECT) == [plain]

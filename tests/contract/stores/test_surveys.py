@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.board import Board
@@ -220,3 +220,23 @@ async def test_one_survey_that_cannot_be_changed_keeps_no_other_from_it(stores: 
         each.survey.id for each in await process.surveys.listing(project) if each.survey.is_running
     ]
     assert running == [needed.survey.id] != [other.survey.id]
+
+
+@pytest.mark.parametrize("odd", [{"type": "of-tomorrow"}, {"schedule": "of-tomorrow"}])
+async def test_a_survey_of_another_version_is_left_out_and_holds_nobody_up(
+    stores: Stores, odd: Mapping[str, str]
+) -> None:
+    project, other = await stores.new_project(), await stores.new_project("Other")
+    here, there = Process(stores), Process(stores)
+    strange = await here.surveys.create(project, wish(), SOMEBODY, NOW)
+    plain = await here.surveys.create(project, wish("Plain", start_date=NOW), SOMEBODY, NOW)
+    others = await here.surveys.create(other, wish(start_date=NOW), SOMEBODY, NOW)
+    own = surveys.c.id == strange.survey.id
+    await stores.database.write(
+        lambda c: c.execute(update(surveys).where(own).values(**odd)).close()
+    )
+    await keeping(there, project, 0, NOW).keep()
+    assert list(there.board.of(project.id).surveys) == [plain]
+    assert list(there.board.of(other.id).surveys) == [others]
+    await there.surveys.delete(project, plain.survey.id, SOMEBODY, NOW)
+    assert await count(stores, surveys) == 2

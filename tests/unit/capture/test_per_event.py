@@ -6,7 +6,7 @@ import pytest
 
 from hedgerow.capture.model import Batch, Rejected
 from hedgerow.capture.per_event import MOST_TOLD, as_batch, results
-from tests.unit.capture.requests import TOKEN, read
+from tests.unit.capture.requests import TOKEN, UUID, read
 
 
 def put(*events: Any, **more: Any) -> Any:
@@ -48,3 +48,22 @@ def test_an_answer_has_an_end() -> None:
         for number in range(MOST_TOLD + 10)
     ]
     assert len(results(Batch(token=TOKEN, events=[], rejected=refused))) == MOST_TOLD
+
+
+def test_an_event_is_answered_by_its_uuid_as_it_was_sent() -> None:
+    sent = {"event": "e", "distinct_id": "d"}
+    loud, plain = UUID.upper(), UUID.replace("0", "1")
+    bare = UUID.replace("0", "2").replace("-", "")
+    batch = read(
+        put(
+            {**sent, "uuid": loud, "timestamp": "soon"},
+            {**sent, "uuid": plain},
+            {**sent, "uuid": bare},
+        )
+    )
+    assert {uuid: told["result"] for uuid, told in results(batch).items()} == {
+        loud: "warning",
+        plain: "ok",
+        bare: "ok",
+    }
+    assert batch.events[0].uuid == UUID

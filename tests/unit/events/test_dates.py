@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
-from hedgerow.events.dates import EARLIEST, LATEST, asked_moment
+from hedgerow.events.dates import EARLIEST, LATEST, asked_moment, kept_moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 3, 30, 10, 20, 30, 400000, tzinfo=UTC)  # a Monday, a day after summer began
@@ -62,7 +62,7 @@ def test_what_lies_beyond_any_event_is_the_latest_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["soon", "-9999y", "d", "-d", "-7x", "7dstart", "2026-13-01", "1e999", "∞"]
+    "text", ["soon", "-9999y", "d", "-d", "-7x", "7dstart", "2026-13-01", "1e999", "9" * 18, "∞"]
 )
 def test_what_is_no_date_is_refused_by_its_parameter(text: str) -> None:
     with pytest.raises(Invalid) as refused:
@@ -78,3 +78,24 @@ def test_any_text_is_a_moment_or_refused(text: str) -> None:
         return
     assert EARLIEST <= moment <= LATEST
     assert moment.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05"),
+        ("2026-01-02T03:04:05", "2026-01-02T03:04:05"),
+        ("2026-01-02", "2026-01-02T00:00:00"),
+        ("1767323045", "2026-01-02T03:04:05"),
+    ],
+)
+def test_a_date_that_is_kept_is_in_utc_without_an_offset(said: str, expected: str) -> None:
+    assert kept_moment(said).isoformat() == expected + "+00:00"
+
+
+@pytest.mark.parametrize(
+    "said", [None, 7, True, [], {}, "", "soon", "-7d", "0001-01-01", "2300-01-01", "9" * 18]
+)
+def test_what_is_no_date_or_beyond_all_is_not_kept(said: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - that there is no other error
+        kept_moment(said)

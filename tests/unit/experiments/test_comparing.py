@@ -78,6 +78,54 @@ def test_values_that_are_all_alike_say_nothing() -> None:
     assert test.validation_failures == ["no-variation"]
 
 
+def test_nothing_is_the_best_beside_one_of_which_nothing_can_be_said() -> None:
+    found = compared(
+        [
+            Measured.of_mean("control", 100, 0.0, 0.0),
+            Measured.of_mean("one", 100, 50.0, 1.0),
+            Measured.of_mean("two", 100, 60.0, 1.0),
+        ],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert [each.chance_to_be_best for each in found] == [None, None, None]
+
+
+@pytest.mark.parametrize("mean", [0.00001, -0.1, 0.19])
+def test_there_is_no_lift_over_a_mean_that_may_be_zero(mean: float) -> None:
+    _, test = compared(
+        [Measured.of_mean("control", 100, 100 * mean, 1.0), Measured.of_mean("test", 100, 20, 1.0)],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert (test.lift, test.credible_interval) == (None, None)
+    assert test.validation_failures == ["baseline-mean-may-be-zero"]
+    assert test.chance_to_win is not None
+
+
+def test_a_mean_that_is_hardly_zero_has_a_lift() -> None:
+    _, test = compared(
+        [Measured.of_mean("control", 100, 21.0, 1.0), Measured.of_mean("test", 100, 42.0, 1.0)],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert test.lift == pytest.approx(1)
+    assert test.credible_interval is not None
+    assert test.validation_failures == []
+
+
+@pytest.mark.parametrize(("total", "spread"), [(math.inf, math.nan), (1e300, math.inf)])
+def test_a_sum_that_no_number_holds_is_told_as_such(total: float, spread: float) -> None:
+    control, test = compared(
+        [Measured.of_mean("control", 9, 9.0, 1.0), Measured.of_mean("test", 9, total, spread)],
+        LEVEL,
+        is_less_better=False,
+    )
+    assert (test.sum, test.value) == (None, None)
+    assert test.validation_failures == ["values-too-large"]
+    assert control.value == 1
+
+
 def test_less_can_be_better() -> None:
     found = [funnel("control", 1000, 160), funnel("test", 1000, 100)]
     more = compared(found, LEVEL, is_less_better=False)[1]

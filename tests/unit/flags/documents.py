@@ -54,9 +54,13 @@ class Store:
         self.current = 1
         self.next_id = first_id
         self.told: list[Entry] = []
+        self.reasons: dict[FlagId, str] = {}
 
     async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
         return self._present()
+
+    async def held(self, project_id: ProjectId) -> Mapping[FlagId, str]:
+        return self.reasons
 
     def _present(self) -> Definitions:
         return Definitions(

@@ -162,6 +162,21 @@ def test_flags_of_surveys_are_left_alone() -> None:
     assert planned(store, of_flags(), prune=True).deleted == [store.flags[FlagId(2)]]
 
 
+def test_what_something_else_needs_stays_and_the_plan_says_why() -> None:
+    store = Store(
+        a_flag(EVERYBODY, 1, key="held"),
+        a_flag(asking(depends_on(1)), 2, key="child"),
+        a_flag(EVERYBODY, 3, key="free"),
+    )
+    store.reasons = {FlagId(1): "it is needed."}
+    child = {"key": "child", "filters": asking(by_key("held"))}
+    assert not planned(store, of_flags()).held
+    plan = applied(store, of_flags(child), prune=True)
+    assert [flag.key for flag in plan.deleted] == ["free"]
+    assert [(flag.key, plan.held[flag.id]) for flag in plan.kept] == [("held", "it is needed.")]
+    assert not store.by_key("held").deleted
+
+
 def test_a_plan_is_refused_once_something_changed() -> None:
     store = Store(a_flag(EVERYBODY, 1, key="a"))
     plan = planned(store, of_flags({"key": "b"}))

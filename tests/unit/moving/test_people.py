@@ -44,13 +44,14 @@ def test_who_was_met_here_is_known_better_here() -> None:
 
 
 def test_what_says_the_same_has_the_same_uuid_and_nothing_else_has() -> None:
-    def uuids(person: dict[str, Any], source: str = "x") -> list[str]:
-        return [event["uuid"] for event in person_events(person, set(), source)]
+    def uuids(person: dict[str, Any], walk: str = "x") -> list[str]:
+        return [event["uuid"] for event in person_events(person, set(), walk)]
 
     assert uuids(ANN) == uuids({**ANN, "properties": dict(reversed(ANN["properties"].items()))})
     changed = {**ANN, "properties": {"email": "new@example.com"}}
     assert uuids(changed)[0] != uuids(ANN)[0]
     assert uuids(changed)[1:] == uuids(ANN)[1:]
+    # A later walk is heard also where it says what an earlier one said.
     assert set(uuids(ANN, "y")).isdisjoint(uuids(ANN))
 
 

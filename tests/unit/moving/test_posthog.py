@@ -279,7 +279,7 @@ def test_what_cannot_be_copied_is_said_by_name() -> None:
             {"id": "0190", "name": "Bird", "stage": "beta", "feature_flag": flag(3, "unheard")}
         ],
         surveys=[
-            {"id": "0191", "name": "NPS"},
+            {"id": "0191", "name": "NPS", "targeting_flag": flag(6, "survey-targeting-5a")},
             {**SURVEY, "linked_flag_id": 3},
             {**SURVEY, "name": "Odd", "questions": [{"type": "hum", "question": "?"}]},
         ],

@@ -8,7 +8,8 @@ from hedgerow.errors import Invalid
 from hedgerow.events.dates import asked_moment
 from hedgerow.pipelines.component import Component, SettingField, Settings
 from hedgerow.pipelines.components.fields import RUN_IMPORT, SCHEDULE, TEST_CONNECTION
-from hedgerow.pipelines.imports.instance import Instance, events_of, is_address
+from hedgerow.pipelines.imports.instance import Instance, is_address
+from hedgerow.pipelines.imports.instance_events import events_of
 from hedgerow.pipelines.imports.model import Around, Portion
 from hedgerow.pipelines.imports.schedule import check_schedule
 from hedgerow.pipelines.model import Family
@@ -17,7 +18,8 @@ from hedgerow.pipelines.model import Family
 def check(settings: Settings) -> None:
     check_schedule(settings.get("schedule") or "")
     if not is_address(settings["host"]):
-        raise Invalid("An http:// or https:// address is required.", attr="config__host")
+        detail = "An http:// or https:// address without a name and password is required."
+        raise Invalid(detail, attr="config__host")
     if not settings["project_id"].isalnum():
         raise Invalid("The number of a project is required.", attr="config__project_id")
     if said := settings.get("date_from"):

@@ -7,6 +7,7 @@ uuids, and is stored once.
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
@@ -30,7 +31,7 @@ from hedgerow.pipelines.running import Held, Step
 from hedgerow.pipelines.sending import CannotSend, Outbound
 from hedgerow.projects.model import ProjectId
 
-# A source that gives nothing for so long is given up.
+# A source that gives nothing for so long is given up, unless it asks for patience.
 PORTION_S = 300.0
 # One that breaks off is tried again so often in a row, after so many seconds.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -202,11 +203,19 @@ def fingerprint(component: Component, settings: Mapping[str, Any]) -> str:
 async def _read(
     read: Read, settings: Mapping[str, Any], cursor: Any, around: Around
 ) -> AsyncIterator[Portion]:
-    portions = cast(Any, read(settings, cursor, around))
+    bound = asyncio.timeout(PORTION_S)
+
+    async def asked_for(seconds: float) -> None:
+        if (end := bound.when()) is not None:
+            bound.reschedule(end + seconds)
+        await around.sleep(seconds)
+
+    portions = cast(Any, read(settings, cursor, replace(around, sleep=asked_for)))
     async with aclosing(portions):
         while True:
+            bound = asyncio.timeout(PORTION_S)
             try:
-                async with asyncio.timeout(PORTION_S):
+                async with bound:
                     portion = await anext(portions)
             except StopAsyncIteration:
                 return
