@@ -38,7 +38,7 @@ from tests.live import PERSONAL_KEY, PROJECT_KEY, LiveServer
 
 HOSTILE_REQUESTS = 10_000
 # Of each kind, sound and unsound, for each operation, besides those at the edges.
-EXAMPLES = 3
+EXAMPLES = 2
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
