@@ -213,9 +213,9 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
         ]
         assert_same_answers(there, here)
         [survey] = _all(client, "surveys/")
-        [origin] = _all(source, "surveys/")
+        [origin_survey] = _all(source, "surveys/")
         for name in ("name", "type", "questions", "start_date"):
-            assert survey[name] == origin[name]
+            assert survey[name] == origin_survey[name]
         assert survey["linked_flag"]["key"] == "needed"
         for id in (ANSWERED, "user-1"):
             answer = answers(client, PROJECT_KEY, id, "acme")
@@ -234,7 +234,11 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
         assert "experiments: 2 here already" in again
         assert "cohorts: 4 here already" in again
         assert "surveys: 1 here already" in again
-        (here.data.parent / "state.json").unlink()
+        state = here.data.parent / "state.json"
+        kept = json.loads(state.read_text())
+        assert kept["surveys"] == {origin_survey["id"]: survey["id"]}
+        assert list(kept["experiments"].values()) == [tried["id"]]
+        state.unlink()
         forgotten = copied(there.address, here)
         assert "  cohorts: 3 here already, 1 differ\n" in forgotten
         assert "  cohort Friends: members\n" in forgotten
