@@ -125,10 +125,9 @@ def _own(properties: dict[str, Any]) -> str:
     )
 
 
-def _all(client: httpx.Client, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ready(client.get(f"{BASE}{path}", params={"limit": 1000}))[
-        "results"
-    ]
+def _all(client: httpx.Client, path: str, **asked: str) -> list[dict[str, Any]]:
+    page = ready(client.get(f"{BASE}{path}", params={"limit": 1000, **asked}))
+    found: list[dict[str, Any]] = page["results"]
     return found
 
 
@@ -237,7 +236,8 @@ def test_everything_is_moved_and_everybody_gets_the_same_answers(
         state = here.data.parent / "state.json"
         kept = json.loads(state.read_text())
         assert kept["surveys"] == {origin_survey["id"]: survey["id"]}
-        assert list(kept["experiments"].values()) == [tried["id"]]
+        [archived] = _all(client, "experiments/", archived="true")
+        assert set(kept["experiments"].values()) == {tried["id"], archived["id"]}
         state.unlink()
         forgotten = copied(there.address, here)
         assert "  cohorts: 3 here already, 1 differ\n" in forgotten
