@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNS := $(VENV)/.runs
 # Tests are spread over this many processes. Each has a service and a PostgreSQL of its own, and waits for them often:
 # there may be one more than cores.
 WORKERS ?= 3
@@ -20,14 +21,23 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make .venv and install Hedgerow with everything its tests need
 
-$(STAMP): pyproject.toml constraints.txt
+# Who only runs it waits for less.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
 	@test -x $(BIN)/python || { echo "Making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(call install,.[dev])
+	@touch $@ $(RUNS)
+
+$(RUNS): pyproject.toml constraints.txt
+	$(call install,.)
 	@touch $@
 
-run: setup ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-data
+run: $(RUNS) ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-data
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Set up, run every check and every test: the same line CI runs
