@@ -59,8 +59,11 @@ const actions = {
   },
   remote_config: ({ key }) => client.getRemoteConfigPayload(key),
   reload: () => client.reloadFeatureFlags(),
+  // Twice, for the older one joins what it is sending already, and leaves what was captured since.
   async flush() {
-    await client.flush()
+    for (const _ of ['what is under way', 'the rest']) {
+      await client.flush().catch((error) => errors.push(String(error)))
+    }
     return errors
   },
   close: () => client.shutdown(),
