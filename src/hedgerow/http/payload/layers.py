@@ -14,6 +14,8 @@ from hedgerow.http.payload.lz64 import BASE64, unpack_lz64
 
 # base64 in a form in gzip is three; nobody wraps more often than this.
 MAX_LAYERS = 5
+# Of gzip. What is left is copied after each.
+MAX_MEMBERS = 100
 
 # What a hint may say, and which layer it speaks of. base64 is recognised without being announced.
 _HINTS = {
@@ -121,16 +123,23 @@ def _base64_readings(data: bytes) -> Iterator[bytes]:
 
 
 def _inflate(data: bytes, kind: int, limit: int) -> bytes:
-    stream = zlib.decompressobj(kind)
-    try:
-        plain = stream.decompress(data, limit + 1)
-    except zlib.error:
-        raise MalformedData("the compressed data is damaged.") from None
-    if len(plain) > limit:
-        raise too_large_unpacked(limit)
-    if not stream.eof:
-        raise MalformedData("the compressed data was cut short.")
-    return plain
+    """Gzip may have several members, one after another; what stands behind the last counts as
+    nothing."""
+    plain = b""
+    for _ in range(MAX_MEMBERS):
+        stream = zlib.decompressobj(kind)
+        try:
+            plain += stream.decompress(data, limit + 1 - len(plain))
+        except zlib.error:
+            raise MalformedData("the compressed data is damaged.") from None
+        if len(plain) > limit:
+            raise too_large_unpacked(limit)
+        if not stream.eof:
+            raise MalformedData("the compressed data was cut short.")
+        data = stream.unused_data
+        if kind != _GZIP or not data.startswith(_GZIP_MAGIC):
+            return plain
+    raise MalformedData(f"the compressed data has more than {MAX_MEMBERS} members.")
 
 
 def _inflate_any(data: bytes, limit: int) -> bytes:
