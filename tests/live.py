@@ -26,6 +26,7 @@ import httpx
 import structlog
 
 from hedgerow.cli import main
+from tests.forks import FORKS
 
 T = TypeVar("T")
 
@@ -68,13 +69,8 @@ class LiveProcess:
         self.data = data
         self._output: list[str] = []
         self._errors: list[str] = []
-        self.process = subprocess.Popen(
-            [HEDGEROW, verb, "--data", str(data), *arguments],
-            env=environment(**settings),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.process = FORKS.start(
+            [HEDGEROW, verb, "--data", str(data), *arguments], environment(**settings), cwd
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
