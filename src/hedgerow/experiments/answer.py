@@ -79,7 +79,8 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """`level` is how probable it is that a credible interval holds the truth. `warnings` name the
-    stored settings that cannot be read: defaults hold in their place."""
+    stored settings that cannot be read: defaults hold in their place. `last_refresh` is when it was
+    counted; it is good until `cache_target_age` if nothing changes."""
 
     experiment_id: int
     feature_flag_key: str
@@ -88,6 +89,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     level: float
     date_range: Period
     last_refresh: datetime
+    is_cached: bool = False
+    cache_target_age: datetime
     warnings: Sequence[Problem]
     exposures: Exposures
     metrics: Sequence[MetricResult]

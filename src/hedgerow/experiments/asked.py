@@ -1,5 +1,5 @@
 """What the results of an experiment are asked by: whom they compare, since when, and how sure they
-must be. Of stored settings that cannot be read, defaults hold, and it is told. Pure.
+must be. Of stored settings that cannot be read, defaults hold, and it is told.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,15 @@
 """What an experiment has shown: who was exposed, what they did, and how the variants compare."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from hedgerow.errors import AppError
+import msgspec
+
+from hedgerow.errors import AppError, Throttled, Unavailable
 from hedgerow.events.gate import Gate
 from hedgerow.events.reading import Reading
 from hedgerow.events.surroundings import Surroundings
@@ -26,28 +29,63 @@ from hedgerow.experiments.comparing import Measured, compared
 from hedgerow.experiments.counting import exposures_by_day, measured
 from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
+from hedgerow.experiments.variants import seen_of
 from hedgerow.flags.model import Flag
 from hedgerow.hogql.ast import Select
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import iso
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
+from hedgerow.queries.cache import Cache, Freshness, Kept
 
 MAX_DAYS = 1000
+MAX_KEPT_BYTES = 16 << 20
 
 
 class ExperimentResults:
     """One experiment of a project at a time, so that who asks for many at once keeps neither the
-    event store nor a processor from others."""
+    event store nor a processor from others. `state` is a number that changes whenever something
+    is changed, as far as this process sees: until then nothing is counted again."""
 
-    def __init__(self, reading: Reading, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        freshness: Freshness,
+        state: Callable[[], int],
+        gate: Gate | None = None,
+    ) -> None:
         self._reading = reading
+        self._freshness = freshness
+        self._state = state
         self._gate = gate or Gate(of_one_project=1)
+        # As JSON, which takes as much room as it says.
+        self._cache = Cache[bytes](MAX_KEPT_BYTES)
 
     async def of(
-        self, project: Project, experiment: Experiment, flag: Flag, now: datetime
+        self,
+        project: Project,
+        experiment: Experiment,
+        flag: Flag,
+        now: datetime,
+        *,
+        anew: bool = False,
     ) -> Results:
-        """Throttled if those before it take too long."""
+        """Those that are kept if they would be the same now, unless `anew`. Throttled if those
+        before it take too long."""
+        key = (project.id, _key(project, experiment, flag))
         async with self._gate.entered(project.id):
-            return await self._of(project, experiment, flag, now)
+            kept = None if anew else self._cache.get(key)
+            if kept is not None and self._freshness.holds(kept, self._state(), now):
+                found = msgspec.json.decode(kept.answer, type=Results)
+                return msgspec.structs.replace(found, is_cached=True)
+            await self._reading.arrived()
+            # What is not here by now makes itself known by another change when it is.
+            state = self._state()
+            results = await self._of(project, experiment, flag, now)
+            if all(_lasts(each) for each in (*results.metrics, *results.metrics_secondary)):
+                body = msgspec.json.encode(results)
+                self._cache.put(key, Kept(answer=body, size=len(body), state=state, at=now))
+            return results
 
     async def _of(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime
@@ -72,6 +110,7 @@ class ExperimentResults:
                 timezone=project.timezone,
             ),
             last_refresh=now,
+            cache_target_age=now + self._freshness.max_age,
             warnings=asked.warnings,
             exposures=exposures,
             metrics=primary,
@@ -155,6 +194,27 @@ def _result(
         variant_results=variants[1:],
         error=problem,
     )
+
+
+def _key(project: Project, experiment: Experiment, flag: Flag) -> str:
+    """What makes the results beside the events."""
+    seen = seen_of(experiment, flag)
+    said = [
+        project.timezone,
+        experiment.start_date and iso(experiment.start_date),
+        experiment.end_date and iso(experiment.end_date),
+        [seen.key, seen.group_type, list(seen.variants)],
+        experiment.metrics,
+        experiment.metrics_secondary,
+        experiment.exposure_criteria,
+        experiment.stats_config,
+    ]
+    return f"{experiment.id}_{hashlib.sha256(jsonio.canonical(jsonio.storable(said))).hexdigest()}"
+
+
+def _lasts(metric: MetricResult) -> bool:
+    """Whether it would be so again: a metric that nobody had time for may be measured next time."""
+    return metric.error is None or metric.error.code not in (Throttled.code, Unavailable.code)
 
 
 def _failed(document: Any, problem: Problem) -> MetricResult:

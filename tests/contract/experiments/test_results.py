@@ -405,6 +405,11 @@ def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     once, again = trial.results(), trial.results()
     assert once["level"] == 0.8
     assert once["metrics"] == again["metrics"]
+    counted_anew = client.get(f"{trial.at}results/", params={"refresh": "true"}).json()
+    assert not counted_anew["is_cached"]
+    assert counted_anew["metrics"] == once["metrics"]
+    odd = client.get(f"{trial.at}results/", params={"refresh": "lazily"})
+    assert (odd.status_code, odd.json()["attr"]) == (400, "refresh")
     (test,) = once["metrics"][1]["variant_results"]
     low, high = test["credible_interval"]
     assert low < test["lift"] < high
