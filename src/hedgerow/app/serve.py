@@ -173,7 +173,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         survey_board=surveys.board,
         survey_responses=surveys.responses,
         experiments=Experiments(ExperimentRecords(database, flag_records), board),
-        experiment_results=ExperimentResults(reading.reading),
+        experiment_results=ExperimentResults(reading.reading, reading.freshness, reading.state),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,
