@@ -40,14 +40,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     url = ""
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres").new_database()
-    return Place(url=url, path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5)
+    return Place(url=url, path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5)
 
 
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One service for tests that leave it as they found it, or do not care."""
-    # Whoever reads waits for what was accepted before, however slow the machine is.
-    with LiveServer(tmp_path_factory.mktemp("live"), read_wait_s="30") as server:
+    with LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
 
 

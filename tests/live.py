@@ -39,6 +39,8 @@ LOOKS = ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBL
 COMPILES = "PYTHONDONTWRITEBYTECODE"
 # Below those that systems give out by themselves.
 PORTS = range(15_000, 30_000)
+# Whoever reads waits for what was accepted before, however slow the machine is.
+READ_WAIT_S = "30"
 # For a start whose keys nobody chose.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
@@ -143,6 +145,7 @@ class LiveServer(LiveProcess):
         **settings: str,
     ) -> None:
         self._port = port
+        settings = {"read_wait_s": READ_WAIT_S, **settings}
         super().__init__(data, "serve", "--port", port, *arguments, cwd=cwd, **settings)
 
     @property
