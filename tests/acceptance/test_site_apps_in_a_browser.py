@@ -45,7 +45,8 @@ def app(owner: httpx.Client, server: LiveServer, plugin: int, **settings: Any) -
 
 
 def config(server: LiveServer) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{server.address}/array/{PROJECT_KEY}/config").json()
+    address = f"{server.address}/array/{PROJECT_KEY}/config"
+    found: dict[str, Any] = httpx.get(address, timeout=60).json()
     return found
 
 

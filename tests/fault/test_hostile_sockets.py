@@ -14,8 +14,8 @@ from tests.live import PERSONAL_KEY, LiveServer, answer_on, error_of, seconds_un
 
 LIMIT_S = 1
 MAX_BODY = 100_000
-# The limits are a second; a noisy machine gets this much.
-SOON_S = 8
+# The limits are a second, and half a minute unless told; a noisy machine gets this much.
+SOON_S = 25
 
 POST = (
     b"POST /api/projects/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -66,7 +66,7 @@ def test_a_trickle_of_headers_does_not_buy_more_time(server: LiveServer) -> None
     started = time.monotonic()
     with server.connect() as connection, contextlib.suppress(ConnectionError):
         connection.sendall(b"GET / HTTP/1.1\r\n")
-        while time.monotonic() - started < 3 * SOON_S:
+        while time.monotonic() - started < 2 * SOON_S:
             connection.sendall(b"X-Drop: 1\r\n")
             time.sleep(0.1)
     assert time.monotonic() - started < SOON_S
@@ -326,7 +326,7 @@ def test_a_peer_that_does_not_read_is_dropped(server: LiveServer) -> None:
         assert connection.recv(9) == b"HTTP/1.1 "
         connected = _open_files(server)
         connection.sendall(b"GET /api/schema/ HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
-        seconds_until(lambda: _open_files(server) < connected, at_most_s=3 * SOON_S)
+        seconds_until(lambda: _open_files(server) < connected, at_most_s=60)
 
 
 @pytest.mark.parametrize("path", [b"/api/projects/", b"/_liveness", b"/nowhere"])

@@ -52,7 +52,7 @@ from hedgerow.http.log import AccessLog
 from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
-from hedgerow.http.payload import PayloadReader
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor
@@ -173,7 +173,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         survey_board=surveys.board,
         survey_responses=surveys.responses,
         experiments=Experiments(ExperimentRecords(database, flag_records), board),
-        experiment_results=ExperimentResults(reading.reading),
+        experiment_results=ExperimentResults(reading.reading, reading.freshness, reading.state),
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,

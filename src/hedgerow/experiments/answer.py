@@ -57,7 +57,9 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     validation_failures: Sequence[str]
 
 
-class MetricProblem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot be read or measured, as an error says it."""
+
     code: str
     detail: str
     attr: str | None
@@ -72,11 +74,13 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     baseline: VariantResult | None
     variant_results: Sequence[VariantResult]
-    error: MetricProblem | None
+    error: Problem | None
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """`level` is how probable it is that a credible interval holds the truth."""
+    """`level` is how probable it is that a credible interval holds the truth. `warnings` name the
+    stored settings that cannot be read: defaults hold in their place. `last_refresh` is when it was
+    counted; it is good until `cache_target_age` if nothing changes."""
 
     experiment_id: int
     feature_flag_key: str
@@ -85,6 +89,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     level: float
     date_range: Period
     last_refresh: datetime
+    is_cached: bool = False
+    cache_target_age: datetime
+    warnings: Sequence[Problem]
     exposures: Exposures
     metrics: Sequence[MetricResult]
     metrics_secondary: Sequence[MetricResult]

@@ -61,7 +61,7 @@ class Queries:
         self._state = state
         self._arrived = arrived
         self._clock = clock
-        self._cache = Cache()
+        self._cache = Cache[Answered]()
         self._runs = Runs(clock)
 
     async def ask(
@@ -152,7 +152,8 @@ class Queries:
             last_refresh=now,
             next_allowed_client_refresh=now,
         )
-        self._cache.put((project.id, key), Kept(answer=answer, state=state, at=now))
+        size = len(bytes(ran.results))
+        self._cache.put((project.id, key), Kept(answer=answer, size=size, state=state, at=now))
         return answer
 
 

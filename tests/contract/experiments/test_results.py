@@ -278,6 +278,31 @@ def test_what_another_version_has_stored_costs_no_more_than_itself(
     assert again.status_code == 400
 
 
+def test_settings_that_cannot_be_read_have_defaults_in_their_place_and_are_named(
+    server: LiveServer, client: httpx.Client
+) -> None:
+    trial = Trial(client, "unreadable", metrics=[FUNNEL])
+    trial.send(trial.saw("ann", "test"), trial.did("ann", "bought"), trial.saw("bob", "control"))
+    assert trial.results()["warnings"] == []
+    for criteria, place in (
+        ({"multiple_variant_handling": "both"}, "multiple_variant_handling"),
+        ({"exposure_config": {"properties": [{"type": "moon"}]}}, "exposure_config.properties[0]"),
+    ):
+        with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
+            said = "UPDATE experiments SET exposure_criteria = ?, stats_config = ? WHERE name = ?"
+            base.execute(said, (json.dumps(criteria), '{"method": "tarot"}', trial.key))
+        results = trial.results()
+        stats, exposure = results["warnings"]
+        assert (stats["attr"], results["level"]) == ("stats_config.method", 0.95)
+        assert "Send stats_config anew" in stats["detail"]
+        assert exposure["attr"].startswith(f"exposure_criteria.{place}")
+        assert "Send exposure_criteria anew" in exposure["detail"]
+        assert counted(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
+    mended = client.patch(trial.at, json={"exposure_criteria": {}, "stats_config": {}})
+    assert mended.status_code == 200
+    assert trial.results()["warnings"] == []
+
+
 def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
     made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
     cohort = made.json()["id"]
@@ -380,6 +405,11 @@ def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     once, again = trial.results(), trial.results()
     assert once["level"] == 0.8
     assert once["metrics"] == again["metrics"]
+    counted_anew = client.get(f"{trial.at}results/", params={"refresh": "true"}).json()
+    assert not counted_anew["is_cached"]
+    assert counted_anew["metrics"] == once["metrics"]
+    odd = client.get(f"{trial.at}results/", params={"refresh": "lazily"})
+    assert (odd.status_code, odd.json()["attr"]) == (400, "refresh")
     (test,) = once["metrics"][1]["variant_results"]
     low, high = test["credible_interval"]
     assert low < test["lift"] < high
