@@ -21,7 +21,7 @@ from hedgerow.http.health import Readiness
 from hedgerow.http.log import AccessLog
 from hedgerow.http.metrics import Metrics
 from hedgerow.http.origin import cors
-from hedgerow.http.reply import WHOLE_ANSWER, Header, Reply, header_lines, reply
+from hedgerow.http.reply import HEAD_ALONE, WHOLE_ANSWER, Header, Reply, header_lines, reply
 from hedgerow.http.trace import SCOPE_KEY, Trace
 
 Handler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
@@ -189,6 +189,7 @@ def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:
     inner[SCOPE_KEY] = trace
     if scope["method"] == "HEAD":
         inner["method"] = "GET"
+        inner[HEAD_ALONE] = True
     path = scope["path"]
     if path.startswith(("/api", "/site_app/", "/array/", "/static/")) and not path.endswith("/"):
         inner["path"] = path + "/"

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from fastapi import APIRouter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
 from hedgerow.events.answers import encoded
@@ -23,6 +23,7 @@ from hedgerow.http.access import ProjectCall, accepts, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.errors import allowed_methods
 from hedgerow.http.paging import link_with
+from hedgerow.http.reply import Streamed
 from hedgerow.kit.clock import iso
 from hedgerow.kit.ids import canonical_uuid
 from hedgerow.kit.text import cut_short
@@ -205,7 +206,7 @@ async def _selected(call: ProjectCall, wish: Asked, *, is_csv: bool) -> Response
         async for table in tables:
             yield await in_daemon_thread(partial(lines, table.rows))
 
-    return StreamingResponse(body(), media_type=CSV, headers=_csv_headers(call))
+    return Streamed(body(), media_type=CSV, headers=_csv_headers(call))
 
 
 def _table_page(table: Table, following: str | None) -> TablePage:
@@ -230,7 +231,7 @@ async def _sheet(call: ProjectCall, wish: Asked) -> Response:
         async for page in call.rooms.listing.walk(call.project, wish, now):
             yield await in_daemon_thread(partial(_rows, sheet, page))
 
-    return StreamingResponse(body(), media_type=CSV, headers=_csv_headers(call))
+    return Streamed(body(), media_type=CSV, headers=_csv_headers(call))
 
 
 def _see(sheet: Sheet, page: Page) -> None:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from hedgerow.errors import AppError
+from hedgerow.http.reply import Streamed
 from hedgerow.http.sdk_access import SdkCall, for_sdks, sdk_project
 from hedgerow.http.trace import Trace
 from hedgerow.kit import jsonio
@@ -22,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 async def stream(call: Annotated[SdkCall, for_sdks(also=TYPE)]) -> Response:
     call.rooms.flag_streams.check_room(call.project)
-    return StreamingResponse(
+    return Streamed(
         _events(call),
         media_type=TYPE,
         # The second is for nginx, which would otherwise collect answers before it passes them on.

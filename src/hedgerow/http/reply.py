@@ -6,7 +6,8 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from hedgerow.kit import jsonio
 
@@ -19,6 +20,8 @@ JSON_TYPE: Header = (b"content-type", b"application/json")
 # An ASGI extension of our server: it takes the head of an answer (status line and headers, without
 # the empty line) and the body, writes both at once, and says whether it could.
 WHOLE_ANSWER = "hedgerow.whole_answer"
+# In the scope of a request that wants the head of an answer alone.
+HEAD_ALONE = "hedgerow.head_alone"
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
@@ -75,3 +78,16 @@ class JsonResponse(Response):
 
 def no_content() -> Response:
     return Response(status_code=204)
+
+
+class Streamed(StreamingResponse):
+    """An answer that is made while it is sent. Where the head alone is wanted nothing is made: some
+    have no end."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope.get(HEAD_ALONE):
+            await super().__call__(scope, receive, send)
+            return
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        await send({"type": "http.response.body"})

@@ -35,6 +35,10 @@ def test_a_stream_tells_of_changes_until_the_service_stops(tmp_path: Path) -> No
             asked = httpx.get(f"{server.address}/flags/definitions", headers=headers, timeout=60)
             assert first != second == asked.headers["etag"]
             assert client.post(f"{FLAGS}stream/").status_code == 405
+            for _ in range(3):  # on one connection, which goes on
+                head = admin.head(f"{FLAGS}stream")
+                assert (head.status_code, head.content) == (200, b"")
+                assert head.headers["content-type"].startswith("text/event-stream")
             with server.client(key="phs_no-such-key") as stranger:
                 assert error_of(stranger.get(f"{FLAGS}stream/"))["code"] == "authentication_failed"
             assert server.stop() == 0
