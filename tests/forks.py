@@ -22,6 +22,8 @@ from importlib import import_module
 from typing import IO, Any
 
 LOADED = "hedgerow.cli.serve"
+# Other verbs prove that they load what they need.
+VERBS = ("serve", "worker")
 # pytest says in it where it is.
 PASSING = "PYTEST_"
 _LENGTH_BYTES = 4
@@ -79,16 +81,16 @@ class Forks:
         with self._lock:
             if self._door is None:
                 self._open(environment)
-            if _lasting(environment) != self._environment:
-                return subprocess.Popen(
-                    arguments,
-                    env=environment,
-                    cwd=folder,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            return self._fork(arguments, environment, folder or os.getcwd())
+            if arguments[1] in VERBS and _lasting(environment) == self._environment:
+                return self._fork(arguments, environment, folder or os.getcwd())
+        return subprocess.Popen(
+            arguments,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def _open(self, environment: Mapping[str, str]) -> None:
         self._environment = _lasting(environment)

@@ -229,14 +229,21 @@ def run_hedgerow(
     *arguments: str, data: Path | None = None, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run one verb to its end."""
-    return subprocess.run(
-        [HEDGEROW, *arguments, *_in(data)],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    process = FORKS.start([HEDGEROW, *arguments, *_in(data)], environment(**settings), None)
+    output: list[str] = []
+    errors: list[str] = []
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        readers = [_collect(process.stdout, output), _collect(process.stderr, errors)]
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+            for reader in readers:
+                reader.join()
+    return subprocess.CompletedProcess(arguments, status, "".join(output), "".join(errors))
 
 
 def run_here(

@@ -35,6 +35,7 @@ from hedgerow.pipelines.transformations import Transformations
 from hedgerow.projects.activity import SYSTEM, Entry
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.blame import is_about_values
 from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_groups import DeliveredGroups
@@ -160,6 +161,8 @@ class World:
                 place=_nowhere,
                 transforming=Transforming(self.transformations()),
                 routing=self.routing(),
+                blames=is_about_values,
+                note=print,
                 clock=clock,
             ),
             progress=progress,
