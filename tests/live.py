@@ -237,7 +237,7 @@ def run_hedgerow(
     with process.stdout, process.stderr:
         readers = [_collect(process.stdout, output), _collect(process.stderr, errors)]
         try:
-            status = process.wait(60)
+            status = process.wait(120)
         finally:
             process.kill()
             process.wait()

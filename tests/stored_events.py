@@ -30,7 +30,7 @@ def stored_events(data: Path, sql: str = EVERYTHING) -> list[dict[str, Any]]:
     """The rows of a SELECT on the events below a data folder; times and ids are text."""
     command = [sys.executable, "-m", "tests.stored_events", str(data / "events"), sql]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

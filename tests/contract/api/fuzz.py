@@ -43,7 +43,7 @@ class Fuzz:
 
     def __post_init__(self) -> None:
         host = self.base_url.removeprefix("http://")
-        self._connection = http.client.HTTPConnection(host, timeout=30)
+        self._connection = http.client.HTTPConnection(host, timeout=120)
 
     def run(self, document: dict[str, Any]) -> None:
         """Everything, the same each time. What may delete comes last: ids live till then."""

@@ -54,7 +54,7 @@ class Engine:
     """The engine with the world in it."""
 
     def __init__(self, url: str) -> None:
-        self._engine = connect_server(url, timeout_s=10)
+        self._engine = connect_server(url, timeout_s=60)
         with self._engine.client() as client:
             for statement in (*events_schema.single_ddl(), *mirror_schema.single_ddl()):
                 client.command(statement)

@@ -63,7 +63,7 @@ def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Proje
     with ExitStack() as open_:
         for fault in Fault:
             proxy = open_.enter_context(FaultyProxy(live.address))
-            patience = {"timeout_s": 0.5} if fault is Fault.DELAYS else {}
+            patience = {"timeout_s": 1} if fault is Fault.DELAYS else {}
             opens(client, proxy.address, project.token, name=fault.value, retries=60, **patience)
             proxy.fail(fault)
             for n in range(BATCH):
