@@ -47,7 +47,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> "Place":
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres").new_database()
     made: Place = import_module("hedgerow.storage.connect").Place(
-        url=url, path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5
+        url=url, path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5
     )
     return made
 
@@ -55,9 +55,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> "Place":
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LiveServer"]:
     """One service for tests that leave it as they found it, or do not care."""
-    # Whoever reads waits for what was accepted before, however slow the machine is.
-    folder = tmp_path_factory.mktemp("live")
-    with import_module("tests.live").LiveServer(folder, read_wait_s="30") as server:
+    with import_module("tests.live").LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
 
 
