@@ -1,9 +1,9 @@
 """Processes of `hedgerow` that need not load it again: loading is most of a start, and the tests
 start hundreds.
 
-One process by the side loads what `hedgerow serve` loads, and is forked for each that is wanted.
-What a fork runs is `hedgerow` from its first line on, in a process with arguments, an environment,
-a folder and streams of its own, and it ends as any other.
+One process by the side loads what `hedgerow serve` loads sooner or later, and is forked for each
+that is wanted. What a fork runs is `hedgerow` from its first line on, in a process with arguments,
+an environment, a folder and streams of its own, and it ends as any other.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import IO, Any
 
-LOADED = "hedgerow.cli.serve"
+LOADED = ("hedgerow.cli.serve", "hedgerow.storage.outbound")
 # Other verbs prove that they load what they need.
 VERBS = ("serve", "worker")
 # pytest says in it where it is.
@@ -204,7 +204,8 @@ def _report(reports: dict[int, int]) -> None:
 
 def _run() -> None:
     gc.disable()
-    import_module(LOADED)
+    for module in LOADED:
+        import_module(module)
     main = import_module("hedgerow.cli").main
     gc.enable()
     wish = _become_what_is_wished(socket.socket(fileno=int(sys.argv[1])))

@@ -145,6 +145,10 @@ def test_a_verb_that_opens_no_events_does_not_wait_for_their_engine(tmp_path: Pa
     assert heavy.isdisjoint(modules_of("init", "--data", str(tmp_path)))
 
 
+def test_a_service_that_sends_nothing_does_not_wait_for_the_client() -> None:
+    assert "aiohttp" not in modules_of("serve", "--help")
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

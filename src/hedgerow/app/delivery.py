@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from hedgerow.app.outbound import OutboundWhenNeeded
 from hedgerow.app.pipelines import Pipelines
 from hedgerow.kit.clock import utc_now
 from hedgerow.kit.threads import in_daemon_thread
@@ -25,7 +26,6 @@ from hedgerow.storage.guard import Guard
 from hedgerow.storage.guarded_postgres import GuardedPostgres
 from hedgerow.storage.local_files import LocalFiles
 from hedgerow.storage.notifications import NotificationRecords
-from hedgerow.storage.outbound import HttpOutbound
 from hedgerow.storage.pipelines import PipelineRecords
 from hedgerow.worker import Chore
 
@@ -48,7 +48,7 @@ class Delivery:
     records: DeliveryRecords
     ways_out: WaysOut
     ages: Ages
-    http: HttpOutbound
+    http: OutboundWhenNeeded
     files: LocalFiles
     databases: GuardedPostgres
     backlogs: Backlogs
@@ -95,7 +95,7 @@ def join_delivery(settings: Settings, database: Database, pipelines: Pipelines) 
     destinations = Destinations(PipelineRecords(database), pipelines.catalogue, pipelines.sealer)
     records = DeliveryRecords(database)
     guard = Guard(allow_private=settings.allow_private_destinations)
-    http, databases = HttpOutbound(guard), GuardedPostgres(guard)
+    http, databases = OutboundWhenNeeded(guard), GuardedPostgres(guard)
     files = LocalFiles(
         settings.exports, min_free_bytes=settings.min_free_mb * MEGABYTE, note=_note_file
     )
@@ -138,7 +138,9 @@ def _note_file(name: str, error: OSError) -> None:
     _log.error("a file of events cannot be completed yet", name=name, reason=str(error))
 
 
-def _notifier(settings: Settings, database: Database, outbound: HttpOutbound) -> Notifier | None:
+def _notifier(
+    settings: Settings, database: Database, outbound: OutboundWhenNeeded
+) -> Notifier | None:
     if not settings.notification_url:
         return None
 
