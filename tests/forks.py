@@ -22,6 +22,8 @@ from importlib import import_module
 from typing import IO, Any
 
 LOADED = "hedgerow.cli.serve"
+# Other verbs prove that they load what they need.
+VERBS = ("serve", "worker")
 # pytest says in it where it is.
 PASSING = "PYTEST_"
 _LENGTH_BYTES = 4
@@ -57,7 +59,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and word is on its way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -78,16 +81,16 @@ class Forks:
         with self._lock:
             if self._door is None:
                 self._open(environment)
-            if _lasting(environment) != self._environment:
-                return subprocess.Popen(
-                    arguments,
-                    env=environment,
-                    cwd=folder,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            return self._fork(arguments, environment, folder or os.getcwd())
+            if arguments[1] in VERBS and _lasting(environment) == self._environment:
+                return self._fork(arguments, environment, folder or os.getcwd())
+        return subprocess.Popen(
+            arguments,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def _open(self, environment: Mapping[str, str]) -> None:
         self._environment = _lasting(environment)
@@ -158,7 +161,7 @@ def _become_what_is_wished(door: socket.socket) -> list[Any] | None:
                 length, streams, _, _ = socket.recv_fds(door, _LENGTH_BYTES, 3)
                 if not length:
                     return None
-                wish: list[Any] = json.loads(door.recv(int.from_bytes(length), socket.MSG_WAITALL))
+                wish: list[Any] = json.loads(_whole(door, int.from_bytes(length)))
                 stdout, stderr, report = streams
                 pid = os.fork()
                 if pid == 0:
@@ -175,6 +178,16 @@ def _become_what_is_wished(door: socket.socket) -> list[Any] | None:
                 os.close(stderr)
                 os.write(report, b"%d\n" % pid)
                 reports[pid] = report
+
+
+def _whole(door: socket.socket, length: int) -> bytes:
+    """In as many parts as it takes: a signal in between ends even a wait for all of it."""
+    received = b""
+    while len(received) < length:
+        if not (part := door.recv(length - len(received))):
+            raise EOFError
+        received += part
+    return received
 
 
 def _report(reports: dict[int, int]) -> None:

@@ -39,6 +39,8 @@ LOOKS = ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBL
 COMPILES = "PYTHONDONTWRITEBYTECODE"
 # Below those that systems give out by themselves.
 PORTS = range(15_000, 30_000)
+# Whoever reads waits for what was accepted before, however slow the machine is.
+READ_WAIT_S = "30"
 # For a start whose keys nobody chose.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
@@ -143,6 +145,7 @@ class LiveServer(LiveProcess):
         **settings: str,
     ) -> None:
         self._port = port
+        settings = {"read_wait_s": READ_WAIT_S, **settings}
         super().__init__(data, "serve", "--port", port, *arguments, cwd=cwd, **settings)
 
     @property
@@ -226,14 +229,21 @@ def run_hedgerow(
     *arguments: str, data: Path | None = None, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run one verb to its end."""
-    return subprocess.run(
-        [HEDGEROW, *arguments, *_in(data)],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    process = FORKS.start([HEDGEROW, *arguments, *_in(data)], environment(**settings), None)
+    output: list[str] = []
+    errors: list[str] = []
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        readers = [_collect(process.stdout, output), _collect(process.stderr, errors)]
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+            for reader in readers:
+                reader.join()
+    return subprocess.CompletedProcess(arguments, status, "".join(output), "".join(errors))
 
 
 def run_here(

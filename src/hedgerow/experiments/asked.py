@@ -12,7 +12,7 @@ from hedgerow.events.dates import EARLIEST, LATEST
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.experiments.answer import Problem
 from hedgerow.experiments.counting import Exposure, exposures_by_day
-from hedgerow.experiments.criteria import LEVEL, read_criteria, read_level
+from hedgerow.experiments.criteria import BAYESIAN, LEVEL, Stats, read_criteria, read_stats
 from hedgerow.experiments.model import Experiment
 from hedgerow.experiments.variants import Seen, seen_of
 from hedgerow.flags.model import Flag
@@ -32,7 +32,7 @@ class Asked:
     flag_key: str
     variants: Sequence[str]
     shares: Sequence[float]
-    level: float
+    stats: Stats
     exposure: Exposure | None
     warnings: Sequence[Problem]
 
@@ -40,9 +40,9 @@ class Asked:
 def asked_of(experiment: Experiment, flag: Flag, around: Surroundings) -> Asked:
     seen = seen_of(experiment, flag)
     warnings: list[Problem] = []
-    level = LEVEL
+    stats = Stats(method=BAYESIAN, level=LEVEL)
     try:
-        level = read_level(experiment.stats_config)
+        stats = read_stats(experiment.stats_config)
     except AppError as error:
         warnings.append(_warning(error, STATS_DEFAULT))
     exposure = _exposure(experiment, seen, around.at.now)
@@ -56,7 +56,7 @@ def asked_of(experiment: Experiment, flag: Flag, around: Surroundings) -> Asked:
         flag_key=seen.key,
         variants=[str(variant.get("key")) for variant in seen.variants],
         shares=[as_number(variant.get("rollout_percentage")) or 0.0 for variant in seen.variants],
-        level=level,
+        stats=stats,
         exposure=exposure,
         warnings=warnings,
     )

@@ -21,12 +21,12 @@ from hedgerow.experiments.answer import (
     Problem,
     Results,
     SampleRatio,
-    Timeline,
     VariantResult,
 )
 from hedgerow.experiments.asked import Asked, asked_of
 from hedgerow.experiments.comparing import Measured, compared
 from hedgerow.experiments.counting import exposures_by_day, measured
+from hedgerow.experiments.experiments import Found
 from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
 from hedgerow.experiments.variants import seen_of
@@ -37,6 +37,7 @@ from hedgerow.kit.clock import iso
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.queries.cache import Cache, Freshness, Kept
+from hedgerow.queries.model import Timeline
 
 MAX_DAYS = 1000
 MAX_KEPT_BYTES = 16 << 20
@@ -87,6 +88,30 @@ class ExperimentResults:
                 self._cache.put(key, Kept(answer=body, size=len(body), state=state, at=now))
             return results
 
+    async def of_metric(
+        self, project: Project, found: Found, metric: Metric, said: Any, now: datetime
+    ) -> tuple[str, list[VariantResult]]:
+        """How the variants compare by one metric, which `said` was sent for, and by which method;
+        control comes first. Nothing of it is kept here."""
+        experiment, flag = found
+        async with self._gate.entered(project.id):
+            around = await self._reading.surroundings(
+                project, now, [True, said, experiment.exposure_criteria]
+            )
+            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
+            measured = await self._measured(metric, asked, around)
+            results = await in_daemon_thread(_comparing(measured, asked, metric))
+            return asked.stats.method, results
+
+    async def exposures_of(self, project: Project, found: Found, now: datetime) -> Exposures:
+        experiment, flag = found
+        async with self._gate.entered(project.id):
+            around = await self._reading.surroundings(
+                project, now, [True, experiment.exposure_criteria]
+            )
+            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
+            return await self._exposures(asked, around)
+
     async def _of(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime
     ) -> Results:
@@ -103,7 +128,8 @@ class ExperimentResults:
             experiment_id=experiment.id,
             feature_flag_key=asked.flag_key,
             status=experiment.status.value,
-            level=asked.level,
+            method=asked.stats.method,
+            level=asked.stats.level,
             date_range=Period(
                 date_from=experiment.start_date,
                 date_to=experiment.end_date,
@@ -155,8 +181,7 @@ class ExperimentResults:
         except AppError as error:
             problem = Problem(code=error.code, detail=error.detail, attr=error.attr)
             return _failed(document, problem) if metric is None else _result(metric, [], problem)
-        compare = partial(compared, found, asked.level, is_less_better=metric.is_less_better)
-        return _result(metric, await in_daemon_thread(compare), None)
+        return _result(metric, await in_daemon_thread(_comparing(found, asked, metric)), None)
 
     async def _measured(self, metric: Metric, asked: Asked, around: Surroundings) -> list[Measured]:
         exposure = asked.exposure
@@ -180,6 +205,12 @@ def _seen(metric: Metric, key: str, row: Sequence[Any]) -> Measured:
     if metric.type == FUNNEL:
         return Measured.of_funnel(key, int(people), int(total))
     return Measured.of_mean(key, int(people), float(total), float(spread))
+
+
+def _comparing(
+    found: Sequence[Measured], asked: Asked, metric: Metric
+) -> Callable[[], list[VariantResult]]:
+    return partial(compared, found, asked.stats, is_less_better=metric.is_less_better)
 
 
 def _result(

@@ -96,4 +96,4 @@ def test_the_apps_default_counts_until_the_way_is_clear(
             assert (shades.value, shades.error_code) == ("light", ErrorCode.GENERAL)
             proxy.heal()
             is_dark = partial(client.get_string_value, "shades", "light", ANN)
-            seconds_until(lambda is_dark=is_dark: is_dark() == "dark", at_most_s=30)  # type: ignore[misc]
+            seconds_until(lambda is_dark=is_dark: is_dark() == "dark", at_most_s=60)  # type: ignore[misc]

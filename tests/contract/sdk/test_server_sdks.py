@@ -59,7 +59,7 @@ def definitions(testers: int, pros: int) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("sdk"), read_wait_s="30") as server:
+    with LiveServer(tmp_path_factory.mktemp("sdk")) as server:
         yield server
 
 
