@@ -2,6 +2,7 @@
 answers it is not asked again, whichever browser they use, because its flag says so.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import chromium as browsing
 from tests.browser.pages import PageServer, with_posthog
+from tests.contract.sdk.posthog_js import OF_V3, OF_V4, Js, if_installed
 from tests.live import PROJECT_KEY, LiveServer, seconds_until
 
 SURVEYS = "/api/projects/1/surveys/"
@@ -26,6 +28,8 @@ QUESTIONS = [
     },
     {"id": "why", "type": "open", "question": "What could be better?"},
 ]
+# What 2 is called, by newer versions and by older ones.
+RATED = re.compile("^(Rate )?2$")
 # All that the page knows of itself: flags that were answered, and the surveys that it may show.
 MATCHING = """() => new Promise((done) => posthog.onFeatureFlags(() =>
   posthog.getActiveMatchingSurveys((surveys) => done(surveys.map((each) => each.id)), true)))"""
@@ -77,7 +81,7 @@ def is_on(server: LiveServer, survey: dict[str, Any], person: str) -> bool:
 def answer(page: Page) -> None:
     page.get_by_text("How was the checkout?").wait_for()
     assert page.locator(".survey-question-description b").text_content() == "bad"
-    page.get_by_role("button", name="Rate 2").click()
+    page.get_by_role("button", name=RATED).click()
     page.get_by_role("button", name="Submit").click()
     page.get_by_role("textbox").fill("Quicker, please")
     page.get_by_role("button", name="Submit").click()
@@ -137,3 +141,26 @@ def test_a_survey_for_chosen_people_is_shown_to_them_until_they_dismiss_it(
     seconds_until(lambda: len(sent(owner, "survey dismissed", survey)) == 1, at_most_s=60)
     person = owner.get("/api/projects/1/persons/?distinct_id=survey-cid").json()["results"][0]
     assert person["properties"][f"$survey_dismissed/{survey['id']}"] is True
+
+
+@pytest.mark.parametrize("js", [OF_V4, OF_V3], ids=lambda js: js.version)
+def test_older_versions_show_it_and_send_what_was_answered(
+    js: Js, server: LiveServer, owner: httpx.Client, chromium: Browser, pages: PageServer
+) -> None:
+    """Their own script for surveys is on the page; the server has that of one version."""
+    package, person = if_installed(js).package, f"survey-{js.version}"
+    survey = started(owner)
+    known = {"bootstrap": f"{{ distinctID: '{person}', isIdentifiedID: true }}"}
+    script = f'<script src="/packages/{package}/dist/surveys.js"></script>'
+    page = with_posthog(server.address, PROJECT_KEY, known, package=package, body=script)
+    with browsing.opened(chromium) as opened:
+        opened.page.goto(pages.put(f"/{person}", page))
+        answer(opened.page)
+        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=30)
+        assert (opened.errors, opened.failed) == ([], [])
+    [event] = sent(owner, "survey sent", survey)
+    assert event["distinct_id"] == person
+    properties = event["properties"]
+    answers = properties["$survey_response_how"], properties["$survey_response_why"]
+    assert answers == (2, "Quicker, please")
+    seconds_until(lambda: not is_on(server, survey, person), at_most_s=30)
