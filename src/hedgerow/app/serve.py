@@ -281,6 +281,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         await reading.queries.end()
         await intake.processor.end()
         await delivery.close()
+        pipelines.foreign.close()
         await events_store.close()
         await database.close()
         log.flush()

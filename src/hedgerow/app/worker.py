@@ -81,6 +81,7 @@ async def run_worker(
             )
     finally:
         await delivery.close()
+        pipelines.foreign.close()
         await intake.processor.end()
         await events.close()
         await database.close()
