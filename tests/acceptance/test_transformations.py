@@ -69,7 +69,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         server = LiveServer(
             tmp_path_factory.mktemp("transformations"),
             allow_private_destinations="true",
-            read_wait_s="30",
         )
     with server:
         yield server

@@ -1,5 +1,6 @@
 """Reading events, joined: the listing, values and queries, on one gate."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,13 +29,16 @@ AMONG_OTHERS = timedelta(seconds=3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReading:
-    """`reading` is the one way to rows, for whoever else has a query."""
+    """`reading` is the one way to rows, for whoever else has a query, and `freshness` and `state`
+    tell how long their answers are good."""
 
     reading: Reading
     listing: Listing
     selecting: Selecting
     values: Values
     queries: Queries
+    freshness: Freshness
+    state: Callable[[], int]
 
 
 def join_reading(
@@ -47,6 +51,11 @@ def join_reading(
     persons = PersonRecords(database)
     listing = Listing(reading, EventPersonRecords(database), persons)
     selecting = Selecting(reading, listing)
+    freshness = Freshness(max_age=ALONE if is_alone else AMONG_OTHERS)
+
+    def state() -> int:
+        return database.stats().changes
+
     return EventReading(
         reading=reading,
         listing=listing,
@@ -55,9 +64,11 @@ def join_reading(
         queries=Queries(
             HogQLQueries(reading),
             EventsQueries(selecting),
-            Freshness(max_age=ALONE if is_alone else AMONG_OTHERS),
-            lambda: database.stats().changes,
+            freshness,
+            state,
             reading.arrived,
             utc_now,
         ),
+        freshness=freshness,
+        state=state,
     )

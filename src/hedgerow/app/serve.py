@@ -17,6 +17,7 @@ from hedgerow.app.capture import LOOK_EVERY_S, Intake, join_deletion, join_intak
 from hedgerow.app.chores import working_chores
 from hedgerow.app.delivery import join_delivery
 from hedgerow.app.events import OpenedWhenNeeded, event_place
+from hedgerow.app.experiments import join_experiments
 from hedgerow.app.jobs import join_jobs
 from hedgerow.app.metrics import join_metrics
 from hedgerow.app.mirror import join_mirror
@@ -31,8 +32,6 @@ from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.capture.subjects import FreshSubjects
-from hedgerow.experiments.experiments import Experiments
-from hedgerow.experiments.results import ExperimentResults
 from hedgerow.flags.board import Board
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
@@ -52,7 +51,7 @@ from hedgerow.http.log import AccessLog
 from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
-from hedgerow.http.payload import PayloadReader
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor
@@ -77,7 +76,6 @@ from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_reading import DeliveryTrail
 from hedgerow.storage.early_access import FeatureRecords
-from hedgerow.storage.experiments import ExperimentRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.import_states import ImportRecords
@@ -147,6 +145,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     decider = Decider(board, subjects)
     served_records = PipelineRecords(database)
     surveys = join_surveys(database, flag_records, board, reading.reading)
+    experiments = join_experiments(database, flag_records, board, reading)
     sdk_configs = SdkConfigs(served_records, pipelines.catalogue, surveys.board.any_runs)
     standings = Standings(delivery.records, utc_now)
     local_board = LocalBoard(board, in_daemon_thread)
@@ -172,8 +171,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         surveys=surveys.surveys,
         survey_board=surveys.board,
         survey_responses=surveys.responses,
-        experiments=Experiments(ExperimentRecords(database, flag_records), board),
-        experiment_results=ExperimentResults(reading.reading),
+        experiments=experiments.experiments,
+        experiment_results=experiments.results,
         cohorts=Cohorts(CohortRecords(database)),
         persons=PersonRecords(database),
         arrivals=intake.arrivals,

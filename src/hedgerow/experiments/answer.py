@@ -5,6 +5,8 @@ from datetime import datetime
 
 import msgspec
 
+from hedgerow.queries.model import Timeline
+
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     date_from: datetime | None
@@ -22,17 +24,9 @@ class SampleRatio(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | None
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """`exposure_counts` are sums up to the end of each day, of the project's time zone."""
-
-    variant: str
-    days: Sequence[str]
-    exposure_counts: Sequence[int]
-
-
 class Exposures(msgspec.Struct, frozen=True, kw_only=True):
-    """`$multiple` are people who saw several variants and are left out. There is no
-    `sample_ratio_mismatch` before enough people were seen to tell."""
+    """Days are those of the project's time zone. `$multiple` are people who saw several variants
+    and are left out. There is no `sample_ratio_mismatch` before enough people were seen to tell."""
 
     total_exposures: Mapping[str, int]
     timeseries: Sequence[Timeline]
@@ -42,22 +36,28 @@ class Exposures(msgspec.Struct, frozen=True, kw_only=True):
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """`value` is the conversion rate or the mean that was seen, `value_interval` where the true one
     is. What follows compares with control, and is null for control itself and where nothing can be
-    said; then `validation_failures` tells why."""
+    said; then `validation_failures` tells why. Chances and `credible_interval` are of the Bayesian
+    method, `p_value` and `confidence_interval` of the frequentist one."""
 
     key: str
     number_of_samples: int
     sum: float | None
+    sum_squares: float | None
     value: float | None
     value_interval: tuple[float, float] | None
     chance_to_be_best: float | None
     chance_to_win: float | None
     lift: float | None
     credible_interval: tuple[float, float] | None
+    p_value: float | None
+    confidence_interval: tuple[float, float] | None
     significant: bool | None
     validation_failures: Sequence[str]
 
 
-class MetricProblem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot be read or measured, as an error says it."""
+
     code: str
     detail: str
     attr: str | None
@@ -72,19 +72,25 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     baseline: VariantResult | None
     variant_results: Sequence[VariantResult]
-    error: MetricProblem | None
+    error: Problem | None
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """`level` is how probable it is that a credible interval holds the truth."""
+    """`level` is how probable it is that a credible interval holds the truth, or how often a
+    confidence interval does. `warnings` name the
+    stored settings that cannot be read: defaults hold in their place. `last_refresh` is when it was
+    counted; it is good until `cache_target_age` if nothing changes."""
 
     experiment_id: int
     feature_flag_key: str
     status: str
-    method: str = "bayesian"
+    method: str
     level: float
     date_range: Period
     last_refresh: datetime
+    is_cached: bool = False
+    cache_target_age: datetime
+    warnings: Sequence[Problem]
     exposures: Exposures
     metrics: Sequence[MetricResult]
     metrics_secondary: Sequence[MetricResult]

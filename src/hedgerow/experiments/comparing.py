@@ -3,8 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hedgerow.experiments.answer import VariantResult
+from hedgerow.experiments.criteria import FREQUENTIST, Stats
+from hedgerow.experiments.frequentist import confidence_interval, difference
 from hedgerow.experiments.statistics import (
     Mean,
     Posterior,
@@ -22,32 +25,47 @@ TOO_LARGE = "values-too-large"
 BASELINE = "baseline-not-comparable"
 BASELINE_ZERO = "baseline-mean-is-zero"
 BASELINE_NEAR_ZERO = "baseline-mean-may-be-zero"
+TOO_FEW_CONVERSIONS = "too-few-conversions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What was seen of a variant, and what is believed of it: None where nothing can be. `total`
-    is None where no number can hold it."""
+    and `squares`, the sum of the squares, are None where no number can hold them."""
 
     key: str
     people: int
     total: float | None
+    squares: float | None
     posterior: Posterior | None
 
     @classmethod
     def of_funnel(cls, key: str, people: int, converted: int) -> "Measured":
         posterior = Rate(converted, people) if people else None
-        return cls(key=key, people=people, total=float(converted), posterior=posterior)
+        return cls(
+            key=key,
+            people=people,
+            total=float(converted),
+            squares=float(converted),
+            posterior=posterior,
+        )
 
     @classmethod
     def of_mean(cls, key: str, people: int, total: float, spread: float) -> "Measured":
         """`spread` is the variance of the values that are there."""
         if not math.isfinite(total) or (people and not math.isfinite(spread)):
-            return cls(key=key, people=people, total=None, posterior=None)
+            return cls(key=key, people=people, total=None, squares=None, posterior=None)
         posterior = None
         if people > 1:
             posterior = mean_of(total / people, spread * people / (people - 1), people)
-        return cls(key=key, people=people, total=total, posterior=posterior)
+        squares = spread * people + total * total / people if people else 0.0
+        return cls(
+            key=key,
+            people=people,
+            total=total,
+            squares=squares if math.isfinite(squares) else None,
+            posterior=posterior,
+        )
 
     @property
     def value(self) -> float | None:
@@ -55,21 +73,42 @@ class Measured:
 
 
 def compared(
-    found: Sequence[Measured], level: float, *, is_less_better: bool
+    found: Sequence[Measured], stats: Stats, *, is_less_better: bool
 ) -> list[VariantResult]:
     """The first is control."""
-    best = _best(found, is_less_better=is_less_better)
     control = found[0] if found else None
+    pairs = [(each, None if each is control else control) for each in found]
+    if stats.method == FREQUENTIST:
+        return [_tested(each, other, stats.level) for each, other in pairs]
+    best = _best(found, is_less_better=is_less_better)
     return [
-        _result(
-            each,
-            None if each is control else control,
-            level,
-            best.get(each.key),
-            is_less_better=is_less_better,
-        )
-        for each in found
+        _believed(each, other, stats.level, best.get(each.key), is_less_better=is_less_better)
+        for each, other in pairs
     ]
+
+
+def _tested(of: Measured, control: Measured | None, level: float) -> VariantResult:
+    lift = lift_range = test = None
+    failures = _failures(of, control, level)
+    if control is not None and of.posterior is not None and control.posterior is not None:
+        test = difference(of.posterior, control.posterior)
+        if test is None:
+            is_rate = isinstance(of.posterior, Rate)
+            failures.append(TOO_FEW_CONVERSIONS if is_rate else TOO_LARGE)
+        elif not failures and of.value is not None and control.value:
+            lift_range = test.lift_interval(level)
+            lift = None if lift_range is None else _seen_lift(of.value, control.value)
+            failures += [BASELINE_NEAR_ZERO] if lift_range is None else []
+    chance = None if test is None else test.p_value
+    return _told(
+        of,
+        failures,
+        value_interval=None if of.posterior is None else confidence_interval(of.posterior, level),
+        lift=lift,
+        p_value=chance,
+        confidence_interval=lift_range,
+        significant=None if chance is None else chance < 1 - level,
+    )
 
 
 def _best(found: Sequence[Measured], *, is_less_better: bool) -> dict[str, float]:
@@ -83,7 +122,7 @@ def _best(found: Sequence[Measured], *, is_less_better: bool) -> dict[str, float
     return {each.key: chance for each, chance in zip(seen, chances, strict=True)}
 
 
-def _result(
+def _believed(
     of: Measured,
     control: Measured | None,
     level: float,
@@ -101,19 +140,40 @@ def _result(
         if not failures:
             lift, lift_range = _lift(of, control, level)
             failures += [BASELINE_NEAR_ZERO] if lift is None else []
-    return VariantResult(
-        key=of.key,
-        number_of_samples=of.people,
-        sum=of.total,
-        value=of.value,
+    return _told(
+        of,
+        failures,
         value_interval=None if of.posterior is None else interval(of.posterior, level),
         chance_to_be_best=best,
         chance_to_win=win,
         lift=lift,
         credible_interval=lift_range,
         significant=significant,
-        validation_failures=failures,
     )
+
+
+def _told(of: Measured, failures: Sequence[str], **found: Any) -> VariantResult:
+    """What was seen, with what follows from it by some method; null for what does not."""
+    nothing = dict.fromkeys(_FOLLOWS)
+    return VariantResult(
+        key=of.key,
+        number_of_samples=of.people,
+        sum=of.total,
+        sum_squares=of.squares,
+        value=of.value,
+        validation_failures=failures,
+        **(nothing | found),
+    )
+
+
+_FOLLOWS = (
+    *("value_interval", "chance_to_be_best", "chance_to_win", "lift", "credible_interval"),
+    *("p_value", "confidence_interval", "significant"),
+)
+
+
+def _seen_lift(value: float, control: float) -> float:
+    return (value - control) / abs(control)
 
 
 def _lift(
@@ -122,7 +182,7 @@ def _lift(
     """As it was seen, and where the true one is; both or none."""
     if of.posterior is None or control.posterior is None or of.value is None or not control.value:
         return None, None
-    seen = (of.value - control.value) / abs(control.value)
+    seen = _seen_lift(of.value, control.value)
     found = lift_interval(of.posterior, control.posterior, level)
     return (None, None) if found is None or not math.isfinite(seen) else (seen, found)
 

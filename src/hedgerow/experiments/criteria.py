@@ -8,8 +8,10 @@ from hedgerow.kit.text import cut_short
 from hedgerow.properties.rules import refuse
 
 CALLED = "$feature_flag_called"
+BAYESIAN, FREQUENTIST = "bayesian", "frequentist"
 LEVEL = 0.95
 LEAST_LEVEL, MOST_LEVEL = 0.5, 0.999
+LEAST_ALPHA, MOST_ALPHA = 0.001, 0.5
 
 _CRITERIA = "exposure_criteria"
 _STATS = "stats_config"
@@ -25,6 +27,15 @@ class Criteria:
     names_flag: bool
     properties: Sequence[Any]
     is_first_kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """`level` is how probable it is that a credible interval holds the truth, or how often a
+    confidence interval does."""
+
+    method: str
+    level: float
 
 
 def read_criteria(sent: Mapping[str, Any], flag_key: str) -> Criteria:
@@ -60,23 +71,33 @@ def read_criteria(sent: Mapping[str, Any], flag_key: str) -> Criteria:
     )
 
 
-def read_level(sent: Mapping[str, Any]) -> float:
-    """How probable it is that a credible interval holds the truth."""
+def read_stats(sent: Mapping[str, Any]) -> Stats:
     method = sent.get("method")
-    if method not in (None, "bayesian"):
-        detail = f'"{cut_short(method)}" is not possible here: bayesian is.'
+    if method not in (None, BAYESIAN, FREQUENTIST):
+        detail = f'"{cut_short(method)}" is not possible here: bayesian and frequentist are.'
         refuse(f"{_STATS}.method", detail, "invalid_choice")
-    own = sent.get("bayesian")
+    # Both are checked, whichever is used.
+    level = _number(sent, BAYESIAN, "ci_level", LEAST_LEVEL, MOST_LEVEL)
+    alpha = _number(sent, FREQUENTIST, "alpha", LEAST_ALPHA, MOST_ALPHA)
+    if method == FREQUENTIST:
+        return Stats(method=FREQUENTIST, level=LEVEL if alpha is None else 1 - alpha)
+    return Stats(method=BAYESIAN, level=LEVEL if level is None else level)
+
+
+def _number(
+    sent: Mapping[str, Any], method: str, name: str, least: float, most: float
+) -> float | None:
+    """A setting of one method, None where there is none."""
+    own = sent.get(method)
     if own is None:
-        own = {}
+        return None
     if not isinstance(own, dict):
         detail = f'Expected a dictionary of items but got type "{type(own).__name__}".'
-        refuse(f"{_STATS}.bayesian", detail, "not_a_dict")
-    level = own.get("ci_level")
-    if level is None:
-        return LEVEL
-    is_number = isinstance(level, int | float) and not isinstance(level, bool)
-    if not is_number or not LEAST_LEVEL <= level <= MOST_LEVEL:
-        detail = f"A number from {LEAST_LEVEL} to {MOST_LEVEL} is required."
-        refuse(f"{_STATS}.bayesian.ci_level", detail)
-    return float(level)
+        refuse(f"{_STATS}.{method}", detail, "not_a_dict")
+    number = own.get(name)
+    if number is None:
+        return None
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not least <= number <= most:
+        refuse(f"{_STATS}.{method}.{name}", f"A number from {least} to {most} is required.")
+    return float(number)

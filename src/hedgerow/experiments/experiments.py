@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.experiments.criteria import read_criteria, read_level
+from hedgerow.experiments.criteria import read_criteria, read_stats
 from hedgerow.experiments.metrics import read_metrics
 from hedgerow.experiments.model import NEW, Experiment, ExperimentId, Kind, Status
 from hedgerow.experiments.store import (
@@ -272,7 +272,7 @@ def _check_brought(fields: Edit, after: Experiment) -> None:
     if "exposure_criteria" in fields:
         read_criteria(after.exposure_criteria, "")
     if "stats_config" in fields:
-        read_level(after.stats_config)
+        read_stats(after.stats_config)
     if not fields.keys().isdisjoint((*_DOCUMENTS, "rest")):
         _check_documents({name: getattr(after, name) for name in _DOCUMENTS} | dict(after.rest))
 

@@ -1,76 +1,124 @@
 """What an experiment has shown: who was exposed, what they did, and how the variants compare."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from hedgerow.errors import AppError
-from hedgerow.events.dates import EARLIEST, LATEST
+import msgspec
+
+from hedgerow.errors import AppError, Throttled, Unavailable
 from hedgerow.events.gate import Gate
 from hedgerow.events.reading import Reading
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.experiments import statistics
 from hedgerow.experiments.answer import (
     Exposures,
-    MetricProblem,
     MetricResult,
     Period,
+    Problem,
     Results,
     SampleRatio,
-    Timeline,
     VariantResult,
 )
+from hedgerow.experiments.asked import Asked, asked_of
 from hedgerow.experiments.comparing import Measured, compared
-from hedgerow.experiments.counting import Exposure, exposures_by_day, measured
-from hedgerow.experiments.criteria import read_criteria, read_level
+from hedgerow.experiments.counting import exposures_by_day, measured
+from hedgerow.experiments.experiments import Found
 from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
 from hedgerow.experiments.variants import seen_of
 from hedgerow.flags.model import Flag
 from hedgerow.hogql.ast import Select
+from hedgerow.kit import jsonio
+from hedgerow.kit.clock import iso
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.projects.model import Project
-from hedgerow.properties.values import as_number
+from hedgerow.queries.cache import Cache, Freshness, Kept
+from hedgerow.queries.model import Timeline
 
 MAX_DAYS = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What is compared; `exposure` is None before the start."""
-
-    flag_key: str
-    variants: Sequence[str]
-    shares: Sequence[float]
-    level: float
-    exposure: Exposure | None
+MAX_KEPT_BYTES = 16 << 20
 
 
 class ExperimentResults:
     """One experiment of a project at a time, so that who asks for many at once keeps neither the
-    event store nor a processor from others."""
+    event store nor a processor from others. `state` is a number that changes whenever something
+    is changed, as far as this process sees: until then nothing is counted again."""
 
-    def __init__(self, reading: Reading, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        freshness: Freshness,
+        state: Callable[[], int],
+        gate: Gate | None = None,
+    ) -> None:
         self._reading = reading
+        self._freshness = freshness
+        self._state = state
         self._gate = gate or Gate(of_one_project=1)
+        # As JSON, which takes as much room as it says.
+        self._cache = Cache[bytes](MAX_KEPT_BYTES)
 
     async def of(
-        self, project: Project, experiment: Experiment, flag: Flag, now: datetime
+        self,
+        project: Project,
+        experiment: Experiment,
+        flag: Flag,
+        now: datetime,
+        *,
+        anew: bool = False,
     ) -> Results:
-        """Throttled if those before it take too long."""
+        """Those that are kept if they would be the same now, unless `anew`. Throttled if those
+        before it take too long."""
+        key = (project.id, _key(project, experiment, flag))
         async with self._gate.entered(project.id):
-            return await self._of(project, experiment, flag, now)
+            kept = None if anew else self._cache.get(key)
+            if kept is not None and self._freshness.holds(kept, self._state(), now):
+                found = msgspec.json.decode(kept.answer, type=Results)
+                return msgspec.structs.replace(found, is_cached=True)
+            await self._reading.arrived()
+            # What is not here by now makes itself known by another change when it is.
+            state = self._state()
+            results = await self._of(project, experiment, flag, now)
+            if all(_lasts(each) for each in (*results.metrics, *results.metrics_secondary)):
+                body = msgspec.json.encode(results)
+                self._cache.put(key, Kept(answer=body, size=len(body), state=state, at=now))
+            return results
+
+    async def of_metric(
+        self, project: Project, found: Found, metric: Metric, said: Any, now: datetime
+    ) -> tuple[str, list[VariantResult]]:
+        """How the variants compare by one metric, which `said` was sent for, and by which method;
+        control comes first. Nothing of it is kept here."""
+        experiment, flag = found
+        async with self._gate.entered(project.id):
+            around = await self._reading.surroundings(
+                project, now, [True, said, experiment.exposure_criteria]
+            )
+            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
+            measured = await self._measured(metric, asked, around)
+            results = await in_daemon_thread(_comparing(measured, asked, metric))
+            return asked.stats.method, results
+
+    async def exposures_of(self, project: Project, found: Found, now: datetime) -> Exposures:
+        experiment, flag = found
+        async with self._gate.entered(project.id):
+            around = await self._reading.surroundings(
+                project, now, [True, experiment.exposure_criteria]
+            )
+            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
+            return await self._exposures(asked, around)
 
     async def _of(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime
     ) -> Results:
-        asked = _asked(experiment, flag, now)
         said = [experiment.metrics, experiment.metrics_secondary, experiment.exposure_criteria]
         # Persons are asked for always: exposures are counted by who somebody is today.
         around = await self._reading.surroundings(project, now, [True, *said])
+        asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
         exposures = await self._exposures(asked, around)
         primary = await self._metrics("metrics", experiment.metrics, asked, around)
         secondary = await self._metrics(
@@ -80,19 +128,22 @@ class ExperimentResults:
             experiment_id=experiment.id,
             feature_flag_key=asked.flag_key,
             status=experiment.status.value,
-            level=asked.level,
+            method=asked.stats.method,
+            level=asked.stats.level,
             date_range=Period(
                 date_from=experiment.start_date,
                 date_to=experiment.end_date,
                 timezone=project.timezone,
             ),
             last_refresh=now,
+            cache_target_age=now + self._freshness.max_age,
+            warnings=asked.warnings,
             exposures=exposures,
             metrics=primary,
             metrics_secondary=secondary,
         )
 
-    async def _exposures(self, asked: _Asked, around: Surroundings) -> Exposures:
+    async def _exposures(self, asked: Asked, around: Surroundings) -> Exposures:
         exposure = asked.exposure
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
@@ -111,7 +162,7 @@ class ExperimentResults:
         )
 
     async def _metrics(
-        self, place: str, documents: Sequence[Any], asked: _Asked, around: Surroundings
+        self, place: str, documents: Sequence[Any], asked: Asked, around: Surroundings
     ) -> list[MetricResult]:
         """One after another: there are few places for queries, and others wait for them, too."""
         return [
@@ -120,7 +171,7 @@ class ExperimentResults:
         ]
 
     async def _metric(
-        self, document: Any, place: str, asked: _Asked, around: Surroundings
+        self, document: Any, place: str, asked: Asked, around: Surroundings
     ) -> MetricResult:
         """One metric that cannot be read or measured does not take the others with it."""
         metric = None
@@ -128,14 +179,11 @@ class ExperimentResults:
             metric = read_metric(document, place)
             found = await self._measured(metric, asked, around)
         except AppError as error:
-            problem = MetricProblem(code=error.code, detail=error.detail, attr=error.attr)
+            problem = Problem(code=error.code, detail=error.detail, attr=error.attr)
             return _failed(document, problem) if metric is None else _result(metric, [], problem)
-        compare = partial(compared, found, asked.level, is_less_better=metric.is_less_better)
-        return _result(metric, await in_daemon_thread(compare), None)
+        return _result(metric, await in_daemon_thread(_comparing(found, asked, metric)), None)
 
-    async def _measured(
-        self, metric: Metric, asked: _Asked, around: Surroundings
-    ) -> list[Measured]:
+    async def _measured(self, metric: Metric, asked: Asked, around: Surroundings) -> list[Measured]:
         exposure = asked.exposure
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
@@ -152,30 +200,6 @@ class ExperimentResults:
         return (await self._reading.read(around, ask)).rows
 
 
-def _asked(experiment: Experiment, flag: Flag, now: datetime) -> _Asked:
-    seen = seen_of(experiment, flag)
-    keys = [str(variant.get("key")) for variant in seen.variants]
-    exposure = None
-    start = experiment.start_date
-    end = now if experiment.end_date is None else min(experiment.end_date, now)
-    if start is not None and start < end:
-        exposure = Exposure(
-            criteria=read_criteria(experiment.exposure_criteria, seen.key),
-            flag_key=seen.key,
-            variants=keys,
-            unit="person_id" if seen.group_type is None else f"$group_{seen.group_type}",
-            start=max(start, EARLIEST),
-            end=min(end, LATEST),
-        )
-    return _Asked(
-        flag_key=seen.key,
-        variants=keys,
-        shares=[as_number(variant.get("rollout_percentage")) or 0.0 for variant in seen.variants],
-        level=read_level(experiment.stats_config),
-        exposure=exposure,
-    )
-
-
 def _seen(metric: Metric, key: str, row: Sequence[Any]) -> Measured:
     people, total, spread = row
     if metric.type == FUNNEL:
@@ -183,8 +207,14 @@ def _seen(metric: Metric, key: str, row: Sequence[Any]) -> Measured:
     return Measured.of_mean(key, int(people), float(total), float(spread))
 
 
+def _comparing(
+    found: Sequence[Measured], asked: Asked, metric: Metric
+) -> Callable[[], list[VariantResult]]:
+    return partial(compared, found, asked.stats, is_less_better=metric.is_less_better)
+
+
 def _result(
-    metric: Metric, variants: Sequence[VariantResult], problem: MetricProblem | None
+    metric: Metric, variants: Sequence[VariantResult], problem: Problem | None
 ) -> MetricResult:
     return MetricResult(
         uuid=metric.uuid,
@@ -197,7 +227,28 @@ def _result(
     )
 
 
-def _failed(document: Any, problem: MetricProblem) -> MetricResult:
+def _key(project: Project, experiment: Experiment, flag: Flag) -> str:
+    """What makes the results beside the events."""
+    seen = seen_of(experiment, flag)
+    said = [
+        project.timezone,
+        experiment.start_date and iso(experiment.start_date),
+        experiment.end_date and iso(experiment.end_date),
+        [seen.key, seen.group_type, list(seen.variants)],
+        experiment.metrics,
+        experiment.metrics_secondary,
+        experiment.exposure_criteria,
+        experiment.stats_config,
+    ]
+    return f"{experiment.id}_{hashlib.sha256(jsonio.canonical(jsonio.storable(said))).hexdigest()}"
+
+
+def _lasts(metric: MetricResult) -> bool:
+    """Whether it would be so again: a metric that nobody had time for may be measured next time."""
+    return metric.error is None or metric.error.code not in (Throttled.code, Unavailable.code)
+
+
+def _failed(document: Any, problem: Problem) -> MetricResult:
     """Of a metric that cannot be read, by what it says of itself."""
     said = document if isinstance(document, dict) else {}
     uuid = said.get("uuid")
@@ -234,7 +285,7 @@ def timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
     return found
 
 
-def _sample_ratio(totals: Mapping[str, int], asked: _Asked) -> SampleRatio | None:
+def _sample_ratio(totals: Mapping[str, int], asked: Asked) -> SampleRatio | None:
     # A variant that nobody should get is no part of the question.
     wanted = {
         name: share for name, share in zip(asked.variants, asked.shares, strict=True) if share > 0

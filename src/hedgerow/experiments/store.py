@@ -18,11 +18,14 @@ NEWEST_FIRST = "-created_at"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentQuery:
-    """Which experiments to list; None means any. Deleted ones are never listed. `order` is one of
-    ORDERS, with a hyphen before it from the last to the first; those that have none come last."""
+    """Which experiments to list; None means any. Deleted ones are never listed. `is_on` asks
+    whether the flag is. `order` is one of ORDERS, with a hyphen before it from the last to the
+    first; those that have none come last."""
 
     search: str = ""
     status: Status | None = None
+    is_on: bool | None = None
+    created_by: str | None = None
     archived: bool | None = None
     flag_id: FlagId | None = None
     order: str = NEWEST_FIRST

@@ -88,6 +88,7 @@ class Seen:
 
     key: str
     group_type: int | None
+    bucketing: str
     variants: Sequence[Mapping[str, Any]]
 
 
@@ -100,6 +101,8 @@ def seen_of(experiment: Experiment, flag: Flag) -> Seen:
     return Seen(
         key=str(kept.get("key")),
         group_type=kept.get("group_type"),
+        # Those that were launched before it was kept go by the flag.
+        bucketing=str(kept.get("bucketing") or flag.bucketing_identifier.value),
         variants=variants or variants_of(flag.filters),
     )
 
@@ -111,7 +114,8 @@ def keeping_seen(experiment: Experiment, flag: Flag) -> Experiment:
     if experiment.status is Status.DRAFT:
         return replace(experiment, parameters=shown)
     seen = seen_of(experiment, flag)
-    kept = {KEPT: list(seen.variants), KEPT_FLAG: {"key": seen.key, "group_type": seen.group_type}}
+    counted = {"key": seen.key, "group_type": seen.group_type, "bucketing": seen.bucketing}
+    kept = {KEPT: list(seen.variants), KEPT_FLAG: counted}
     return replace(experiment, parameters=shown | kept)
 
 
@@ -139,6 +143,11 @@ def check_can_run(experiment: Experiment, flag: Flag, attr: str) -> None:
         detail = (
             "Its flag splits others than it did, people or groups: "
             "change that back, or reset the experiment."
+        )
+        raise Invalid(detail, attr=attr)
+    if seen.bucketing != flag.bucketing_identifier.value:
+        detail = (
+            f"Its flag bucketed by {seen.bucketing}: change that back, or reset the experiment."
         )
         raise Invalid(detail, attr=attr)
     check_fits(flag, "feature_flag")

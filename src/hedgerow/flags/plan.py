@@ -9,7 +9,13 @@ from hedgerow.errors import Invalid
 from hedgerow.flags.document import Wanted, is_told, item_of
 from hedgerow.flags.model import MAX_FLAGS, TOO_MANY, Definitions, Flag, FlagId
 from hedgerow.flags.references import FLAG, Names, rewritten
-from hedgerow.flags.rules import Surroundings, check_together, checked_filters, needed_ids
+from hedgerow.flags.rules import (
+    Surroundings,
+    check_not_reserved,
+    check_together,
+    checked_filters,
+    needed_ids,
+)
 from hedgerow.kit import jsonio
 from hedgerow.projects.document import At
 from hedgerow.projects.model import ProjectId
@@ -133,6 +139,8 @@ class Planner:
     def _after(self, wanted: Wanted) -> Flag:
         before = self._present.get(wanted.key)
         with At(wanted.place):
+            if before is None:
+                check_not_reserved(wanted.key)
             if before is not None and before.has_encrypted_payloads:
                 raise Invalid("Its payloads are encrypted, so no file can tell what it is to be.")
             if before is not None and jsonio.same(

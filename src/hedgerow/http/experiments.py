@@ -27,6 +27,7 @@ from hedgerow.http.reply import JsonResponse, no_content
 from hedgerow.kit.clock import iso
 from hedgerow.kit.text import why_unstorable
 from hedgerow.projects.store import ActivityQuery
+from hedgerow.queries.queries import Refresh
 
 router = APIRouter(tags=["Experiments"])
 
@@ -36,11 +37,14 @@ TEXT_MAX = 10_000
 DATE_MAX = 64
 FILTERS = (
     Parameter("search", "Only those with this text in their name."),
-    Parameter("status", "Only draft, running or stopped (also: complete) ones."),
+    Parameter("status", "Only draft, running, paused (flag off) or stopped (also: complete)."),
     Parameter("archived", "Archived ones (true) instead of the others."),
     Parameter("feature_flag_id", "Only those of this flag."),
+    Parameter("created_by_id", "Only those that the user with this id has made."),
     Parameter("order", f"{', '.join(ORDERS)}; with a hyphen before it from the last on."),
 )
+
+REFRESH = Parameter("refresh", "Count anew: true or force_blocking. Otherwise false or blocking.")
 
 READ = in_project("experiment:read")
 WRITE = in_project("experiment:write")
@@ -206,10 +210,13 @@ def _id(call: ProjectCall, experiment_id: str) -> ExperimentId:
     return ExperimentId(number)
 
 
-def _flag_id(text: str) -> FlagId:
+def _asked_number(call: ProjectCall, name: str) -> int | None:
+    """None where it was not asked for."""
+    if not (text := call.asked(name)):
+        return None
     if (number := _number(text)) is None:
-        raise Invalid("A valid integer is required.", attr="feature_flag_id")
-    return FlagId(number)
+        raise Invalid("A valid integer is required.", attr=name)
+    return number
 
 
 def _number(text: str) -> int | None:
@@ -226,13 +233,15 @@ async def list_experiments(call: Annotated[ProjectCall, READ]) -> Response:
     search = call.asked("search") or ""
     if unstorable := why_unstorable(search):
         raise Invalid(unstorable[1], attr="search", code=unstorable[0])
-    flag_id = call.asked("feature_flag_id")
+    flag_id = _asked_number(call, "feature_flag_id")
+    maker = _asked_number(call, "created_by_id")
     order = call.asked("order") or NEWEST_FIRST
     query = ExperimentQuery(
         search=search.strip()[:NAME_MAX],
-        status=_status(call.asked("status") or ""),
+        **_standing(call.asked("status") or ""),
+        created_by=None if maker is None else call.rooms.directory.email_of(maker),
         archived=asked_truth(call.asked("archived") or "false", "archived"),
-        flag_id=_flag_id(flag_id) if flag_id else None,
+        flag_id=None if flag_id is None else FlagId(flag_id),
         order=order if order.removeprefix("-") in ORDERS else NEWEST_FIRST,
         limit=asked.limit,
         offset=asked.offset,
@@ -324,12 +333,16 @@ async def reset_experiment(experiment_id: str, call: Annotated[ProjectCall, WRIT
     )
 
 
-@describes(answer=Results)
+@describes(answer=Results, query=(REFRESH,))
 async def experiment_results(experiment_id: str, call: Annotated[ProjectCall, READ]) -> Response:
-    """Who was exposed to which variant, what they did, and how the variants compare."""
+    """Who was exposed to which variant, what they did, and how the variants compare. Nothing is
+    counted again while nothing has changed, unless `refresh` says so."""
     id = _id(call, experiment_id)
     experiment, flag = await call.rooms.experiments.find(call.project, id)
-    results = await call.rooms.experiment_results.of(call.project, experiment, flag, call.now)
+    anew = _is_forced(call.asked("refresh") or "false")
+    results = await call.rooms.experiment_results.of(
+        call.project, experiment, flag, call.now, anew=anew
+    )
     return JsonResponse(results)
 
 
@@ -348,12 +361,26 @@ async def experiments_activity(call: Annotated[ProjectCall, READ]) -> Response:
     return await activity_page(call, ActivityQuery(project_id=call.project.id, scope=SCOPE))
 
 
-def _status(text: str) -> Status | None:
-    """None for what is no status: it is no filter then."""
-    try:
-        return Status({"complete": "stopped"}.get(text.lower(), text.lower()))
-    except ValueError:
-        return None
+def _is_forced(text: str) -> bool:
+    """`refresh` in the words of queries."""
+    if text in (Refresh.BLOCKING, Refresh.FORCE_BLOCKING):
+        return text == Refresh.FORCE_BLOCKING
+    return asked_truth(text, "refresh") or False
+
+
+# What PostHog calls how an experiment stands. One is paused whose flag is off for a while.
+_STANDING: Mapping[str, Mapping[str, Any]] = {
+    "draft": {"status": Status.DRAFT},
+    "running": {"status": Status.RUNNING, "is_on": True},
+    "paused": {"status": Status.RUNNING, "is_on": False},
+    "stopped": {"status": Status.STOPPED},
+    "complete": {"status": Status.STOPPED},
+}
+
+
+def _standing(text: str) -> Mapping[str, Any]:
+    """Nothing for what is no status: it is no filter then."""
+    return _STANDING.get(text.lower(), {})
 
 
 for base in BASES:

@@ -1,4 +1,4 @@
-"""The query endpoint: HogQL, and events with chosen columns; awaited or asked for later."""
+"""The query endpoint: HogQL, chosen columns of events, experiments; awaited or asked for later."""
 
 from typing import Annotated, Any
 
@@ -22,9 +22,11 @@ ID_MAX = 100
 
 
 class QueryBody(Fields):
-    """`query` is a HogQLQuery (`query`, `values`, `filters`, `explain`) or an EventsQuery
+    """`query` is a HogQLQuery (`query`, `values`, `filters`, `explain`), an EventsQuery
     (`select`, `where`, `properties`, `event`, `personId`, `after`, `before`, `orderBy`, `limit`,
-    `offset`). `refresh` says whether a kept answer will do, and whether to wait for a new one."""
+    `offset`), an ExperimentQuery (`experiment_id`, `metric`) or an ExperimentExposureQuery
+    (`experiment_id`, `exposure_criteria`, `start_date`, `end_date`). `refresh` says whether a kept
+    answer will do, and whether to wait for a new one."""
 
     query: dict[str, Any]
     refresh: bool | str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.experiments.criteria import read_criteria, read_level
+from hedgerow.experiments.criteria import read_criteria, read_stats
 from hedgerow.experiments.metrics import read_metrics
 from hedgerow.experiments.model import Conclusion
 from hedgerow.experiments.model import Kind as Variety
@@ -90,5 +90,5 @@ def _usable(
 
 _DOCUMENTS: Mapping[str, Callable[[Item], Any]] = {
     "exposure_criteria": lambda sent: read_criteria(sent, ""),
-    "stats_config": read_level,
+    "stats_config": read_stats,
 }

@@ -114,6 +114,11 @@ class Directory:
     def user(self, id: int) -> User:
         return self._snapshot.users[id]
 
+    def email_of(self, id: int) -> str:
+        """Empty for whom nobody knows."""
+        user = self._snapshot.users.get(id)
+        return "" if user is None else user.email
+
     def owner(self) -> User:
         """The installation's first person, to whom keys made at the terminal belong."""
         return self._snapshot.users[min(self._snapshot.users)]

@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
 
 from hedgerow.projects.model import ProjectId
-from hedgerow.queries.model import Answered
 
 MAX_BYTES = 32 << 20
 # A larger answer would push out all others.
@@ -14,47 +14,48 @@ MAX_ENTRY_BYTES = MAX_BYTES // 8
 OVERHEAD_BYTES = 4096
 
 Key = tuple[ProjectId, str]
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """`state` is what had been changed by when it was asked for."""
+class Kept(Generic[A]):
+    """`state` is what had been changed by when it was asked for; `size` how many bytes it is."""
 
-    answer: Answered
+    answer: A
+    size: int
     state: int
     at: datetime
 
-    @property
-    def size(self) -> int:
-        rows = len(bytes(self.answer.results)) if self.answer.results else 0
-        return OVERHEAD_BYTES + rows
 
-
-class Cache:
+class Cache(Generic[A]):
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, Kept[A]] = OrderedDict()
         self._size = 0
 
-    def get(self, key: Key) -> Kept | None:
+    def get(self, key: Key) -> Kept[A] | None:
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
         return kept
 
-    def put(self, key: Key, kept: Kept) -> None:
+    def put(self, key: Key, kept: Kept[A]) -> None:
         self._drop(key)
-        if kept.size > MAX_ENTRY_BYTES:
+        if _room(kept) > MAX_ENTRY_BYTES:
             return
         self._kept[key] = kept
-        self._size += kept.size
+        self._size += _room(kept)
         while self._size > self._max_bytes:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
-            self._size -= kept.size
+            self._size -= _room(kept)
+
+
+def _room(kept: Kept[Any]) -> int:
+    return OVERHEAD_BYTES + kept.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +65,5 @@ class Freshness:
 
     max_age: timedelta
 
-    def holds(self, kept: Kept, state: int, now: datetime) -> bool:
+    def holds(self, kept: Kept[Any], state: int, now: datetime) -> bool:
         return kept.state == state and now - kept.at < self.max_age

@@ -8,6 +8,9 @@ import msgspec
 
 from hedgerow.projects.model import ProjectId
 
+# What a day of a timeline takes.
+DAY_BYTES = 100
+
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """What took how many seconds."""
@@ -31,9 +34,29 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     clickhouse: str | None = None
 
 
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """How many were exposed to a variant by the end of each day."""
+
+    variant: str
+    days: Sequence[str]
+    exposure_counts: Sequence[int]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query about an experiment gave: of one metric, or of exposures."""
+
+    kind: str
+    metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
+    total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
+    date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """The same as it is told. Fields that we have nothing for are there because clients of PostHog
-    look for them."""
+    look for them. Those from `kind` to `date_range` are there for experiments alone."""
 
     results: msgspec.Raw | None
     columns: Sequence[str] = ()
@@ -56,6 +79,20 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     last_refresh: datetime | None = None
     next_allowed_client_refresh: datetime | None = None
     query_status: None = None
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+    metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
+    total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
+    date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it is, beside what every answer has."""
+        rows = len(bytes(self.results)) if self.results else 0
+        days = 0 if self.timeseries is msgspec.UNSET else sum(len(t.days) for t in self.timeseries)
+        return rows + days * DAY_BYTES
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,10 +19,12 @@ from hedgerow.queries.cache import Cache, Freshness, Kept
 from hedgerow.queries.events_query import EventsQueries, read_events_query
 from hedgerow.queries.fields import Sent
 from hedgerow.queries.hogql_query import HogQLQueries, read_hogql_query
-from hedgerow.queries.model import Answered, QueryStatus, Ran
+from hedgerow.queries.model import Answered, Compared, QueryStatus, Ran
 from hedgerow.queries.runs import Run, Runs
 
-KINDS = "HogQLQuery or EventsQuery"
+Runner = Callable[[], Awaitable[Ran | Compared]]
+# How a query of some kind is run; Invalid if it cannot be.
+Reader = Callable[[Project, Sent, datetime], Runner]
 
 
 class Refresh(StrEnum):
@@ -57,19 +59,27 @@ class Queries:
     ) -> None:
         self._hogql = hogql
         self._events = events
+        self._readers: dict[str, Reader] = {
+            "HogQLQuery": self._hogql_runner,
+            "EventsQuery": self._events_runner,
+        }
         self._freshness = freshness
         self._state = state
         self._arrived = arrived
         self._clock = clock
-        self._cache = Cache()
+        self._cache = Cache[Answered]()
         self._runs = Runs(clock)
+
+    def learn(self, readers: Mapping[str, Reader]) -> None:
+        """Kinds of query that other rooms answer."""
+        self._readers.update(readers)
 
     async def ask(
         self, project: Project, query: Mapping[str, Any], refresh: Refresh, id: str
     ) -> Answered | QueryStatus:
         """The answer, or the status of a query that is under way."""
         now = self._clock()
-        run = self._reader(project, query, now)
+        run = self._runner(project, query, now)
         key = _key(project, query)
         kept = None if refresh in _FORCED else self._cache.get((project.id, key))
         if kept is not None and (
@@ -111,29 +121,32 @@ class Queries:
             raise NotFound(f"There is no query {cut_short(id)}.")
         return run
 
-    def _reader(
-        self, project: Project, query: Mapping[str, Any], now: datetime
-    ) -> Callable[[], Awaitable[Ran]]:
-        """How the query is run; Invalid if it is none."""
+    def _runner(self, project: Project, query: Mapping[str, Any], now: datetime) -> Runner:
         sent = Sent(query)
         kind = sent.text("kind")
-        if kind == "HogQLQuery":
-            asked = read_hogql_query(sent)
-            return lambda: self._hogql.run(project, asked, now)
-        if kind == "EventsQuery":
-            wish = read_events_query(sent, project, now)
-            return lambda: self._events.run(project, wish, now)
+        if (read := self._readers.get(kind)) is not None:
+            return read(project, sent, now)
+        *most, last = self._readers
+        kinds = f"{', '.join(most)} or {last}"
         if not kind:
-            raise Invalid(f"The kind is {KINDS}.", attr="query__kind", code="required")
-        detail = f'"{cut_short(kind)}" is not a kind of query here: {KINDS} is.'
+            raise Invalid(f"The kind is {kinds}.", attr="query__kind", code="required")
+        detail = f'"{cut_short(kind)}" is not a kind of query here: {kinds} is.'
         raise Invalid(detail, attr="query__kind", code="invalid_choice")
+
+    def _hogql_runner(self, project: Project, sent: Sent, now: datetime) -> Runner:
+        asked = read_hogql_query(sent)
+        return lambda: self._hogql.run(project, asked, now)
+
+    def _events_runner(self, project: Project, sent: Sent, now: datetime) -> Runner:
+        wish = read_events_query(sent, project, now)
+        return lambda: self._events.run(project, wish, now)
 
     async def _answered(
         self,
         project: Project,
         query: Mapping[str, Any],
         key: str,
-        run: Callable[[], Awaitable[Ran]],
+        run: Runner,
         now: datetime,
     ) -> Answered:
         await self._arrived()
@@ -141,8 +154,9 @@ class Queries:
         state = self._state()
         ran = await run()
         modifiers = query.get("modifiers")
+        found = {name: getattr(ran, name) for name in ran.__struct_fields__}
         answer = Answered(
-            **{name: getattr(ran, name) for name in Ran.__struct_fields__},
+            **{"results": None, **found},
             query=query,
             modifiers=modifiers if isinstance(modifiers, dict) else {},
             timezone=project.timezone,
@@ -152,7 +166,8 @@ class Queries:
             last_refresh=now,
             next_allowed_client_refresh=now,
         )
-        self._cache.put((project.id, key), Kept(answer=answer, state=state, at=now))
+        kept = Kept(answer=answer, size=answer.size, state=state, at=now)
+        self._cache.put((project.id, key), kept)
         return answer
 
 

@@ -41,8 +41,7 @@ class Run:
     def size(self) -> int:
         if not self.task.done() or self.task.cancelled() or self.task.exception():
             return 0
-        results = self.task.result().results
-        return len(bytes(results)) if results else 0
+        return self.task.result().size
 
     def status(self) -> QueryStatus:
         is_done = self.task.done()

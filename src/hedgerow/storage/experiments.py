@@ -26,6 +26,7 @@ from hedgerow.storage.flags import (
     topic_of,
 )
 from hedgerow.storage.tables import experiments as table
+from hedgerow.storage.tables import flags
 
 _CONCLUSIONS = frozenset(each.value for each in Conclusion)
 
@@ -45,9 +46,9 @@ class ExperimentRecords:
             count = select(func.count()).select_from(table).where(wanted)
             rows = connection.execute(page.limit(query.limit).offset(query.offset))
             found = [_experiment(row) for row in rows]
-            flags = find_flags(connection, project_id, {each.flag_id for each in found})
+            own = find_flags(connection, project_id, {each.flag_id for each in found})
             # Rows of flags are never removed.
-            pairs = [(each, flags[each.flag_id]) for each in found]
+            pairs = [(each, own[each.flag_id]) for each in found]
             return pairs, connection.execute(count).scalar_one()
 
         return await self._database.read(read)
@@ -117,6 +118,11 @@ def _conditions(project_id: ProjectId, query: ExperimentQuery) -> list[ColumnEle
         found.append(func.lower(table.c.name).contains(needle, autoescape=True))
     if query.status is not None:
         found.append(OF_STATUS[query.status])
+    if query.is_on is not None:
+        switched = (flags.c.project_id == project_id) & flags.c.active.is_(query.is_on)
+        found.append(table.c.flag_id.in_(select(flags.c.id).where(switched)))
+    if query.created_by is not None:
+        found.append(table.c.created_by == query.created_by)
     if query.archived is not None:
         found.append(table.c.archived.is_(query.archived))
     if query.flag_id is not None:

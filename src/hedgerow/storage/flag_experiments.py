@@ -50,6 +50,8 @@ def _disturbing(before: Flag, after: Flag) -> tuple[str, str] | None:
         return "The key", "key"
     if group_type_of(before) != group_type_of(after):
         return "Who is counted", "filters.aggregation_group_type_index"
+    if before.bucketing_identifier is not after.bucketing_identifier:
+        return "By what people are bucketed", "bucketing_identifier"
     if not jsonio.same(holdouts_of(before), holdouts_of(after)):
         return "The holdout", "filters.holdout"
     if after.is_remote_configuration and not before.is_remote_configuration:

@@ -23,7 +23,7 @@ REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("results"), read_wait_s="30") as opened:
+    with LiveServer(tmp_path_factory.mktemp("results")) as opened:
         yield opened
 
 
@@ -71,6 +71,13 @@ class Trial:
     def exposed(self) -> dict[str, int]:
         found: dict[str, int] = self.results()["exposures"]["total_exposures"]
         return found
+
+
+def asked(client: httpx.Client, trial: Trial, kind: str, **fields: Any) -> httpx.Response:
+    """Of the query endpoint, as PostHog's pages ask."""
+    id = int(trial.at.rstrip("/").rpartition("/")[2])
+    query = {"kind": kind, "experiment_id": id, **fields}
+    return client.post("/api/environments/1/query/", json={"query": query})
 
 
 def counted(metric: dict[str, Any]) -> dict[str, tuple[int, float]]:
@@ -278,6 +285,31 @@ def test_what_another_version_has_stored_costs_no_more_than_itself(
     assert again.status_code == 400
 
 
+def test_settings_that_cannot_be_read_have_defaults_in_their_place_and_are_named(
+    server: LiveServer, client: httpx.Client
+) -> None:
+    trial = Trial(client, "unreadable", metrics=[FUNNEL])
+    trial.send(trial.saw("ann", "test"), trial.did("ann", "bought"), trial.saw("bob", "control"))
+    assert trial.results()["warnings"] == []
+    for criteria, place in (
+        ({"multiple_variant_handling": "both"}, "multiple_variant_handling"),
+        ({"exposure_config": {"properties": [{"type": "moon"}]}}, "exposure_config.properties[0]"),
+    ):
+        with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
+            said = "UPDATE experiments SET exposure_criteria = ?, stats_config = ? WHERE name = ?"
+            base.execute(said, (json.dumps(criteria), '{"method": "tarot"}', trial.key))
+        results = trial.results()
+        stats, exposure = results["warnings"]
+        assert (stats["attr"], results["level"]) == ("stats_config.method", 0.95)
+        assert "Send stats_config anew" in stats["detail"]
+        assert exposure["attr"].startswith(f"exposure_criteria.{place}")
+        assert "Send exposure_criteria anew" in exposure["detail"]
+        assert counted(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
+    mended = client.patch(trial.at, json={"exposure_criteria": {}, "stats_config": {}})
+    assert mended.status_code == 200
+    assert trial.results()["warnings"] == []
+
+
 def test_exposure_can_be_another_event_and_filters_hold(client: httpx.Client) -> None:
     made = client.post("/api/projects/1/cohorts/", json={"name": "Soon gone"})
     cohort = made.json()["id"]
@@ -380,6 +412,82 @@ def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     once, again = trial.results(), trial.results()
     assert once["level"] == 0.8
     assert once["metrics"] == again["metrics"]
+    counted_anew = client.get(f"{trial.at}results/?refresh=true").json()
+    assert not counted_anew["is_cached"]
+    assert counted_anew["metrics"] == once["metrics"]
+    odd = client.get(f"{trial.at}results/?refresh=lazily")
+    assert (odd.status_code, odd.json()["attr"]) == (400, "refresh")
     (test,) = once["metrics"][1]["variant_results"]
     low, high = test["credible_interval"]
     assert low < test["lift"] < high
+
+
+def test_queries_of_posthogs_pages_are_counted_as_results_are(client: httpx.Client) -> None:
+    trial = Trial(client, "queried", metrics=[FUNNEL, REVENUE])
+    plain: dict[str, Any] = {"stats_config": {}}
+    tested = {"stats_config": {"method": "frequentist", "frequentist": {"alpha": 0.1}}}
+    for n in range(40):
+        variant = "control" if n % 2 else "test"
+        trial.send(trial.saw(f"p{n}", variant, 1 + n), trial.did(f"p{n}", "bought", 50, price=n))
+    results = trial.results()
+    answer = asked(client, trial, "ExperimentQuery", metric=REVENUE).json()
+    assert (answer["kind"], answer["metric"]) == ("ExperimentQuery", REVENUE)
+    told = results["metrics"][1]
+    for mine, theirs in zip(
+        [answer["baseline"], *answer["variant_results"]],
+        [told["baseline"], *told["variant_results"]],
+        strict=True,
+    ):
+        for name in ("key", "number_of_samples", "sum", "sum_squares"):
+            assert mine[name] == theirs[name]
+    assert answer["baseline"]["sum_squares"] == sum(n * n for n in range(1, 40, 2))
+    assert "method" not in answer["baseline"]
+    (test,) = answer["variant_results"]
+    (known,) = told["variant_results"]
+    assert test["method"] == "bayesian"
+    for name in ("chance_to_win", "credible_interval", "significant"):
+        assert test[name] == known[name]
+    assert client.patch(trial.at, json=tested).status_code == 200
+    (test,) = asked(client, trial, "ExperimentQuery", metric=REVENUE).json()["variant_results"]
+    told = trial.results()
+    assert (told["method"], told["level"], test["method"]) == ("frequentist", 0.9, "frequentist")
+    (known,) = told["metrics"][1]["variant_results"]
+    # 0, 2, ... 38 against 1, 3, ... 39: a difference of 1 with a standard error of 3.74.
+    assert known["p_value"] == pytest.approx(0.791, abs=0.001)
+    for name in ("p_value", "confidence_interval", "significant"):
+        assert test[name] == known[name]
+    assert client.patch(trial.at, json=plain).status_code == 200
+    exposures = asked(client, trial, "ExperimentExposureQuery", experiment_name="q").json()
+    for name in ("total_exposures", "timeseries"):
+        assert exposures[name] == results["exposures"][name]
+    assert exposures["date_range"]["date_from"] == "2026-05-04T12:00:00.000000Z"
+    later = (DAY + timedelta(hours=21)).isoformat()
+    late = asked(client, trial, "ExperimentExposureQuery", start_date=later).json()
+    assert late["total_exposures"] == {"control": 10, "test": 10}
+
+
+@pytest.mark.parametrize(
+    ("fields", "attr"),
+    [
+        ({"metric": FUNNEL, "experiment_id": None}, "query__experiment_id"),
+        ({"metric": FUNNEL, "experiment_id": 987654}, "query__experiment_id"),
+        ({"metric": FUNNEL, "experiment_id": 10**30}, "query__experiment_id"),
+        ({"metric": FUNNEL, "experiment_id": "1"}, "query__experiment_id"),
+        ({}, "query__metric"),
+        ({"metric": []}, "query__metric"),
+        ({"metric": FUNNEL | {"metric_type": "moon"}}, "query__metric.metric_type"),
+        ({"metric": FUNNEL | {"series": [{"event": 5}]}}, "query__metric.series[0].event"),
+        (
+            {"kind": "ExperimentExposureQuery", "exposure_criteria": {"exposure_config": 5}},
+            "exposure_criteria.exposure_config",
+        ),
+        ({"kind": "ExperimentExposureQuery", "start_date": "soon"}, "query__start_date"),
+        ({"kind": "ExperimentFunnelsQuery"}, "query__kind"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_refused_by_its_place(
+    client: httpx.Client, fields: dict[str, Any], attr: str
+) -> None:
+    query = {"kind": "ExperimentQuery", "experiment_id": 1, **fields}
+    answer = client.post("/api/projects/1/query/", json={"query": query})
+    assert (answer.status_code, answer.json()["attr"]) == (400, attr), answer.text

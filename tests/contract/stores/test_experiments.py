@@ -1,6 +1,7 @@
 """Experiments: stored with their flags, all or nothing."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from hedgerow.experiments.experiments import Edit, Experiments
 from hedgerow.experiments.model import Conclusion, ExperimentId, Status
 from hedgerow.experiments.store import ExperimentQuery
 from hedgerow.flags.board import Board
+from hedgerow.flags.flags import person_of
 from hedgerow.flags.model import Flag
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.storage.experiments import ExperimentRecords
@@ -91,6 +93,10 @@ async def test_lists_are_filtered_and_paged(stores: Stores) -> None:
     assert await names(ExperimentQuery(limit=1, offset=1)) == ["100%_0"]
     running = ExperimentQuery(status=Status.RUNNING, limit=9, offset=0)
     assert await names(running) == ["100%_0"]
+    assert await names(replace(running, is_on=True)) == ["100%_0"]
+    assert await names(replace(running, is_on=False)) == []
+    assert len(await names(replace(ALL, created_by=person_of(SOMEBODY)))) == 2
+    assert await names(replace(ALL, created_by="")) == []
     assert await names(ExperimentQuery(search="%_2", limit=9, offset=0)) == ["100%_2"]
     assert await names(ExperimentQuery(search="0_", limit=9, offset=0)) == []
     assert await names(ExperimentQuery(order="name", limit=9, offset=0)) == ["100%_0", "100%_2"]

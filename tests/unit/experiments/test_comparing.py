@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from hedgerow.experiments.comparing import Measured, compared
+from hedgerow.experiments.criteria import BAYESIAN, FREQUENTIST, Stats
 
-LEVEL = 0.95
+LEVEL = Stats(method=BAYESIAN, level=0.95)
+TESTED = Stats(method=FREQUENTIST, level=0.95)
 
 
 def funnel(key: str, people: int, converted: int) -> Measured:
@@ -149,3 +151,43 @@ def test_numbers_beyond_all_bounds_never_become_nan(total: float, spread: float)
     text = msgspec.json.encode(found).decode()
     assert "nan" not in text.lower()
     assert "inf" not in text.lower()
+
+
+def test_by_tests_there_are_no_chances_and_too_few_conversions_are_said() -> None:
+    control, test, few = compared(
+        [funnel("control", 1000, 100), funnel("test", 1000, 160), funnel("few", 1000, 4)],
+        TESTED,
+        is_less_better=False,
+    )
+    assert test.p_value is not None
+    assert test.confidence_interval is not None
+    assert test.p_value < 0.001
+    assert test.confidence_interval[0] > 0
+    assert test.lift == pytest.approx(0.6)
+    assert test.significant is True
+    assert (test.chance_to_win, test.chance_to_be_best, test.credible_interval) == (None,) * 3
+    assert (control.p_value, control.significant, control.validation_failures) == (None, None, [])
+    assert few.validation_failures == ["too-few-conversions"]
+    assert (few.p_value, few.lift, few.significant) == (None, None, None)
+    assert few.value_interval is not None
+
+
+def test_by_tests_a_control_that_may_be_zero_has_no_lift_but_is_compared() -> None:
+    found = [Measured.of_mean("control", 9, 9.0, 25.0), Measured.of_mean("test", 9, 90.0, 25.0)]
+    _, test = compared(found, TESTED, is_less_better=False)
+    assert test.validation_failures == ["baseline-mean-may-be-zero"]
+    assert (test.lift, test.confidence_interval, test.significant) == (None, None, True)
+
+
+@pytest.mark.parametrize("stats", [LEVEL, TESTED])
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e-9, 1e9, 1e120, 1e153, 1e300])
+def test_values_of_any_size_are_compared_or_said_to_be_too_large(stats: Stats, size: float) -> None:
+    found = [
+        Measured.of_mean("control", 900, 900 * size, size * size / 4),
+        Measured.of_mean("test", 800, 880 * size, size * size / 100),
+    ]
+    for each in compared(found, stats, is_less_better=False):
+        for name in ("p_value", "lift", "chance_to_win"):
+            number = getattr(each, name)
+            assert number is None or math.isfinite(number)
+        msgspec.json.encode(each)

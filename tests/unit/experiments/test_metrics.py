@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.experiments.criteria import read_criteria, read_level
+from hedgerow.experiments.criteria import Stats, read_criteria, read_stats
 from hedgerow.experiments.metrics import MAX_WINDOW, read_metric, read_metrics
 
 BOUGHT = {"kind": "EventsNode", "event": "bought"}
@@ -129,11 +129,18 @@ def test_odd_criteria_are_refused(sent: Any) -> None:
 
 
 def test_the_level_is_95_percent_unless_told() -> None:
-    assert read_level({}) == 0.95
-    assert read_level({"version": 2, "method": "bayesian", "bayesian": {"ci_level": 0.9}}) == 0.9
+    assert read_stats({}) == Stats(method="bayesian", level=0.95)
+    sent = {"version": 2, "bayesian": {"ci_level": 0.9}, "frequentist": {"alpha": 0.01}}
+    assert read_stats({"method": "bayesian", **sent}).level == 0.9
+    tested = read_stats({"method": "frequentist", **sent})
+    assert tested == Stats(method="frequentist", level=0.99)
     levels: list[Any] = [1, "0.9", 0.2, True, 10**400, []]
     for odd in levels:
         with pytest.raises(Invalid):
-            read_level({"bayesian": {"ci_level": odd}})
+            read_stats({"bayesian": {"ci_level": odd}})
+    for odd in [0, "0.05", 0.9, True, -(10**400), {}]:
+        with pytest.raises(Invalid) as caught:
+            read_stats({"method": "frequentist", "frequentist": {"alpha": odd}})
+        assert caught.value.attr == "stats_config.frequentist.alpha"
     with pytest.raises(Invalid):
-        read_level({"method": ["frequentist"]})
+        read_stats({"method": ["frequentist"]})

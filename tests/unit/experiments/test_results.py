@@ -18,6 +18,7 @@ from hedgerow.experiments.model import Experiment, ExperimentId, Kind
 from hedgerow.experiments.results import ExperimentResults
 from hedgerow.hogql.ast import Select
 from hedgerow.projects.model import Project
+from hedgerow.queries.cache import Freshness
 from tests.unit.flags.world import a_flag
 from tests.unit.projects.world import a_project
 
@@ -29,6 +30,7 @@ VARIANTS = [
     {"key": "late", "rollout_percentage": 0},
 ]
 FLAG = a_flag({"groups": [{}], "multivariate": {"variants": VARIANTS}}, key="tried")
+FRESH = Freshness(max_age=timedelta(seconds=60))
 Rows = Sequence[Sequence[Any]]
 
 
@@ -38,7 +40,7 @@ class Rowed:
     def __init__(self, *answers: Rows | AppError) -> None:
         self._answers = list(answers)
         self.is_free = asyncio.Event()
-        self.inside = self.most_inside = 0
+        self.inside = self.most_inside = self.state = 0
 
     async def surroundings(
         self, project: Project, now: datetime, said: Sequence[Any] = ()
@@ -49,6 +51,9 @@ class Rowed:
         self.inside -= 1
         return Surroundings(project=project, cohorts={}, at=Moment(now=now, zone=UTC))
 
+    async def arrived(self) -> None:
+        """At once."""
+
     async def read(self, around: Surroundings, ask: Callable[[], Select]) -> SimpleNamespace:
         ask()
         answer = self._answers.pop(0)
@@ -58,7 +63,9 @@ class Rowed:
 
 
 def results_of(rowed: Rowed, wait_s: float = 30) -> ExperimentResults:
-    return ExperimentResults(cast(Reading, rowed), Gate(of_one_project=1, wait_s=wait_s))
+    return ExperimentResults(
+        cast(Reading, rowed), FRESH, lambda: rowed.state, Gate(of_one_project=1, wait_s=wait_s)
+    )
 
 
 def an_experiment(**fields: Any) -> Experiment:
@@ -131,3 +138,45 @@ async def test_a_variant_that_nobody_should_get_is_left_out_of_the_split() -> No
     assert ratio.expected == {"control": 100, "test": 100}
     assert not ratio.is_mismatch
     assert ratio.p_value == pytest.approx(0.777, abs=0.001)
+
+
+async def test_nothing_is_counted_again_before_something_changes_or_somebody_wants_it() -> None:
+    exposed = [[(1, "2026-05-04", people)] for people in range(1, 7)]
+    rowed = Rowed(*exposed)
+    rowed.is_free.set()
+    results = results_of(rowed)
+    running = an_experiment(start_date=NOW - timedelta(days=1))
+
+    async def asked(
+        of: Experiment = running, *, later: float = 0, anew: bool = False
+    ) -> tuple[int, bool]:
+        at = NOW + timedelta(seconds=later)
+        found = await results.of(a_project(), of, FLAG, at, anew=anew)
+        assert found.cache_target_age == found.last_refresh + FRESH.max_age
+        return found.exposures.total_exposures["control"], found.is_cached
+
+    both = list(await asyncio.gather(asked(), asked()))
+    assert both == [(1, False), (1, True)]
+    assert await asked(later=59) == (1, True)
+    assert await asked(anew=True) == (2, False)
+    assert await asked(later=60) == (3, False)
+    rowed.state += 1
+    assert await asked(later=60) == (4, False)
+    # What people are not counted by makes no difference.
+    assert await asked(replace(running, name="Renamed", updated_at=NOW), later=60) == (4, True)
+    ended = replace(running, end_date=NOW - timedelta(hours=1))
+    assert await asked(ended, later=60) == (5, False)
+    assert await asked(later=60) == (4, True)
+    finer = replace(running, stats_config={"bayesian": {"ci_level": 0.9}})
+    assert await asked(finer, later=60) == (6, False)
+
+
+async def test_a_metric_that_nobody_had_time_for_is_measured_the_next_time() -> None:
+    rowed = Rowed([], Throttled(5), [], [(1, 9, 18.0, 1.0)])
+    rowed.is_free.set()
+    results = results_of(rowed)
+    running = an_experiment(start_date=NOW - timedelta(days=1), metrics=[MEAN])
+    first = await results.of(a_project(), running, FLAG, NOW)
+    again = await results.of(a_project(), running, FLAG, NOW)
+    assert (first.metrics[0].error is None, again.metrics[0].error is None) == (False, True)
+    assert not again.is_cached

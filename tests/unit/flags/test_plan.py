@@ -125,6 +125,13 @@ def test_settings_that_exclude_each_other_are_refused() -> None:
     assert complaint.startswith("flags[0] (f): bucketing_identifier: A flag that counts")
 
 
+def test_keys_of_surveys_are_given_by_surveys_alone() -> None:
+    complaint = refused(Store(), of_flags({"key": "survey-targeting-mine"}))
+    assert complaint.startswith('flags[0] (survey-targeting-mine): key: Keys that begin with "surv')
+    theirs = a_flag(EVERYBODY, 1, key="survey-targeting-theirs")
+    assert planned(Store(theirs), of_flags({"key": theirs.key})).is_empty
+
+
 def needy_store(**fields: Any) -> Store:
     return Store(
         a_flag(of_groups({}, multivariate=variants(a=100)), 1, key="base"),

@@ -460,7 +460,7 @@ EXPERIMENT: dict[str, Any] = {
         },
     ],
     "metrics_secondary": [],
-    "stats_config": {"method": "frequentist"},
+    "stats_config": {"method": "odd"},
     "conclusion": None,
     "conclusion_comment": None,
 }
@@ -485,7 +485,10 @@ def test_an_experiment_comes_over_its_flag_with_what_can_be_measured() -> None:
             "Without the metric 'By action': \"ActionsNode\" cannot be counted here: an EventsNode "
             "can.",
         ),
-        ("Colours", 'Without its stats_config: "frequentist" is not possible here: bayesian is.'),
+        (
+            "Colours",
+            'Without its stats_config: "odd" is not possible here: bayesian and frequentist are.',
+        ),
         ("Colours", "Without the metrics that it shares with others."),
     ]
     numbers = Numbers(group_types={0: 2})

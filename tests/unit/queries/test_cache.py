@@ -1,24 +1,18 @@
 from datetime import UTC, datetime, timedelta
 
-import msgspec
-
 from hedgerow.projects.model import ProjectId
 from hedgerow.queries.cache import MAX_ENTRY_BYTES, OVERHEAD_BYTES, Cache, Freshness, Kept
-from hedgerow.queries.model import Answered
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 PROJECT = ProjectId(1)
 
 
-def kept(size: int = 2, state: int = 1) -> Kept:
-    answer = Answered(
-        results=msgspec.Raw(b"x" * size), query={}, timezone="UTC", is_cached=False, cache_key="k"
-    )
-    return Kept(answer=answer, state=state, at=NOW)
+def kept(size: int = 2, state: int = 1) -> Kept[bytes]:
+    return Kept(answer=b"x" * size, size=size, state=state, at=NOW)
 
 
 def test_the_cache_holds_no_more_than_fits_and_keeps_what_was_asked_for_last() -> None:
-    cache = Cache(max_bytes=3 * (OVERHEAD_BYTES + 100))
+    cache = Cache[bytes](max_bytes=3 * (OVERHEAD_BYTES + 100))
     for name in "abc":
         cache.put((PROJECT, name), kept(100))
     assert cache.get((PROJECT, "a")) is not None
@@ -27,7 +21,7 @@ def test_the_cache_holds_no_more_than_fits_and_keeps_what_was_asked_for_last() -
 
 
 def test_an_answer_replaces_the_one_before_and_its_size() -> None:
-    cache = Cache(max_bytes=2 * (OVERHEAD_BYTES + 100))
+    cache = Cache[bytes](max_bytes=2 * (OVERHEAD_BYTES + 100))
     for _ in range(5):
         cache.put((PROJECT, "a"), kept(100))
     cache.put((PROJECT, "b"), kept(100))
@@ -36,14 +30,14 @@ def test_an_answer_replaces_the_one_before_and_its_size() -> None:
 
 
 def test_what_is_too_large_is_not_kept_and_hides_nothing_older() -> None:
-    cache = Cache()
+    cache = Cache[bytes]()
     cache.put((PROJECT, "a"), kept())
     cache.put((PROJECT, "a"), kept(MAX_ENTRY_BYTES))
     assert cache.get((PROJECT, "a")) is None
 
 
 def test_projects_have_answers_of_their_own() -> None:
-    cache = Cache()
+    cache = Cache[bytes]()
     cache.put((PROJECT, "a"), kept())
     assert cache.get((ProjectId(2), "a")) is None
 
