@@ -11,6 +11,8 @@ from hedgerow.errors import Unavailable
 
 # After a failure a chore waits longer each time, up to this.
 MAX_PAUSE_S = 30.0
+# What goes on for so long after a failure works again.
+MENDED_S = 60.0
 
 _log = structlog.get_logger("hedgerow.worker")
 
@@ -27,27 +29,64 @@ class Chore:
     max_pause_s: float = MAX_PAUSE_S
 
 
-async def work(chores: Sequence[Chore]) -> None:
+class Failing:
+    """Which chores failed at their last turn, for whoever watches over the process."""
+
+    def __init__(self) -> None:
+        # Since when they are at it again; None while they wait for that.
+        self._failed: dict[str, float | None] = {}
+
+    def began(self, chore: Chore) -> None:
+        if chore.name in self._failed:
+            self._failed[chore.name] = time.monotonic()
+
+    def ended(self, chore: Chore, *, failed: bool) -> None:
+        self._failed.pop(chore.name, None)
+        if failed:
+            self._failed[chore.name] = None
+
+    def number(self) -> int:
+        """Some chores go on until they fail: after a while they count as mended."""
+        mended = time.monotonic() - MENDED_S
+        return sum(since is None or since > mended for since in self._failed.values())
+
+
+async def work(chores: Sequence[Chore], failing: Failing | None = None) -> None:
     """Run all chores side by side until cancelled."""
+    failing = failing or Failing()
     async with asyncio.TaskGroup() as group:
         for chore in chores:
-            group.create_task(_repeat(chore), name=chore.name)
+            group.create_task(_repeat(chore, failing), name=chore.name)
 
 
-async def _repeat(chore: Chore) -> None:
+async def _repeat(chore: Chore, failing: Failing) -> None:
     failures = 0
     while True:
         started = time.monotonic()
+        failing.began(chore)
         try:
-            await chore.run()
+            await _turn(chore)
         except Exception as error:  # noqa: BLE001 - the worker loop: one of three places
             failures += 1
+            failing.ended(chore, failed=True)
             _tell(chore, error, failures)
         else:
             if failures:
                 _log.info("chore works again", chore=chore.name, failures=failures)
             failures = 0
+            failing.ended(chore, failed=False)
         await asyncio.sleep(max(0.0, _pause_s(chore, failures) - (time.monotonic() - started)))
+
+
+async def _turn(chore: Chore) -> None:
+    """A chore that is cancelled from within has failed: unseen, it would never run again."""
+    try:
+        await chore.run()
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("something that the chore waited for was cancelled") from error
 
 
 def _pause_s(chore: Chore, failures: int) -> float:

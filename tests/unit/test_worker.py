@@ -9,7 +9,7 @@ from structlog.typing import EventDict
 
 from hedgerow import worker
 from hedgerow.errors import Unavailable
-from hedgerow.worker import MAX_PAUSE_S, Chore, work
+from hedgerow.worker import MAX_PAUSE_S, MENDED_S, Chore, Failing, work
 from tests.unit.fake_time import FakeTime
 
 AWAY = Unavailable("The database does not answer.")
@@ -19,7 +19,7 @@ BROKEN = ValueError("a defect")
 class Script:
     """What a chore does on each turn: fail with an error, or take some seconds. Then it is done."""
 
-    def __init__(self, time: FakeTime, *turns: Exception | float) -> None:
+    def __init__(self, time: FakeTime, *turns: BaseException | float) -> None:
         self._time = time
         self._turns = list(turns)
         self.ran = 0
@@ -31,7 +31,7 @@ class Script:
             self.done.set()
             return
         turn = self._turns.pop(0)
-        if isinstance(turn, Exception):
+        if isinstance(turn, BaseException):
             raise turn
         self._time.advance(turn)
 
@@ -140,3 +140,40 @@ async def test_cancelling_ends_all_chores(fake_time: FakeTime) -> None:
     await worked([chore(script)], script)
     left = [task for task in asyncio.all_tasks() if task.get_name() == "sweep"]
     assert left == []
+
+
+async def test_a_chore_that_is_cancelled_from_within_is_tried_again(fake_time: FakeTime) -> None:
+    script = Script(fake_time, asyncio.CancelledError(), 0.0)
+    lines = await worked([Chore(name="deliver", every_s=1, run=script.run)], script)
+    assert [line["event"] for line in lines] == ["chore failed", "chore works again"]
+    assert script.ran >= 3
+
+
+async def test_whoever_watches_is_told_what_fails(fake_time: FakeTime) -> None:
+    failing = Failing()
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(failing.number())
+
+    bad = Script(fake_time, BROKEN, AWAY)
+    chores = [
+        Chore(name="fails", every_s=1, run=bad.run),
+        Chore(name="looks", every_s=1, run=look),
+    ]
+    working = asyncio.create_task(work(chores, failing))
+    async with asyncio.timeout(10):
+        await bad.done.wait()
+    await asyncio.sleep(1)
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+    assert 1 in seen
+    assert failing.number() == 0
+    failing.ended(chores[0], failed=True)
+    fake_time.advance(MENDED_S + 1)
+    assert failing.number() == 1, "it is not tried again yet"
+    failing.began(chores[0])
+    assert failing.number() == 1
+    fake_time.advance(MENDED_S + 1)
+    assert failing.number() == 0, "it goes on"

@@ -9,11 +9,17 @@ from hedgerow.app.delivery import Delivery
 from hedgerow.app.delivery_metrics import delivery_metrics
 from hedgerow.http.metrics import Metrics
 from hedgerow.storage.database import Database
+from hedgerow.worker import Failing
 
 
-def join_metrics(database: Database, intake: Intake, delivery: Delivery) -> Metrics:
+def join_metrics(
+    database: Database, intake: Intake, delivery: Delivery, failing: Failing
+) -> Metrics:
+    def failures() -> tuple[str, str, float]:
+        return "hedgerow_chores_failing", "Chores that failed at their last turn.", failing.number()
+
     return Metrics(
-        lambda: (*_database_gauges(database), *intake.gauges()),
+        lambda: (*_database_gauges(database), *intake.gauges(), failures()),
         lambda: delivery_metrics(delivery),
     )
 

@@ -12,6 +12,7 @@ from hedgerow.kit.clock import utc_now
 from hedgerow.kit.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
+from hedgerow.pipelines.foreign import Foreign
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
@@ -39,18 +40,21 @@ class Pipelines:
     records: Records
     as_code: AsCode
     transformations: Transformations
+    foreign: Foreign
 
 
 def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
     catalogue = Catalogue()
     store = PipelineRecords(database)
+    foreign = Foreign()
     return Pipelines(
         sealer=sealer,
         catalogue=catalogue,
         components=ComponentRecords(database),
         records=Records(store, catalogue, sealer),
         as_code=AsCode(store, catalogue, sealer),
-        transformations=Transformations(store, catalogue, sealer),
+        transformations=Transformations(store, catalogue, sealer, foreign),
+        foreign=foreign,
     )
 
 

@@ -87,7 +87,7 @@ from hedgerow.storage.sealing_file import sealing_keys
 from hedgerow.storage.subjects import SubjectRecords
 from hedgerow.storage.transformation_counts import TransformationTrail
 from hedgerow.surveys.board import SurveyBoard
-from hedgerow.worker import Chore, work
+from hedgerow.worker import Chore, Failing, work
 
 # A decision is asked for with a few properties; nobody has a megabyte of them.
 DECIDE_BYTES = 1024 * 1024
@@ -113,6 +113,7 @@ class Parts:
     pipelines: Pipelines
     intake: Intake
     chores: Sequence[Chore]
+    failing: Failing
 
 
 @asynccontextmanager
@@ -195,7 +196,8 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         clock=utc_now,
     )
     readiness = Readiness(lambda: _ping(database))
-    metrics = join_metrics(database, intake, delivery)
+    failing = Failing()
+    metrics = join_metrics(database, intake, delivery, failing)
     log = AccessLog(
         sys.stderr,
         for_people=wants_people(settings.log_format, sys.stderr),
@@ -251,6 +253,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         state=state,
         pipelines=pipelines,
         intake=intake,
+        failing=failing,
         chores=[
             *_backup_chores(settings, events_store),
             *_watching_chores(state, board, surveys.board, sdk_configs, intake),
@@ -280,6 +283,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         await reading.queries.end()
         await intake.processor.end()
         await delivery.close()
+        pipelines.foreign.close()
         await events_store.close()
         await database.close()
         log.flush()
@@ -302,7 +306,7 @@ async def _live(settings: Settings, parts: Parts, readiness: Readiness, events: 
         return
     readiness.waiting_for = None
     events.ready(keys if is_new else None)
-    await work(parts.chores)
+    await work(parts.chores, parts.failing)
 
 
 def _places(geoip: GeoIp, origins: Origins) -> Places | None:

@@ -30,7 +30,7 @@ from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.schema import schema_state
 from hedgerow.storage.sealing_file import sealing_keys
-from hedgerow.worker import Chore, work
+from hedgerow.worker import Chore, Failing, work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,10 @@ async def run_worker(
     flag_records = FlagRecords(database)
     board = Board(flag_records, in_daemon_thread)
     surveys = join_surveys(database, flag_records, board, reading.reading)
+    failing = Failing()
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
     try:
-        with _shown(join_metrics(database, intake, delivery), shown_at) as address:
+        with _shown(join_metrics(database, intake, delivery, failing), shown_at) as address:
             await once_available(lambda: _check_current(place), "migrations", lambda _: None)
             ready(address)
             state = join_state(database)
@@ -77,10 +78,12 @@ async def run_worker(
                     delivery.tidying(),
                     surveys.chore(state),
                     *working_chores(state, intake, deletion, mirror, delivery, jobs),
-                ]
+                ],
+                failing,
             )
     finally:
         await delivery.close()
+        pipelines.foreign.close()
         await intake.processor.end()
         await events.close()
         await database.close()

@@ -166,7 +166,11 @@ class Processor:
         self._storing.look_at(buckets)
         for bucket in buckets:
             rows = self._storing.some_of(bucket, await self._inbox.ready(bucket))
-            if rows and await self._storing.attempt(bucket, rows, self._store):
+            if not rows:
+                continue
+            # No event is to blame if destinations cannot be read.
+            await self._routing.refresh()
+            if await self._storing.attempt(bucket, rows, self._store):
                 self._repeats.stored(_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number

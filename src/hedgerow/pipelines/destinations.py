@@ -78,31 +78,38 @@ class Destinations:
             component = self._catalogue.component(record.component_id)
             if component is None or component.deliver is None:
                 continue
-            if route := _route(record):
+            try:
+                route, (plain, problem) = _route(record), self._settings(record, component)
+            except Exception as error:  # noqa: BLE001 - one record's defect stops no other
+                route, plain = None, {}
+                problem = f"The record cannot be used: {type(error).__name__}"
+            if route:
                 routes.append(route)
             if record.enabled:
-                destinations.append(self._destination(record, component, component.deliver))
+                destinations.append(
+                    Destination(
+                        record=record,
+                        name=record.name or component.name,
+                        deliver=component.deliver,
+                        settings=plain,
+                        problem=problem,
+                    )
+                )
         self._by_project[project_id] = destinations
         self.routers.pop(project_id, None)
         if routes:
             self.routers[project_id] = Router(routes)
 
-    def _destination(self, record: Record, component: Component, deliver: Deliver) -> Destination:
-        plain: Mapping[str, Any] = {}
-        problem = ""
+    def _settings(self, record: Record, component: Component) -> tuple[Mapping[str, Any], str]:
+        """In the clear, or why they cannot be used."""
+        if not record.enabled:
+            return {}, ""
         try:
             check_settings(component, record.config, self._sealer)
-            plain = settings.unsealed(component, record.config, self._sealer)
+            return settings.unsealed(component, record.config, self._sealer), ""
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
-            problem = f"{setting}: {error.detail}" if setting else error.detail
-        return Destination(
-            record=record,
-            name=record.name or component.name,
-            deliver=deliver,
-            settings=plain,
-            problem=problem,
-        )
+            return {}, f"{setting}: {error.detail}" if setting else error.detail
 
 
 def _route(record: Record) -> Route | None:

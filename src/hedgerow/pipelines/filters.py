@@ -46,7 +46,7 @@ def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:
         component.check(plain)
     except AppError:
         raise
-    except Exception as error:  # noqa: BLE001 - somebody else's check may raise anything
+    except BaseException as error:  # noqa: BLE001 - somebody else's check may raise anything
         detail = f"{component.name} cannot judge these settings: {type(error).__name__}."
         raise Invalid(detail) from None
 

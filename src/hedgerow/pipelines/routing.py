@@ -26,9 +26,13 @@ class Routing:
         self._wake = wake
         self._clock = clock
 
+    async def refresh(self) -> None:
+        """Call between reading events and routing them: who was enabled before they were accepted
+        is known then."""
+        await self._destinations.refresh()
+
     async def routed(self, events: Mapping[int, Sequence[Event]]) -> NewDeliveries:
         """The deliveries to be made of events, by the number of the row that they come from."""
-        await self._destinations.refresh()
         routers, now = self._destinations.routers, self._clock()
         if not routers:
             return {}

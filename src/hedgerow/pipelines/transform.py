@@ -69,7 +69,7 @@ class Chain:
                 tally.seen += 1
                 after = step.transform(event)
             except BaseException as error:  # noqa: BLE001 - no Ctrl-C comes here: we are in a thread
-                tally.fail(_reason(error), event.uuid)
+                tally.fail(reason_of(error), event.uuid)
                 continue
             if after is None:
                 tally.dropped += 1
@@ -120,7 +120,7 @@ def failing(problem: str) -> Transform:
     return run
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     if type(error) is not CannotTransform:
         return f"The component failed: {type(error).__name__}"
     said = error.args[0] if error.args and isinstance(error.args[0], str) else ""

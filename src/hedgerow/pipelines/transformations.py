@@ -10,6 +10,7 @@ from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import Sealer
 from hedgerow.pipelines.filters import check_settings, concerns
+from hedgerow.pipelines.foreign import Foreign
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.store import TransformationStore
 from hedgerow.pipelines.transform import Chain, Step, failing, guarded
@@ -18,10 +19,18 @@ from hedgerow.projects.model import ProjectId
 
 
 class Transformations:
-    """Read again for each project whose records have changed, once it has events."""
+    """Read again for each project whose records have changed, once it has events. Without
+    `foreign`, what packages bring runs in this process."""
 
-    def __init__(self, store: TransformationStore, catalogue: Catalogue, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        store: TransformationStore,
+        catalogue: Catalogue,
+        sealer: Sealer,
+        foreign: Foreign | None = None,
+    ) -> None:
         self._store = store
+        self._foreign = foreign
         self._catalogue = catalogue
         self._sealer = sealer
         self._turn = asyncio.Lock()
@@ -67,6 +76,8 @@ class Transformations:
         plain = settings.unsealed(component, record.config, self._sealer)
         if self._catalogue.is_ours(record.component_id):
             return make(plain)
+        if self._foreign is not None:
+            return self._foreign.transform(component.key, plain)
         try:
             return guarded(make(plain))
         except BaseException as error:  # noqa: BLE001 - also what usually ends a program
