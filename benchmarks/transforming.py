@@ -90,7 +90,8 @@ async def measured(wanted: Sequence[tuple[int, dict[str, Any]]]) -> float:
     for _ in range(ROUNDS):
         begun = time.process_time()
         for first in range(0, EVENTS, AT_ONCE):
-            row = Accepted(id=1, project_id=PROJECT, events=events[first : first + AT_ONCE])
+            some = events[first : first + AT_ONCE]
+            row = Accepted(id=1, project_id=PROJECT, events=some, number=len(some))
             await transforming.refresh([row])
             transformed = await transforming.transformed([row], none)
             for each in transformed.rows:

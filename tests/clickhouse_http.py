@@ -6,7 +6,6 @@ The real client library talks to the real engine; only what lies between the two
 """
 
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.live import free_port
+
 NOT_SETTINGS = {"query", "query_id", "database", "client_protocol_version", "wait_end_of_query"}
 INSERT = re.compile(rb"(INSERT INTO .*) FORMAT (\w+)\n", re.DOTALL)
 ROOT = Path(__file__).parents[1]
@@ -32,9 +33,7 @@ class OwnClickHouse:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._databases = 0
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.start()
 
     def start(self) -> None:
@@ -43,10 +42,10 @@ class OwnClickHouse:
             "-m",
             "tests.clickhouse_http",
             str(self._folder),
-            str(self._port),
+            self._port,
         ]
         self._process = subprocess.Popen(command, cwd=ROOT)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
                 self.run("SELECT 1")
@@ -58,7 +57,7 @@ class OwnClickHouse:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait()
 
     def new_database(self) -> str:
         """The address of a fresh, empty database."""
@@ -68,7 +67,7 @@ class OwnClickHouse:
         return f"http://127.0.0.1:{self._port}/{name}"
 
     def run(self, sql: str) -> bytes:
-        with urlopen(f"http://127.0.0.1:{self._port}/", data=sql.encode(), timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{self._port}/", data=sql.encode(), timeout=60) as answer:
             return bytes(answer.read())
 
 

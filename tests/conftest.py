@@ -1,60 +1,69 @@
 """What every kind of test may ask for: a place for the state on either engine, and a live
-server.
+server. Each is loaded when it is asked for: unit tests need none of it, and every process that
+runs tests would wait for all.
 """
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser
 
-from hedgerow.storage.connect import Place
-from tests.browser import chromium as browser
-from tests.browser.pages import PageServer
-from tests.clickhouse_http import OwnClickHouse
-from tests.live import LiveServer
-from tests.postgres import OwnPostgres
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from hedgerow.storage.connect import Place
+    from tests.browser.chromium import Opened
+    from tests.browser.pages import PageServer
+    from tests.clickhouse_http import OwnClickHouse
+    from tests.live import LiveServer
+    from tests.postgres import OwnPostgres
 
 TOLD = "told"
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[OwnPostgres]:
+def postgres() -> Iterator["OwnPostgres"]:
     """One real PostgreSQL server for the whole run; each test takes a database of its own."""
-    server = OwnPostgres()
+    server: OwnPostgres = import_module("tests.postgres").OwnPostgres()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnClickHouse]:
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator["OwnClickHouse"]:
     """One ClickHouse server for the whole run; each test takes a database of its own."""
-    server = OwnClickHouse(tmp_path_factory.mktemp("clickhouse"))
+    folder = tmp_path_factory.mktemp("clickhouse")
+    server: OwnClickHouse = import_module("tests.clickhouse_http").OwnClickHouse(folder)
     yield server
     server.kill()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> "Place":
     """An empty place for the state: everything that asks for it runs on both engines."""
     url = ""
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres").new_database()
-    return Place(url=url, path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5)
+    made: Place = import_module("hedgerow.storage.connect").Place(
+        url=url, path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5
+    )
+    return made
 
 
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator["LiveServer"]:
     """One service for tests that leave it as they found it, or do not care."""
-    # Whoever reads waits for what was accepted before, however slow the machine is.
-    with LiveServer(tmp_path_factory.mktemp("live"), read_wait_s="30") as server:
+    with import_module("tests.live").LiveServer(tmp_path_factory.mktemp("live")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator["Browser"]:
     """A browser, where there is one with posthog-js to load into it. By module, for it takes the
     thread's event loop, which other tests want."""
+    browser = _browser()
     if lacks := browser.missing("posthog-js"):
         pytest.skip(f"{' and '.join(lacks)} missing: tests/browser/install brings them")
     with browser.running() as running:
@@ -62,17 +71,21 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def opened(chromium: Browser) -> Iterator[browser.Opened]:
+def opened(chromium: "Browser") -> Iterator["Opened"]:
     """A new page in it."""
-    with browser.opened(chromium) as page:
+    with _browser().opened(chromium) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
-def pages() -> Iterator[PageServer]:
+def pages() -> Iterator["PageServer"]:
     """Somebody's site."""
-    with PageServer(browser.PACKAGES) as server:
+    with import_module("tests.browser.pages").PageServer(_browser().PACKAGES) as server:
         yield server
+
+
+def _browser() -> Any:
+    return import_module("tests.browser.chromium")
 
 
 @pytest.fixture

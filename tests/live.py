@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -25,6 +26,7 @@ import httpx
 import structlog
 
 from hedgerow.cli import main
+from tests.forks import FORKS
 
 T = TypeVar("T")
 
@@ -35,6 +37,10 @@ HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 LOOKS = ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE")
 # Without compiled files to start from, every process would compile all of ours again.
 COMPILES = "PYTHONDONTWRITEBYTECODE"
+# Below those that systems give out by themselves.
+PORTS = range(15_000, 30_000)
+# Whoever reads waits for what was accepted before, however slow the machine is.
+READ_WAIT_S = "30"
 # For a start whose keys nobody chose.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
@@ -65,13 +71,8 @@ class LiveProcess:
         self.data = data
         self._output: list[str] = []
         self._errors: list[str] = []
-        self.process = subprocess.Popen(
-            [HEDGEROW, verb, "--data", str(data), *arguments],
-            env=environment(**settings),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.process = FORKS.start(
+            [HEDGEROW, verb, "--data", str(data), *arguments], environment(**settings), cwd
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -88,7 +89,7 @@ class LiveProcess:
     def errors(self) -> str:
         return "".join(self._errors)
 
-    def wait_ready(self, timeout_s: float = 60) -> Self:
+    def wait_ready(self, timeout_s: float = 110) -> Self:
         deadline = time.monotonic() + timeout_s
         while not re.search(self.READY, self.output):
             if self.process.poll() is not None:
@@ -100,7 +101,7 @@ class LiveProcess:
             time.sleep(0.02)
         return self
 
-    def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 10) -> int:
+    def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 60) -> int:
         """Ask the process to end and return its exit status. One that will not end is killed."""
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -144,12 +145,13 @@ class LiveServer(LiveProcess):
         **settings: str,
     ) -> None:
         self._port = port
+        settings = {"read_wait_s": READ_WAIT_S, **settings}
         super().__init__(data, "serve", "--port", port, *arguments, cwd=cwd, **settings)
 
     @property
     def request_lines(self) -> list[dict[str, Any]]:
-        """The access log so far, when it is JSON."""
-        lines = [json.loads(line) for line in self.errors.splitlines()]
+        """The access log so far, when it is JSON. The engine of events has lines of its own."""
+        lines = [json.loads(line) for line in self.errors.split("\n") if line.startswith("{")]
         return [line for line in lines if line["event"] == "request"]
 
     @property
@@ -174,7 +176,7 @@ class LiveServer(LiveProcess):
     def connect(self) -> socket.socket:
         """A bare connection, for what no HTTP client would send."""
         url = httpx.URL(self.address)
-        return socket.create_connection((url.host, url.port or 80), timeout=10)
+        return socket.create_connection((url.host, url.port or 80), timeout=60)
 
 
 class LiveWorker(LiveProcess):
@@ -227,14 +229,21 @@ def run_hedgerow(
     *arguments: str, data: Path | None = None, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run one verb to its end."""
-    return subprocess.run(
-        [HEDGEROW, *arguments, *_in(data)],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    process = FORKS.start([HEDGEROW, *arguments, *_in(data)], environment(**settings), None)
+    output: list[str] = []
+    errors: list[str] = []
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        readers = [_collect(process.stdout, output), _collect(process.stderr, errors)]
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+            for reader in readers:
+                reader.join()
+    return subprocess.CompletedProcess(arguments, status, "".join(output), "".join(errors))
 
 
 def run_here(
@@ -291,9 +300,14 @@ def seconds_until(holds: Callable[[], bool], at_most_s: float) -> float:
 
 
 def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """One that nobody listens on, and that the system gives to nobody who does not ask for it: not
+    to another server until ours listens there, nor, while ours is away, to a client that calls it,
+    which would then talk to itself."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return str(port)
 
 
 def answer_on(connection: socket.socket) -> httpx.Response:

@@ -131,7 +131,7 @@ class Receiver:
             for each in (received.json if isinstance(received.json, list) else [received.json])
         ]
 
-    def wait_for(self, number: int, timeout_s: float = 30) -> None:
+    def wait_for(self, number: int, timeout_s: float = 60) -> None:
         """Until so many requests have come."""
         wait_until(lambda: len(self.received) >= number, timeout_s)
 
@@ -157,7 +157,7 @@ class _Server(ThreadingHTTPServer):
         """Whoever sends may be killed meanwhile."""
 
 
-def wait_until(is_so: Callable[[], bool], timeout_s: float = 30) -> None:
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to pass"

@@ -53,17 +53,17 @@ class S3Server:
             method="PUT", url=f"{self.endpoint}/{name}", headers={"host": host}, body=b""
         )
         request = signed(asked, f"/{name}", access, utc_now())
-        made = httpx.put(request.url, headers=dict(request.headers))
+        made = httpx.put(request.url, headers=dict(request.headers), timeout=60)
         assert made.status_code == 200, made.text
         return self.folder / name
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             assert self._process.poll() is None, self._told()
             assert time.monotonic() < deadline, "the S3 server did not get ready"
             try:
-                httpx.get(self.endpoint)
+                httpx.get(self.endpoint, timeout=60)
             except httpx.TransportError:
                 time.sleep(0.02)
             else:

@@ -59,7 +59,7 @@ def people_waiting(data: Path) -> int:
         return int(connection.execute(changes).fetchone()[0])
 
 
-def wait_until_stored(data: Path, at_most_s: float = 30) -> float:
+def wait_until_stored(data: Path, at_most_s: float = 60) -> float:
     return seconds_until(lambda: not waiting(data), at_most_s)
 
 

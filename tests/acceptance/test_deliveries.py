@@ -294,9 +294,9 @@ def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver
     assert client.post(f"{path}deliveries/x/retry/").status_code == 404
     assert_documented(client, "{record_id}/deliveries/{delivery_id}/retry/", again)
     own = f'{{destination="{path.rstrip("/").rpartition("/")[2]}",project="1"}}'
-    shown_metrics = client.get("/metrics").text
-    assert f"hedgerow_deliveries_delivered_total{own} 1.0" in shown_metrics
-    assert f"hedgerow_deliveries_failed_total{own} 1.0" in shown_metrics
+    for counted in ("delivered", "failed"):
+        line = f"hedgerow_deliveries_{counted}_total{own} 1.0"
+        wait_until(lambda line=line: line in client.get("/metrics").text)  # type: ignore[misc]
     wait_until(lambda: client.get(RECORDS).json()["results"][-1]["delivery_rate_24h"] == "0.500")
     assert shown(client, path)["error"] == ""
 

@@ -45,7 +45,7 @@ def test_every_printed_curl_line_works_as_printed(first: LiveServer) -> None:
 def test_the_printed_address_of_the_docs_answers(first: LiveServer) -> None:
     found = re.search(r"API docs: +(\S+)", first.output)
     assert found is not None
-    answer = httpx.get(found[1])
+    answer = httpx.get(found[1], timeout=60)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
 
@@ -128,10 +128,11 @@ def _sent(line: str) -> str:
     """What a printed curl line answers; on a machine without curl it is read and sent by hand."""
     if shutil.which("curl"):
         return subprocess.run(
-            line, shell=True, capture_output=True, text=True, timeout=20, check=True
+            line, shell=True, capture_output=True, text=True, timeout=60, check=True
         ).stdout
     program, option, header, address, *data = shlex.split(line)
     assert (program, option, data[:1]) in (("curl", "-H", []), ("curl", "-H", ["-d"]))
     name, _, value = header.partition(": ")
     method = "POST" if data else "GET"
-    return httpx.request(method, address, headers={name: value}, content="".join(data[1:])).text
+    content = "".join(data[1:])
+    return httpx.request(method, address, headers={name: value}, content=content, timeout=60).text

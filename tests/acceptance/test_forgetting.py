@@ -50,19 +50,27 @@ def _delete(client: httpx.Client, **wish: Any) -> Any:
 
 def test_events_are_counted_then_deleted_by_what_was_chosen_and_told(live: LiveServer) -> None:
     with live.client() as client:
-        _send(client, "chooser", "chooser", "other", event="chosen")
-        _send(client, "chooser", event="kept")
-        wish = {"event": "chosen", "person": "chooser"}
+        _send(client, "chooser", "chooser", "other", event="chosen for deletion")
+        _send(client, "chooser", event="kept from deletion")
+        wish = {"event": "chosen for deletion", "person": "chooser"}
         assert _delete(client, **wish, dry_run=True) == {"events": 2, "deleted": False}
         assert _delete(client, **wish) == {"events": 2, "deleted": True}
         told = _told(client, "Event")
         assert (told["activity"], told["detail"]["events_deleted"]) == ("deleted", 2)
-        assert (told["detail"]["event"], told["detail"]["distinct_ids"]) == ("chosen", 1)
+        assert (told["detail"]["event"], told["detail"]["distinct_ids"]) == (
+            "chosen for deletion",
+            1,
+        )
         assert _delete(client, **wish) == {"events": 0, "deleted": True}
         assert _told(client, "Event")["id"] == told["id"]
-        assert _delete(client, event="chosen", before="2000-01-01", dry_run=True)["events"] == 0
-        assert _delete(client, event="chosen")["events"] == 1
-        assert _delete(client, event="kept", dry_run=True)["events"] == 1
+        assert (
+            _delete(client, event="chosen for deletion", before="2000-01-01", dry_run=True)[
+                "events"
+            ]
+            == 0
+        )
+        assert _delete(client, event="chosen for deletion")["events"] == 1
+        assert _delete(client, event="kept from deletion", dry_run=True)["events"] == 1
 
 
 @pytest.mark.parametrize(

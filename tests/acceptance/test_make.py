@@ -19,7 +19,7 @@ def test_make_help_lists_the_targets_with_a_word_each() -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     listed = dict(re.findall(r"^  make (\w+) +(\S.+)$", done.stdout, re.MULTILINE))

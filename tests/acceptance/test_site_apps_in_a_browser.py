@@ -22,7 +22,7 @@ OPTED_IN = {**PLAIN, "opt_in_site_apps": "true"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("site-apps"), read_wait_s="30") as running:
+    with LiveServer(tmp_path_factory.mktemp("site-apps")) as running:
         yield running
 
 
@@ -32,7 +32,7 @@ def owner(server: LiveServer) -> Iterator[httpx.Client]:
         yield client
         for record in client.get(BASE).json()["results"]:
             client.delete(f"{BASE}{record['id']}/")
-        seconds_until(lambda: config(server)["siteApps"] == [], at_most_s=30)
+        seconds_until(lambda: config(server)["siteApps"] == [], at_most_s=60)
 
 
 def app(owner: httpx.Client, server: LiveServer, plugin: int, **settings: Any) -> int:
@@ -40,12 +40,13 @@ def app(owner: httpx.Client, server: LiveServer, plugin: int, **settings: Any) -
     id: int = owner.post(BASE, json={"plugin": plugin}).json()["id"]
     assert owner.put(f"{BASE}{id}/config/", json=settings).status_code == 200
     assert owner.patch(f"{BASE}{id}/", json={"enabled": True}).status_code == 200
-    seconds_until(lambda: id in [each["id"] for each in config(server)["siteApps"]], at_most_s=30)
+    seconds_until(lambda: id in [each["id"] for each in config(server)["siteApps"]], at_most_s=60)
     return id
 
 
 def config(server: LiveServer) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{server.address}/array/{PROJECT_KEY}/config").json()
+    address = f"{server.address}/array/{PROJECT_KEY}/config"
+    found: dict[str, Any] = httpx.get(address, timeout=60).json()
     return found
 
 
@@ -74,7 +75,7 @@ def test_a_bar_appears_and_its_click_is_an_event(
     assert bar.locator("span").text_content() == MESSAGE
     bar.get_by_text("See").click()
     opened.page.wait_for_url(link)
-    seconds_until(lambda: len(captured(owner, "notification bar clicked")) == 1, at_most_s=30)
+    seconds_until(lambda: len(captured(owner, "notification bar clicked")) == 1, at_most_s=60)
     [click] = captured(owner, "notification bar clicked")
     assert click["properties"]["$message"] == MESSAGE
     assert click["properties"]["$lib"] == "web"
@@ -96,8 +97,9 @@ def test_an_app_runs_once_for_each_page_with_the_sdk_at_hand(
         page.goto(address)
         page.wait_for_function("window.runs === 1")
     assert len([url for url in asked if f"/site_app/{id}/" in url]) == 2
+    seconds_until(lambda: served(owner) > before, at_most_s=60)
     assert served(owner) == before + 1
-    seconds_until(lambda: len(captured(owner, "script ran")) == 2, at_most_s=30)
+    seconds_until(lambda: len(captured(owner, "script ran")) == 2, at_most_s=60)
     assert [each["properties"]["by"] for each in captured(owner, "script ran")] == ["app", "app"]
     assert opened.errors == []
 

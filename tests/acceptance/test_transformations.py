@@ -14,12 +14,35 @@ from tests.records import enabled_record, tidied
 
 RECORDS = "/api/environments/1/pipeline_transformation_configs/"
 DROP, RENAME, REMOVE, HASH, MASK_IP, USER_AGENT, BOTS = range(61, 68)
+RAISED = (
+    "KeyError",
+    "KeyboardInterrupt",
+    "RecursionError",
+    "MemoryError",
+    "StopIteration",
+    "GeneratorExit",
+    "SystemExit",
+)
 PACKAGE = """
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.model import Family
 
+class Odd(KeyError):
+    def __str__(self):
+        raise self
+
+class Interrupt(KeyboardInterrupt):
+    pass
+
+RAISED = {"KeyError": Odd("x"), "KeyboardInterrupt": Interrupt()} | {
+    kind.__name__: kind("why")
+    for kind in (RecursionError, MemoryError, StopIteration, GeneratorExit, SystemExit)
+}
+
 def transform(settings):
     def shout(event):
+        if name := event.properties.get("raise"):
+            raise RAISED[name]
         if "explode" in event.properties:
             event.properties["half"] = "done"
             raise SystemExit(1)
@@ -46,7 +69,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         server = LiveServer(
             tmp_path_factory.mktemp("transformations"),
             allow_private_destinations="true",
-            read_wait_s="30",
         )
     with server:
         yield server
@@ -173,6 +195,22 @@ def test_a_component_of_a_package_transforms_and_may_fail(client: httpx.Client) 
     assert (tried["error"], tried["after"]) == (error, tried["before"])
     capture(client, "seen")
     wait_until(lambda: client.get(path).json()["error"] == "")
+
+
+def test_whatever_a_package_raises_the_service_goes_on(client: httpx.Client) -> None:
+    listed = client.get("/api/organizations/@current/pipeline_transformations/").json()
+    [plugin] = [each["id"] for each in listed["results"] if each["name"] == "Shout"]
+    path = transformation(client, plugin)
+    sent = [capture(client, "seen", **{"raise": name})[0] for name in RAISED]
+    for uuid, name in zip(sent, RAISED, strict=True):
+        kept = stored(client, uuid)
+        assert kept is not None
+        assert (kept["raise"], kept.get("shout")) == (name, None)
+    (uuid,) = capture(client, "seen")
+    assert (stored(client, uuid) or {})["shout"] == "SEEN"
+    assert metrics(client, path) == (1, 0, len(RAISED))
+    tried = client.post(f"{path}test/", json={"properties": {"raise": "KeyboardInterrupt"}}).json()
+    assert tried["error"] == "The component failed: Interrupt"
 
 
 def test_a_record_without_its_settings_keeps_events_and_says_so(client: httpx.Client) -> None:

@@ -35,6 +35,7 @@ BANNED_NAMES = {
 
 # The functions in which everything may be caught, and why. Elsewhere an error has a name.
 CATCH_ALLS = {
+    "capture/care.py Careful.attempt": "one event's defect is not another's",
     "app/serve.py _live": "whoever started the service is told why it cannot go on",
     "flags/snapshot.py Plan.answer_plain": "what breaks one flag must leave the others right",
     "flags/snapshot.py Snapshot._answer_others": "what breaks one flag must leave the others right",
@@ -42,7 +43,7 @@ CATCH_ALLS = {
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
     "kit/eager.py _rest": "carried to the coroutine that waits for it",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
-    "pipelines/catalogue.py _reason": "somebody else's error may fail to tell what it is",
+    "kit/telling.py said": "somebody else's error may fail to tell what it is",
     "pipelines/deliver.py Deliverer._lane": "one destination's defect is not another's",
     "pipelines/attempt.py attempted": "somebody else's component may raise anything",
     "surveys/keeping.py Keeping.keep": "one survey's defect is not another's; raised at the end",
@@ -52,6 +53,7 @@ CATCH_ALLS = {
     "pipelines/records.py Records._adopted": "somebody else's migration rule may raise anything",
     "pipelines/catalogue.py load_components": "somebody else's package may raise anything",
     "pipelines/transform.py Chain.passed": "somebody else's component may raise anything",
+    "pipelines/transformations.py Transformations.step": "one record's defect stops no project",
     "pipelines/transformations.py Transformations._made": "somebody else's may here, too",
     "storage/group_commit.py GroupWriter._commit": "carried to the callers who wait for it",
     "storage/group_commit.py GroupWriter._run_group": "one caller's error is not another's",

@@ -35,6 +35,7 @@ from hedgerow.pipelines.transformations import Transformations
 from hedgerow.projects.activity import SYSTEM, Entry
 from hedgerow.projects.bootstrap import FirstKeys
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.blame import is_about_values
 from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
 from hedgerow.storage.database import Database
 from hedgerow.storage.delivery_groups import DeliveredGroups
@@ -160,6 +161,8 @@ class World:
                 place=_nowhere,
                 transforming=Transforming(self.transformations()),
                 routing=self.routing(),
+                blames=is_about_values,
+                note=print,
                 clock=clock,
             ),
             progress=progress,
@@ -439,7 +442,7 @@ async def test_a_rush_of_senders_goes_before_the_work(
     await asyncio.sleep(0.1)
     assert not settling.done()
     await life.progress.wait_until_settled((PROJECT, "ann"), at_most_s=0.01)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await settling
     monkeypatch.setattr(MortalInbox, "settle", settle)
     await life.work()

@@ -69,7 +69,7 @@ def _assert_outlives(
                 assert client.get(path).status_code == 200, path
             assert client.get("/_readiness").status_code == 200
             give_room(server)
-            seconds_until(lambda: create("after").status_code == 201, at_most_s=10)
+            seconds_until(lambda: create("after").status_code == 201, at_most_s=60)
             assert _names(client) >= stored
         assert server.stop() == 0
     assert "Traceback" not in server.errors

@@ -69,7 +69,7 @@ def _storm(
         side_by_side([partial(write, writer) for writer in range(WRITERS)])
     finally:
         killer.cancel()
-    server.process.wait(10)
+    server.process.wait()
 
 
 def _assert_all_there(

@@ -19,7 +19,7 @@ from tests.live import (
 )
 from tests.postgres import OwnPostgres
 
-AT_MOST_S = 15
+AT_MOST_S = 60
 TERMINATE = """
     WITH ours AS MATERIALIZED
       (SELECT pid FROM pg_stat_activity WHERE application_name = 'hedgerow')
@@ -56,8 +56,8 @@ def test_a_server_waits_for_a_database_that_is_not_there_yet(
     try:
         seconds_until(lambda: server.answers("/_liveness") == 200, at_most_s=30)
         seconds_until(lambda: "No such file" in server.errors, at_most_s=30)
-        waiting = httpx.get(f"{server.address}/_readiness")
-        refused = httpx.get(f"{server.address}/api/projects/")
+        waiting = httpx.get(f"{server.address}/_readiness", timeout=60)
+        refused = httpx.get(f"{server.address}/api/projects/", timeout=60)
         mortal.start()
         seconds_until(lambda: server.answers("/_readiness") == 200, at_most_s=AT_MOST_S)
         with server.wait_ready().client() as client:
@@ -116,18 +116,17 @@ def test_a_database_that_hangs_costs_503_in_time_and_nothing_else(
     with server.client() as client:
         assert [client.get(path).status_code for path in paths] == [200] * 4
         with mortal.frozen():
-            answers = side_by_side([partial(client.get, path, timeout=10) for path in paths])
+            answers = side_by_side([partial(client.get, path) for path in paths])
         assert [answer.status_code for answer in answers] == [503, 503, 200, 200]
         seconds_until(lambda: _create(client).status_code == 201, at_most_s=AT_MOST_S)
 
 
 def test_it_stops_soon_although_its_database_hangs(mortal: OwnPostgres, tmp_path: Path) -> None:
-    with LiveServer(tmp_path, database_url=mortal.new_database()) as server:
-        with mortal.frozen():
-            time.sleep(1)  # it looks for changes twice a second, so by now it waits for an answer
-            started = time.monotonic()
-            assert server.stop(timeout_s=20) == 0
-        assert time.monotonic() - started < 8  # the driver alone would wait for 10 s
+    # Long enough that nobody who waits for it would come back before the test gives up.
+    settings = {"database_url": mortal.new_database(), "database_timeout_s": "300"}
+    with LiveServer(tmp_path, **settings) as server, mortal.frozen():
+        time.sleep(1)  # it looks for changes twice a second, so by now it waits for an answer
+        assert server.stop() == 0
 
 
 def test_connections_that_are_cut_while_in_use_cost_a_503_at_most(

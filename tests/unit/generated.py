@@ -4,12 +4,14 @@ while somebody works, more when everything is tested: HEDGEROW_TEST_EXAMPLES say
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("HEDGEROW_TEST_EXAMPLES", "10"))
 
-bounded = settings(database=None, deadline=None, max_examples=EXAMPLES)
+# What is slow is not wrong: other things run on the machine as well.
+PATIENT = settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+bounded = settings(PATIENT, max_examples=EXAMPLES)
 # For what has many ways to go wrong.
 thorough = settings(bounded, max_examples=2 * EXAMPLES)
 

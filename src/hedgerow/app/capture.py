@@ -1,17 +1,22 @@
 """Events on their way in, joined: inbox, progress, the two steps of processing."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from hedgerow.app.events import OpenedWhenNeeded
 from hedgerow.capture.accept import Capture
 from hedgerow.capture.arrivals import Arrivals
+from hedgerow.capture.care import Note
 from hedgerow.capture.lag import Lag
 from hedgerow.capture.process import Processor
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.room import Room
+from hedgerow.capture.store import Stage
 from hedgerow.capture.transform import Transforming
 from hedgerow.events.delete import CountedEvents, Deletion
 from hedgerow.kit.clock import utc_now
@@ -19,11 +24,13 @@ from hedgerow.pipelines.routing import Routing
 from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
+from hedgerow.storage.blame import is_about_values
 from hedgerow.storage.database import Database
 from hedgerow.storage.deliveries import DeliveryRecords
 from hedgerow.storage.geoip import GeoIp
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.ingestion_warnings import WarningRecords
+from hedgerow.storage.set_aside import SetAsideRecords
 from hedgerow.worker import Chore
 
 # How many workers can share the work where several processes share a database.
@@ -36,6 +43,8 @@ COMPACT_EVERY_S = 60.0
 KEEP_LEASES_EVERY_S = 5.0
 # Who accepts events waits for nobody; who stores them comes back soon after an outage.
 MAX_PAUSE_S = 2.0
+
+_log = structlog.get_logger("hedgerow.capture")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +110,17 @@ class Intake:
         yield "hedgerow_events_rejected_total", "Events refused.", self.capture.rejected
         yield "hedgerow_events_settled_total", "Events with persons.", self.processor.settled
         yield "hedgerow_events_stored_total", "Events in the store.", self.processor.stored
+        yield "hedgerow_inbox_events_set_aside", "Events set aside, in all.", self.lag.set_aside
+        yield (
+            "hedgerow_events_set_aside_total",
+            "Events that this process set aside.",
+            self.processor.set_aside,
+        )
 
 
 def join_deletion(database: Database, events: CountedEvents, arrivals: Arrivals) -> Deletion:
-    copies, activity = DeliveryRecords(database), ActivityRecords(database)
-    return Deletion(events, copies, activity, arrivals.stored)
+    copies = DeliveryRecords(database), SetAsideRecords(database)
+    return Deletion(events, copies, ActivityRecords(database), arrivals.stored)
 
 
 def join_intake(
@@ -142,6 +157,8 @@ def join_intake(
             place=place,
             transforming=Transforming(transformations),
             routing=routing,
+            blames=is_about_values,
+            note=_noting(),
             clock=utc_now,
         ),
         room=room,
@@ -151,3 +168,23 @@ def join_intake(
         warnings=WarningRecords(database),
         is_alone=is_embedded,
     )
+
+
+def _noting() -> Note:
+    """Tells of events that are set aside."""
+    told: Counter[str] = Counter()
+
+    def note(stage: Stage, uuid: str, reason: str, error: Exception | None) -> None:
+        kind = reason.partition(":")[0]
+        told[kind] += 1
+        if told[kind] & (told[kind] - 1) == 0:  # the 1st, 2nd, 4th …: a lasting defect is no flood
+            _log.error(
+                "event set aside: see `hedgerow events aside`",
+                step=stage,
+                uuid=uuid,
+                reason=reason,
+                times=told[kind],
+                exc_info=error,
+            )
+
+    return note

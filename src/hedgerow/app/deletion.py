@@ -11,6 +11,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.activity import ActivityRecords
 from hedgerow.storage.deliveries import DeliveryRecords
 from hedgerow.storage.persons import PersonRecords
+from hedgerow.storage.set_aside import SetAsideRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ async def opened_events(settings: Settings) -> AsyncIterator[EventRooms]:
                 persons=PersonRecords(state.database),
                 deletion=Deletion(
                     events,
-                    DeliveryRecords(state.database),
+                    (DeliveryRecords(state.database), SetAsideRecords(state.database)),
                     ActivityRecords(state.database),
                     _at_once,
                 ),

@@ -51,7 +51,7 @@ from hedgerow.http.log import AccessLog
 from hedgerow.http.ofrep import OfrepDoor
 from hedgerow.http.origin import Origins
 from hedgerow.http.page_cache import PageCache
-from hedgerow.http.payload import PayloadReader
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor

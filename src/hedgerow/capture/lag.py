@@ -1,4 +1,6 @@
-"""Since when the oldest event waits, for whoever watches over the service."""
+"""Since when the oldest event waits, and how many are set aside, for whoever watches over the
+service.
+"""
 
 from datetime import datetime
 
@@ -13,10 +15,12 @@ class Lag:
         self._inbox = inbox
         self._clock = clock
         self._since: datetime | None = None
+        self.set_aside = 0
 
     async def look(self) -> None:
         """One turn of the background loop."""
         self._since = await self._inbox.waits_since()
+        self.set_aside = await self._inbox.number_set_aside()
 
     def seconds(self) -> float:
         if self._since is None:

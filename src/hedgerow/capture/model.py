@@ -54,14 +54,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox: events of one request, in their order, without so many that were
-    dropped."""
+    """A row of the inbox: events of one request, in their order. It counts as `number` events: also
+    those that were dropped, and none if they were counted before.
+
+    `rest` stays in the row when this much of it is done with. `size` tells whether the row is still
+    as it was read. A row with a `problem` cannot be read at all."""
 
     id: int
     project_id: ProjectId
     events: Sequence[Arrived]
-    dropped: int = 0
-
-    @property
-    def number(self) -> int:
-        return len(self.events) + self.dropped
+    number: int
+    size: int = 0
+    rest: Sequence[Arrived] = ()
+    problem: str = ""

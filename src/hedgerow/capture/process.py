@@ -1,7 +1,8 @@
 """What becomes of accepted events: they are transformed and get their persons, then they go to the
 event store.
 
-Each of the two steps ends in a durable row and is safe to repeat from any point.
+Each of the two steps ends in a durable row and is safe to repeat from any point. What cannot be
+done with an event, for a reason of its own, keeps nobody else's events: it is set aside.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hedgerow.capture.model import Arrived, IngestionWarning
+from hedgerow.capture.care import Blames, Careful, Note
+from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
 from hedgerow.capture.progress import Progress
 from hedgerow.capture.repeats import KnownEvents, Repeats
 from hedgerow.capture.store import (
@@ -63,6 +65,8 @@ class Processor:
         place: Place,
         transforming: Transforming,
         routing: Routing,
+        blames: Blames,
+        note: Note,
         clock: Clock,
     ) -> None:
         self._inbox = inbox
@@ -74,12 +78,26 @@ class Processor:
         self._transforming = transforming
         self._routing = routing
         self._clock = clock
+        self._settling = Careful("settle", SETTLED_AT_ONCE, blames, note, self._set_aside_accepted)
+        self._storing = Careful("store", STORED_AT_ONCE, blames, note, self._set_aside_ready)
         self._repeats = Repeats(events, is_alone=is_alone)
         # How many events this process has brought how far.
         self.settled = self.stored = 0
         # Whether something may still be on its way to the event store that we know no end of.
         self._is_storing = False
         self._is_appending = False
+
+    @property
+    def set_aside(self) -> int:
+        """How many events this process had to set aside."""
+        return self._settling.number + self._storing.number
+
+    async def _set_aside_accepted(self, bucket: int, row: Accepted, reason: str) -> bool:
+        return await self._inbox.set_aside_accepted(bucket, row, reason, self._clock())
+
+    async def _set_aside_ready(self, bucket: int, row: Ready, reason: str) -> bool:
+        await self._inbox.set_aside_ready(bucket, row, reason, self._clock())
+        return True
 
     async def begin(self) -> None:
         """Learn what the process before left behind."""
@@ -100,52 +118,67 @@ class Processor:
 
     async def settle(self) -> None:
         """Wait for events to settle, transform some of them and give them their persons."""
-        await self._progress.wait_for_unsettled(
-            SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
-        )
+        if not self._settling.is_searching:
+            await self._progress.wait_for_unsettled(
+                SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
+            )
         accepted, settled, began = self._progress.accepted, self.settled, time.monotonic()
         buckets = await self._inbox.unsettled_buckets()
-        found = {bucket: await self._inbox.oldest(bucket) for bucket in buckets}
+        self._settling.look_at(buckets)
+        found = {
+            bucket: self._settling.some_of(bucket, await self._inbox.oldest(bucket))
+            for bucket in buckets
+        }
         if not any(found.values()):
             return
         every = [row for rows in found.values() for row in rows]
         known = await self._repeats.known(every)
         await self._transforming.refresh(every)
         for bucket, rows in found.items():
-            if not rows:
-                continue
-            transformed = await self._transforming.transformed(rows, known)
-            on_their_way: set[EventKey] = set()
-            decide = partial(self._settled, known, transformed, on_their_way)
-            if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
-                continue
-            # What was dropped or came again is on no way, and nobody would hear of its end.
-            self._repeats.settled(on_their_way)
-            number = sum(len(row.events) for row in rows)
-            self.settled += number
-            if self._is_alone:
-                self._progress.settle(number)
+            work = partial(self._settle, bucket, known)
+            if rows and await self._settling.attempt(bucket, rows, work):
+                number = sum(row.number for row in rows)
+                self.settled += number
+                if self._is_alone:
+                    self._progress.settle(number)
         if self._progress.accepted - accepted > self.settled - settled:
             # More come than go. Whoever sends waits for an answer, so they go first.
             spent = time.monotonic() - began
             await self._progress.wait_for_readers(idle_s=GIVE_WAY * spent)
 
+    async def _settle(self, bucket: int, known: KnownEvents, rows: Sequence[Accepted]) -> bool:
+        transformed = await self._transforming.transformed(rows, known)
+        on_their_way: set[EventKey] = set()
+        decide = partial(self._settled, known, transformed, on_their_way)
+        if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
+            return False
+        # What was dropped or came again is on no way, and nobody would hear of its end.
+        self._repeats.settled(on_their_way)
+        return True
+
     async def store(self) -> None:
         """Wait for what is ready for the event store, and bring some of it there."""
-        await self._progress.wait_for_unstored(
-            STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
-        )
-        for bucket in await self._inbox.unstored_buckets():
-            if rows := await self._inbox.ready(bucket):
-                await self._append([event for row in rows for event in row.events])
-                new = await self._routing.routed({row.id: row.events for row in rows})
-                await self._inbox.stored(rows, new, self._clock())
-                self._routing.made(new)
+        if not self._storing.is_searching:
+            await self._progress.wait_for_unstored(
+                STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
+            )
+        buckets = await self._inbox.unstored_buckets()
+        self._storing.look_at(buckets)
+        for bucket in buckets:
+            rows = self._storing.some_of(bucket, await self._inbox.ready(bucket))
+            if rows and await self._storing.attempt(bucket, rows, self._store):
                 self._repeats.stored(_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number
                 if self._is_alone:
                     self._progress.store(number)
+
+    async def _store(self, rows: Sequence[Ready]) -> bool:
+        await self._append([event for row in rows for event in row.events])
+        new = await self._routing.routed({row.id: row.events for row in rows})
+        await self._inbox.stored(rows, new, self._clock())
+        self._routing.made(new)
+        return True
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._is_storing = self._is_appending = True

@@ -1,8 +1,10 @@
-"""What this room needs of storage. storage/inbox.py and storage/ingestion_warnings.py answer."""
+"""What this room needs of storage. storage/inbox.py, storage/set_aside.py and
+storage/ingestion_warnings.py answer.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -22,6 +24,10 @@ SETTLED_BYTES = 8 << 20
 STORED_BYTES = 32 << 20
 
 
+# What somebody was about to do with events when they had to be set aside.
+Stage = Literal["settle", "store"]
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of accepted events of one project: rows for the event store, changes of persons
     and groups, and what there is to tell."""
@@ -37,11 +43,14 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """Events with their persons that wait for the event store. `number` is how many accepted events
-    they were made of."""
+    they were made of. The rest is as with `Accepted`."""
 
     id: int
     events: Sequence[Event]
     number: int
+    size: int = 0
+    rest: Sequence[Event] = ()
+    problem: str = ""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +103,17 @@ class InboxStore(Protocol):
         """The event store has them. Their deliveries, by the rows' ids, are made as they end."""
         ...
 
+    async def set_aside_accepted(
+        self, bucket: int, row: Accepted, reason: str, now: datetime
+    ) -> bool:
+        """Keep what cannot be settled where it is in nobody's way, in one transaction with its
+        end in the inbox. False as with `settle`."""
+        ...
+
+    async def set_aside_ready(self, bucket: int, row: Ready, reason: str, now: datetime) -> None:
+        """The same for what cannot be stored."""
+        ...
+
     async def keep_leases(self) -> None:
         """Keep other processes from what this one is about to store, for another while."""
         ...
@@ -110,6 +130,42 @@ class InboxStore(Protocol):
 
     async def waits_since(self) -> datetime | None:
         """When the oldest was accepted of all that is on its way."""
+        ...
+
+    async def number_set_aside(self) -> int:
+        """How many events wait for somebody to decide about them."""
+        ...
+
+
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """What nobody could settle or store, and why. What cannot be read has no uuid."""
+
+    id: int
+    stage: Stage
+    project_id: ProjectId | None
+    uuid: str
+    event: str
+    distinct_id: str
+    number: int
+    reason: str
+    set_aside_at: datetime
+
+
+class SetAsideStore(Protocol):
+    async def listed(self, limit: int) -> tuple[list[SetAside], int]:
+        """The oldest, and how many events there are in all."""
+        ...
+
+    async def content(self, id: int) -> bytes | None:
+        """As it was stored, None if there is no such."""
+        ...
+
+    async def retry(self, ids: Sequence[int] | None, now: datetime) -> int:
+        """Send these, or all, on their way again, behind what waits there. How many events."""
+        ...
+
+    async def discard(self, ids: Sequence[int] | None) -> int:
+        """Delete these, or all, for good. How many events they were."""
         ...
 
 

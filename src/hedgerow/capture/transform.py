@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec.structs import replace
+
 from hedgerow.capture.model import Accepted, Arrived
 from hedgerow.capture.repeats import KnownEvents
 from hedgerow.events.model import EventKey
@@ -64,8 +66,7 @@ def _transformed(chains: Chains, rows: Sequence[Accepted], known: KnownEvents) -
                 after = chain.passed(_incoming(event), of_project)
                 if after is not None:
                     left.append(_arrived(event, after))
-        dropped = row.number - len(left)
-        passed.append(Accepted(id=row.id, project_id=row.project_id, events=left, dropped=dropped))
+        passed.append(replace(row, events=left))
     return Transformed(rows=passed, tallies=tallies)
 
 

@@ -25,6 +25,7 @@ from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
 from hedgerow.kit.clock import utc_now
 from hedgerow.settings import Settings
+from hedgerow.storage import set_aside
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.schema import schema_state
 from hedgerow.storage.sealing_check import check
@@ -114,6 +115,7 @@ def _database(settings: Settings, place: Place) -> Iterator[Finding]:
     if state.is_current:
         yield Finding("ok", "migrations", f"at step {state.at}, the newest")
         yield _sealing(settings, place)
+        yield _set_aside(settings, place)
     else:
         yield Finding(
             "problem",
@@ -132,6 +134,15 @@ def _sealing(settings: Settings, place: Place) -> Finding:
     if fits:
         return Finding("ok", "sealing key", "opens the stored secrets")
     return Finding("problem", "sealing key", WRONG_SEALING_KEY)
+
+
+def _set_aside(settings: Settings, place: Place) -> Finding:
+    with plain_engine(place).connect() as connection:
+        number = set_aside.number(connection)
+    if not number:
+        return Finding("ok", "events", "none had to be set aside")
+    says = f"{number} set aside. Run `{command('events aside', settings)}` to see why."
+    return Finding("problem", "events", says)
 
 
 def _engine(place: Place) -> Iterator[Finding]:

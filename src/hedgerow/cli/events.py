@@ -1,4 +1,6 @@
-"""`hedgerow events`: delete events at the terminal; watch them arrive, write them to files."""
+"""`hedgerow events`: delete events at the terminal; watch them arrive, write them to files, decide
+about those that were set aside.
+"""
 
 import json
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ from hedgerow.cli.export import export
 from hedgerow.cli.files import ProjectOption, YesOption, ask, project_of
 from hedgerow.cli.options import DataOption
 from hedgerow.cli.prepared import prepared_settings
+from hedgerow.cli.set_aside import aside, discard, retry
 from hedgerow.cli.tail import tail
 from hedgerow.errors import Unready
 from hedgerow.events.delete import Chosen, checked_choice, ids_of_person
@@ -23,6 +26,9 @@ from hedgerow.storage.folder_lock import FolderInUse
 events = typer.Typer()
 events.command()(tail)
 events.command()(export)
+events.command()(aside)
+events.command()(retry)
+events.command()(discard)
 
 
 @events.command()

@@ -30,7 +30,7 @@ VERBS: Mapping[str, str] = {
     "pipelines": "Pipeline records as a file: export, apply. Their secrets: reseal.",
     "import": "Bring events from files, or everything from PostHog, or flags from elsewhere.",
     "query": "Ask the running service something about events, persons and groups, in HogQL.",
-    "events": "Events: watch them arrive (tail), write them to files (export), delete.",
+    "events": "Events: tail, export, delete; those set aside: aside, retry, discard.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
     "experiments": "Experiments: list, results.",
 }

@@ -87,8 +87,8 @@ class Copies(Protocol):
     async def forget(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
     ) -> None:
-        """Delete what waits to be sent elsewhere, or could not be: of these events, or of all
-        events of these ids."""
+        """Delete what waits to be sent elsewhere, or could not be, or could not be stored: of these
+        events, or of all events of these ids."""
         ...
 
 
@@ -98,7 +98,7 @@ class Deletion:
     def __init__(
         self,
         events: CountedEvents,
-        copies: Copies,
+        copies: Sequence[Copies],
         activity: ActivityStore,
         arrived: Callable[[], Awaitable[None]],
     ) -> None:
@@ -125,7 +125,8 @@ class Deletion:
         """For those who tell it together with something else."""
         await self.arrived()
         if not (chosen.event or chosen.before):
-            await self._copies.forget(project_id, chosen.uuids, chosen.distinct_ids)
+            for copies in self._copies:
+                await copies.forget(project_id, chosen.uuids, chosen.distinct_ids)
         return await self._events.delete(
             project_id,
             uuids=chosen.uuids,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
@@ -25,6 +26,7 @@ from hedgerow.projects.text import check_storable
 SCOPE = "EarlyAccessFeature"
 PAYLOAD_BYTES = 64 * 1024
 ENROLLMENT = "feature_enrollment"
+ADDRESS_SCHEMES = ("http", "https", "ftp", "ftps")
 
 
 class Stage(StrEnum):
@@ -210,10 +212,22 @@ def _found(around: Surroundings, id: str) -> Feature:
 
 def _checked(before: Feature, fields: FeatureFields) -> Feature:
     after = replace(before, **fields.given())
+    if after.documentation_url != before.documentation_url:
+        _check_address(after.documentation_url)
     check_storable(after.payload, "payload")
     if len(jsonio.encode(after.payload)) > PAYLOAD_BYTES:
         raise Invalid(f"A payload may have {PAYLOAD_BYTES} bytes at most.", attr="payload")
     return after
+
+
+def _check_address(address: str) -> None:
+    """Pages make a link of it, which no script may hide in."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        parts = urlsplit("")
+    if address and not (parts.scheme in ADDRESS_SCHEMES and parts.hostname):
+        raise Invalid("Enter a valid URL.", attr="documentation_url")
 
 
 def _new_flag(

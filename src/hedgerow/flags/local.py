@@ -11,6 +11,7 @@ from typing import Any
 
 from hedgerow.flags.model import SURVEY_PREFIX, Bucketing, Definitions, Flag, FlagId
 from hedgerow.flags.payloads import shown_filters
+from hedgerow.flags.readable import readable_filter, readable_filters
 from hedgerow.flags.rules import condition_sets, needed_cohorts, needed_ids, super_groups
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.persons.nesting import MAX_LEVELS, asked_cohort, asked_within
@@ -79,7 +80,7 @@ class _Telling:
             groups = [self._with_chains(group) for group in groups]
         if self._audience is Audience.OLDER_WITHOUT_COHORTS and needed_cohorts(filters):
             groups = [each for group in groups for each in self._without_cohorts(group)]
-        return {**filters, "groups": groups}
+        return readable_filters({**filters, "groups": groups})
 
     def _with_chains(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
         """Flags that are asked about by their keys, with all that is to be evaluated before."""
@@ -176,7 +177,7 @@ class _Telling:
             told[cohort.id] = cohort
             nodes = asked_within(cohort.definition, {}) or ()
             waiting += [id for node in nodes if (id := asked_cohort(node)) is not None]
-        return {str(id): told[id].definition for id in sorted(told)}
+        return {str(id): readable_filter(told[id].definition) for id in sorted(told)}
 
 
 def _can_be_told(flag: Flag) -> bool:

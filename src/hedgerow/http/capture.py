@@ -14,7 +14,8 @@ from hedgerow.capture.model import Batch
 from hedgerow.capture.per_event import as_batch, results
 from hedgerow.capture.reading import NothingAccepted, read_batch
 from hedgerow.http.origin import Address, Origins, header
-from hedgerow.http.payload import PayloadReader, sent_at_ms
+from hedgerow.http.payload.forms import sent_at_ms
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
 from hedgerow.http.request_headers import bearer

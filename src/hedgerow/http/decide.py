@@ -12,7 +12,8 @@ from hedgerow.errors import Invalid
 from hedgerow.flags.decide import Asked, Decider, Decision, nowhere
 from hedgerow.flags.model import DISTINCT_ID_MAX, Runtime
 from hedgerow.http.flag_answers import Form, answer
-from hedgerow.http.payload import NoData, PayloadReader
+from hedgerow.http.payload.errors import NoData
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.sdk_config import OF_DECIDE, SdkConfigs, newer

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import parse_qs
 
 import msgspec
 from fastapi import APIRouter
@@ -18,7 +17,7 @@ from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Fields, Text
 from hedgerow.http.owned_flag import OwnedFlag, owned_flag
 from hedgerow.http.paging import WINDOW, Page, page
-from hedgerow.http.project_key import project_of
+from hedgerow.http.project_key import asked_by_page, project_of_page
 from hedgerow.http.reply import JsonResponse, Reply, json_reply, no_content
 from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.http.trace import Trace
@@ -180,9 +179,8 @@ class EarlyAccessDoor:
         self._early_access = early_access
 
     async def public(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        asked = parse_qs(scope["query_string"][:2000].decode("latin-1"))
-        token = (asked.get("token") or asked.get("api_key") or [""])[-1]
-        project = await project_of(self._directory, token)
+        asked = asked_by_page(scope)
+        project = await project_of_page(self._directory, asked)
         trace.project_id = project.id
         trace.mark("access")
         stages = asked.get("stage") or [Stage.BETA.value]

@@ -7,6 +7,7 @@ outcome; an answer is those parts put together.
 import uuid
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from itertools import count
 
 from hedgerow.flags.decide import Decision
@@ -26,7 +27,6 @@ class Form(StrEnum):
 _ERRORS = {True: b"true", False: b"false"}
 # An answer's id is random for each process and counts on from there: a UUID made anew each time
 # takes as long as ten flags.
-_process_part = str(uuid.uuid4())[:24].encode()
 _numbers = count(1)
 
 
@@ -52,7 +52,7 @@ def answer(
         _ERRORS[decision.has_errors],
         config,
         when,
-        _process_part,
+        _process_part(),
         next(_numbers),
     )
 
@@ -107,3 +107,9 @@ def _detail(outcome: Outcome) -> bytes:
         found = jsonio.encode(flag.key) + b":" + jsonio.encode(detail)
         outcome.detail_part = found
     return found
+
+
+@cache
+def _process_part() -> bytes:
+    """Drawn when it is first needed: a process that is forked before then has one of its own."""
+    return str(uuid.uuid4())[:24].encode()

@@ -17,7 +17,8 @@ from hedgerow.flags.model import Flag, Outcome, Reason
 from hedgerow.flags.rules import condition_sets, variant_keys
 from hedgerow.http.decide import Places, runtime_of
 from hedgerow.http.origin import header
-from hedgerow.http.payload import NoData, PayloadReader
+from hedgerow.http.payload.errors import NoData
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.project_key import NoProjectKey, project_of
 from hedgerow.http.reply import JSON_TYPE, Header, Reply, json_reply, reply
 from hedgerow.http.request_headers import bearer, has_answer

@@ -16,7 +16,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unready
 from hedgerow.http.door import FrontDoor
 from hedgerow.http.errors import error_reply
-from hedgerow.http.payload import WHOLE_BODY
+from hedgerow.http.payload.reader import WHOLE_BODY
 from hedgerow.http.reply import WHOLE_ANSWER, header_lines
 from hedgerow.kit.eager import begun
 

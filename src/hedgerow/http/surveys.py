@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, LiteralString
-from urllib.parse import parse_qs
 
 import msgspec
 from fastapi import APIRouter
@@ -21,7 +20,7 @@ from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Boolean, Fields, 
 from hedgerow.http.flags import person
 from hedgerow.http.owned_flag import OwnedFlag, owned_flag
 from hedgerow.http.paging import WINDOW, Page, page
-from hedgerow.http.project_key import project_of
+from hedgerow.http.project_key import asked_by_page, project_of_page
 from hedgerow.http.reply import JSON_TYPE, JsonResponse, Reply, no_content, reply
 from hedgerow.http.trace import Trace
 from hedgerow.kit.clock import iso
@@ -325,9 +324,7 @@ class SurveysDoor:
         self._board = board
 
     async def public(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
-        asked = parse_qs(scope["query_string"][:2000].decode("latin-1"))
-        token = (asked.get("token") or asked.get("api_key") or [""])[-1]
-        project = await project_of(self._directory, token)
+        project = await project_of_page(self._directory, asked_by_page(scope))
         trace.project_id = project.id
         trace.mark("access")
         return reply(200, self._board.of(project.id).body, JSON_TYPE)

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import time
+from functools import cache
 
 from starlette.types import Scope
 
@@ -13,7 +14,6 @@ SCOPE_KEY = "hedgerow.trace"
 _KEY = re.compile(rb"ph[xsar]_")
 _GOOD_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 # Unique without asking the system for randomness each time: a random process part and a counter.
-_process_part = os.urandom(6).hex().encode()
 _numbers = itertools.count(1)
 
 
@@ -32,7 +32,7 @@ class Trace:
             elif name == b"origin":
                 self.origin = value
         if not self.id:
-            self.id = b"%s-%x" % (_process_part, next(_numbers))
+            self.id = b"%s-%x" % (_process_part(), next(_numbers))
         self._marks: list[tuple[str, float]] = []
         self.key_id: str | None = None
         self.project_id: int | None = None
@@ -56,3 +56,9 @@ def trace_of(scope: Scope) -> Trace:
     trace = scope[SCOPE_KEY]
     assert isinstance(trace, Trace)
     return trace
+
+
+@cache
+def _process_part() -> bytes:
+    """Drawn when it is first needed: a process that is forked before then has one of its own."""
+    return os.urandom(6).hex().encode()

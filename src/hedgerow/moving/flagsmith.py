@@ -20,6 +20,7 @@ from hedgerow.moving.foreign import (
     as_payload,
     asks,
     condition,
+    is_there,
     percentage,
 )
 from hedgerow.moving.model import Reading
@@ -55,6 +56,8 @@ OPPOSITE = {
     "is_set": "is_not_set",
     "is_not_set": "is_set",
 }
+# Here they hold for whoever lacks the property, there only for those who have it.
+OF_LACK = frozenset(("is_not", "not_regex", "semver_neq"))
 
 # Filters that must all hold, and how many of those for whom they do.
 Set = tuple[list[dict[str, Any]], float]
@@ -216,10 +219,16 @@ def _rule(rule: Any) -> list[Set]:
             raise Unsayable("it has rules within a NONE.")
         return [_joined([_negated(each) for each in leaves])]
     inner = [_rule(each) for each in listed(rule, "rules")]
-    together = [*([each] for each in leaves), *inner]
+    together = [*([_as_it_stands(each)] for each in leaves), *inner]
     if kind == "ANY":
         return [each for sets in together for each in sets]
     return _all_of(together)
+
+
+def _as_it_stands(leaf: Set) -> Set:
+    properties, rollout = leaf
+    lacking = [is_there(each["key"]) for each in properties if each["operator"] in OF_LACK]
+    return [*properties, *lacking], rollout
 
 
 def _negated(leaf: Set) -> Set:

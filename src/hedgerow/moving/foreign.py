@@ -129,6 +129,10 @@ def asks(key: str, operator: str, value: Any) -> dict[str, Any]:
     return {"key": key, "type": "person", "operator": operator, "value": value}
 
 
+def is_there(key: str) -> dict[str, Any]:
+    return asks(key, "is_set", "is_set")
+
+
 def condition(
     properties: Sequence[Mapping[str, Any]], rollout: float = 100, variant: str | None = None
 ) -> dict[str, Any]:

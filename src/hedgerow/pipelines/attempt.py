@@ -28,7 +28,7 @@ async def attempted(
         reason = f"The component took longer than {SEND_S:.0f} s"
     except BaseException as error:
         task = asyncio.current_task()
-        if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+        if task is not None and task.cancelling():
             raise
         reason = f"The component failed: {type(error).__name__}"
     # Sent one by one, the others arrive if only one of them is more than the component can bear.

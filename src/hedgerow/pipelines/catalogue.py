@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from hedgerow.kit.telling import said
 from hedgerow.pipelines.component import ENTRY_POINTS, Component
 from hedgerow.pipelines.components import BUILT_IN
 from hedgerow.pipelines.model import ComponentId, Family
@@ -89,16 +90,8 @@ def load_components(points: Iterable[Loadable]) -> tuple[list[Component], list[B
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            broken.append(Broken(name=point.name, reason=_reason(error)))
+            broken.append(Broken(name=point.name, reason=said(error)))
     return list(components.values()), broken
-
-
-def _reason(error: BaseException) -> str:
-    kind = type(error).__name__
-    try:
-        return f"{kind}: {error}"
-    except Exception:  # noqa: BLE001 - somebody else's code may raise anything, here too
-        return kind
 
 
 def _components_of(point: Loadable) -> Iterator[Component]:

@@ -139,7 +139,7 @@ class JobRunner:
             return str(reason)
         except BaseException as error:
             task = asyncio.current_task()
-            if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+            if task is not None and task.cancelling():
                 raise
             self._note(job.id, error)
             return f"The component failed: {type(error).__name__}"

@@ -68,9 +68,7 @@ class Chain:
                     continue
                 tally.seen += 1
                 after = step.transform(event)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
+            except BaseException as error:  # noqa: BLE001 - no Ctrl-C comes here: we are in a thread
                 tally.fail(_reason(error), event.uuid)
                 continue
             if after is None:
@@ -92,17 +90,18 @@ def guarded(transform: Transform) -> Transform:
             return None
         if not isinstance(after, Incoming) or not isinstance(after.properties, dict):
             raise CannotTransform("The component answered with something that is no event")
-        name: Any = after.event
+        # Written and read again, so that what looks like text or a dictionary is one.
+        name: Any = jsonio.decode(jsonio.encode(after.event))
         if not isinstance(name, str) or not 0 < len(name) <= EVENT_MAX:
             raise CannotTransform(f"An event's name has 1 to {EVENT_MAX} characters")
         written = jsonio.encode(after.properties)
         if len(written) > max(PROPERTIES_BYTES, len(before)):
             raise CannotTransform("The component made the event too large to be stored")
-        if after.event == event.event and written == before:
+        if name == event.event and written == before:
             return event
         return Incoming(
             uuid=event.uuid,
-            event=storable_text(after.event),
+            event=storable_text(name),
             distinct_id=event.distinct_id,
             properties=jsonio.storable(jsonio.parse(written)),
             timestamp=event.timestamp,

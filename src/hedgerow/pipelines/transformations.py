@@ -53,11 +53,15 @@ class Transformations:
         try:
             check_settings(component, record.config, self._sealer)
             transform = self._made(record, component, component.transform)
+            applies = concerns(record.config)
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
             problem = f"{setting}: {error.detail}" if setting else error.detail
             return Step(record_id=record.id, transform=failing(problem))
-        return Step(record_id=record.id, transform=transform, applies=concerns(record.config))
+        except Exception as error:  # noqa: BLE001 - one record's defect stops no other project
+            problem = f"The record cannot be used: {type(error).__name__}"
+            return Step(record_id=record.id, transform=failing(problem))
+        return Step(record_id=record.id, transform=transform, applies=applies)
 
     def _made(self, record: Record, component: Component, make: MakeTransform) -> Transform:
         plain = settings.unsealed(component, record.config, self._sealer)
@@ -65,7 +69,5 @@ class Transformations:
             return make(plain)
         try:
             return guarded(make(plain))
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except BaseException as error:  # noqa: BLE001 - also what usually ends a program
             return failing(f"The component failed: {type(error).__name__}")

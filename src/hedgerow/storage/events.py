@@ -33,6 +33,8 @@ MAX_PARTS = 50
 # How much of the stored uuids is read at a time when they are learnt.
 LEARNING_BYTES = UUID_BYTES << 18
 
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
 Item = TypeVar("Item")
 
 
@@ -149,8 +151,9 @@ class EventRecords:
             return len(new)
 
     def _acceptances(self, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
-        """Does not wait for an append that is under way."""
+        """Does not wait for an append that is under way. What has no uuid is not stored."""
         self._learn()
+        keys = [key for key in keys if _UUID.fullmatch(key[1])]
         with self._client() as (client, _):
             return _stored(client, keys if self._memory is None else self._memory.unsure(keys))
 

@@ -1,11 +1,11 @@
 """The inbox's SQL: accepted events in, events with their persons out."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from sqlalchemy import (
@@ -19,6 +19,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    update,
 )
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
@@ -33,6 +34,7 @@ from hedgerow.capture.store import (
 )
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
+from hedgerow.kit.telling import said
 from hedgerow.kit.threads import in_daemon_thread
 from hedgerow.persons.known import mentioned
 from hedgerow.pipelines.deliveries import NewDeliveries
@@ -43,18 +45,23 @@ from hedgerow.storage import (
     flag_calls,
     ingestion_warnings,
     person_changes,
+    set_aside,
     transformation_counts,
 )
 from hedgerow.storage.database import Append, Database, HotRead, Rows
 from hedgerow.storage.inbox_packing import (
+    UNREADABLE,
     packed_arrived,
     packed_events,
+    packed_whole,
     unpacked_arrived,
     unpacked_events,
     unpacked_keys,
 )
 from hedgerow.storage.leases import Leases
 from hedgerow.storage.tables import inbox, inbox_leases, ready_events
+
+T = TypeVar("T")
 
 TRIES = 5
 # Rows are fetched a few at a time until it is known how many are enough: each may be large.
@@ -152,8 +159,7 @@ class InboxRecords:
     async def oldest(self, bucket: int) -> Sequence[Accepted]:
         rows = await self._first(_oldest, bucket, SETTLED_AT_ONCE, SETTLED_BYTES)
         return [
-            Accepted(id=id, project_id=project_id, events=unpacked_arrived(events))
-            for id, _, events, project_id in rows
+            _accepted(id, number, packed, project_id) for id, number, packed, project_id in rows
         ]
 
     async def _first(
@@ -210,7 +216,7 @@ class InboxRecords:
             # Those that were dropped are done with the others.
             values[-1]["number"] += number - len(made)
             connection.execute(insert(ready_events), values)
-            connection.execute(delete(inbox).where(inbox.c.id.in_([row.id for row in rows])))
+            _end(connection, rows)
             # Last, for other workers count into the same rows and wait from here on.
             transformation_counts.add(connection, tallies, now)
             return True
@@ -231,18 +237,54 @@ class InboxRecords:
         return await in_daemon_thread(partial(_ready, rows)) if rows else ()
 
     async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
-        ended = delete(ready_events).where(ready_events.c.id.in_([row.id for row in rows]))
+        ended = [row.id for row in rows if not row.rest]
+        begun = [row for row in rows if row.rest]
 
         def change(connection: Connection) -> None:
-            if not new:
-                connection.execute(ended)
-                return
+            over = delete(ready_events).where(ready_events.c.id.in_(ended))
             # Whose end another process has brought about, its deliveries are made already.
-            ids = connection.execute(ended.returning(ready_events.c.id)).scalars()
+            ids = set(connection.execute(over.returning(ready_events.c.id)).scalars())
+            ids.update(row.id for row in begun if _shortened(connection, row))
             made = [each for id in sorted(ids) for each in new.get(id, ())]
-            deliveries.add(connection, made, now)
+            if made:
+                deliveries.add(connection, made, now)
 
         await self._database.write(change)
+
+    async def set_aside_accepted(
+        self, bucket: int, row: Accepted, reason: str, now: datetime
+    ) -> bool:
+        def change(connection: Connection) -> bool:
+            if self._buckets > 1 and not _is_ours(connection, bucket, [row]):
+                return False
+            set_aside.add_accepted(connection, bucket, row, reason, now)
+            _end(connection, [row])
+            if row.number:
+                # Who waits for what was accepted before waits for this no longer, in its turn.
+                ((nothing, _),) = packed_events([])
+                done = {"bucket": bucket, "events": nothing, "number": row.number}
+                done["accepted_ms"] = int(now.timestamp() * 1000)
+                connection.execute(insert(ready_events), done)
+            return True
+
+        return await self._database.write(change)
+
+    async def set_aside_ready(self, bucket: int, row: Ready, reason: str, now: datetime) -> None:
+        def change(connection: Connection) -> None:
+            as_read = ready_events.c.id == row.id
+            there = select(func.length(ready_events.c.events)).where(as_read)
+            if connection.execute(there).scalar() != row.size:
+                return
+            set_aside.add_ready(connection, bucket, row, reason, now)
+            if row.rest:
+                _shortened(connection, row)
+            else:
+                connection.execute(delete(ready_events).where(as_read))
+
+        await self._database.write(change)
+
+    async def number_set_aside(self) -> int:
+        return await self._database.read(set_aside.number)
 
     async def keep_leases(self) -> None:
         await self._leases.renew()
@@ -285,11 +327,51 @@ def _is_ours(connection: Connection, bucket: int, rows: Sequence[Accepted]) -> b
     lock = select(func.pg_try_advisory_xact_lock(ADVISORY, bucket))
     if not connection.execute(lock).scalar():
         return False
-    there = select(func.count()).where(inbox.c.id.in_([row.id for row in rows]))
-    return connection.execute(there).scalar() == len(rows)
+    size = func.sum(func.length(inbox.c.events))
+    there = select(func.count(), size).where(inbox.c.id.in_([row.id for row in rows]))
+    return connection.execute(there).one() == (len(rows), sum(row.size for row in rows))
+
+
+def _end(connection: Connection, rows: Sequence[Accepted]) -> None:
+    """Leave the rest of a row where the row was: it is the next in its order."""
+    ended = [row.id for row in rows if not row.rest]
+    connection.execute(delete(inbox).where(inbox.c.id.in_(ended)))
+    for row in rows:
+        if row.rest:
+            left = {"events": packed_whole(row.rest), "number": inbox.c.number - row.number}
+            connection.execute(update(inbox).where(inbox.c.id == row.id).values(left))
+
+
+def _shortened(connection: Connection, row: Ready) -> bool:
+    """False if another process has."""
+    as_read = (ready_events.c.id == row.id) & (func.length(ready_events.c.events) == row.size)
+    left = {"events": packed_whole(row.rest), "number": ready_events.c.number - row.number}
+    return connection.execute(update(ready_events).where(as_read).values(left)).rowcount > 0
+
+
+def _accepted(id: int, number: int, packed: bytes, project_id: ProjectId) -> Accepted:
+    events, problem = _read(packed, unpacked_arrived)
+    return Accepted(
+        id=id,
+        project_id=project_id,
+        events=events,
+        number=number,
+        size=len(packed),
+        problem=problem,
+    )
 
 
 def _ready(rows: Sequence[tuple[Any, ...]]) -> list[Ready]:
-    return [
-        Ready(id=id, events=unpacked_events(events), number=number) for id, number, events in rows
-    ]
+    made = []
+    for id, number, packed in rows:
+        events, problem = _read(packed, unpacked_events)
+        made.append(Ready(id=id, events=events, number=number, size=len(packed), problem=problem))
+    return made
+
+
+def _read(packed: bytes, unpack: Callable[[bytes], Sequence[T]]) -> tuple[Sequence[T], str]:
+    """The events of a row, or why they cannot be read."""
+    try:
+        return unpack(packed), ""
+    except UNREADABLE as error:
+        return (), said(error)

@@ -27,6 +27,9 @@ _keys = msgspec.msgpack.Decoder(list[_Key]).decode
 
 unpacked_events = msgspec.msgpack.Decoder(list[Event]).decode
 
+# What decoding raises for bytes that are no events of ours, and for what is no bytes.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError, RecursionError)
+
 
 def packed_arrived(events: Sequence[Arrived]) -> Iterator[tuple[bytes, int]]:
     """Each part, and how many events it has."""
@@ -37,13 +40,26 @@ def packed_events(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
     return _parts(events, _pack)
 
 
+def packed_whole(events: Sequence[Arrived] | Sequence[Event]) -> bytes:
+    """For a row that has no more than it had."""
+    return _pack_arrived(events)
+
+
 def unpacked_arrived(packed: bytes) -> list[Arrived]:
-    return _from_json(packed) if packed.startswith(b"[") else _from_msgpack(packed)
+    return _from_json(packed) if packed[:1] == b"[" else _from_msgpack(packed)
+
+
+def unpacked_plain(packed: bytes) -> Any:
+    """What is in there, for somebody to look at, if it is anything."""
+    return (msgspec.json if packed[:1] == b"[" else msgspec.msgpack).decode(packed)
 
 
 def unpacked_keys(packed: bytes) -> list[EventKey]:
-    """Of events that are packed."""
-    return [(key.project_id, key.uuid) for key in _keys(packed)]
+    """Of events that are packed; none of what cannot be read."""
+    try:
+        return [(key.project_id, key.uuid) for key in _keys(packed)]
+    except UNREADABLE:
+        return []
 
 
 def _parts(
@@ -58,7 +74,7 @@ def _parts(
     yield from _parts(events[half:], pack)
 
 
-def _pack_arrived(events: Sequence[Arrived]) -> bytes:
+def _pack_arrived(events: Sequence[Any]) -> bytes:
     try:
         return _pack(events)
     except OverflowError:  # MessagePack has no integers of more than 64 bits

@@ -21,6 +21,12 @@ from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows, appe
 T = TypeVar("T")
 
 CLOSE_WAIT_S = 0.5
+# Errors that psycopg counts among those of the server: a value is more than it can take.
+TOO_MUCH = (
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyArguments,
+)
 
 # The dialect with plain %s placeholders, for rows that go to the driver as they are.
 POSITIONAL = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -178,6 +184,8 @@ def translated(error: BaseException) -> BaseException:
         return Unavailable("The database does not answer.")
     if isinstance(error, DBAPIError) and isinstance(error.orig, psycopg.errors.LockNotAvailable):
         return Unavailable("The database is locked by another process.")
+    if isinstance(error, DBAPIError) and isinstance(error.orig, TOO_MUCH):
+        return error
     if isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):

@@ -422,6 +422,25 @@ inbox_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
+# What could not be settled or stored, as it was in the table that it was taken from. Of what cannot
+# be read nothing is known, and a project that it names need not be there.
+set_aside_events = Table(
+    "set_aside_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("stage", Text, nullable=False),
+    Column("bucket", Integer, nullable=False),
+    Column("project_id", BigInteger),
+    Column("uuid", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("events", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("set_aside_at", Moment, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 ingestion_warnings = Table(
     "ingestion_warnings",
     metadata,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.http.payload import decode
+from hedgerow.http.payload.layers import decode
 from tests.contract.api.exchange import LAYERS, packed_bytes
 from tests.contract.api.shape import faults
 from tests.contract.api.wire import differences, filled, picked

@@ -23,7 +23,7 @@ REVENUE = COUNT | {"source": BOUGHT | {"math": "sum", "math_property": "price"}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("results"), read_wait_s="30") as opened:
+    with LiveServer(tmp_path_factory.mktemp("results")) as opened:
         yield opened
 
 

@@ -31,11 +31,12 @@ from tests.unit.flags.world import (
     prop,
     variants,
 )
+from tests.unit.generated import PATIENT
 
 client: Any = feature_flags
 Undecided = (client.InconclusiveMatchError, client.RequiresServerEvaluation)
-often = settings(database=None, deadline=None, max_examples=1500)
-seldom = settings(database=None, deadline=None, max_examples=300)
+often = settings(PATIENT, max_examples=1500)
+seldom = settings(PATIENT, max_examples=300)
 
 TEXTS = [
     "DE",

@@ -15,6 +15,7 @@ from tests.contract.hogql.sealed import check
 from tests.contract.hogql.test_agreement import EXPRESSIONS, SELECTS
 from tests.contract.hogql.test_isolation import TRIES, told
 from tests.contract.hogql.world import MINE, SECRET, Engine, world
+from tests.unit.generated import PATIENT
 
 # More are tried by raising this: HOGQL_FUZZ=100000.
 STRINGS = int(os.environ.get("HOGQL_FUZZ", "3000"))
@@ -90,19 +91,19 @@ def test_mutated_texts(engine: Engine) -> None:
         assert SECRET not in told(engine, print_select(parse_select(text), world()))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(PATIENT, max_examples=200)
 @given(st.text(max_size=200))
 def test_any_text(text: str) -> None:
     tried(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(PATIENT, max_examples=200)
 @given(st.lists(st.sampled_from(_PIECES), max_size=60))
 def test_any_pieces(pieces: list[str]) -> None:
     tried("".join(pieces))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(PATIENT, max_examples=100)
 @given(st.text(max_size=100))
 def test_any_text_is_a_value(engine: Engine, text: str) -> None:
     """A text in quotes comes back from the engine as it was, alone and in a list."""

@@ -1,6 +1,6 @@
 """The query endpoint of a live service: what is asked, how it is told, and how long it is kept."""
 
-import time
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,6 +49,17 @@ def _send(client: httpx.Client, *events: dict[str, Any], key: str = PROJECT_KEY)
 
 def _ask(client: httpx.Client, query: Any, **more: Any) -> httpx.Response:
     return client.post(PATH, json={"query": query, **more})
+
+
+def _wait_until_busy(server: LiveServer) -> None:
+    """Until the engine has begun with what was asked for: else the service does next to nothing."""
+
+    def worked_s() -> float:
+        _, _, rest = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")
+        return sum(map(int, rest.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    before = worked_s()
+    seconds_until(lambda: worked_s() > before + 1, at_most_s=60)
 
 
 def hogql(client: httpx.Client, text: str, **more: Any) -> dict[str, Any]:
@@ -334,7 +345,7 @@ def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
         query = {"kind": "HogQLQuery", "query": ENDLESS}
         id = f"many-{number}"
         assert _ask(client, query, refresh="force_async", client_query_id=id).status_code == 202
-    time.sleep(1)  # until the first have begun
+    _wait_until_busy(server)  # with the first of them
     for path in paths:
         assert client.delete(path).status_code == 204
     for path in paths:
@@ -350,7 +361,7 @@ def test_a_service_that_stops_waits_for_no_query(tmp_path: Path) -> None:
         assert hogql(other, "select count() from events")["results"] == [[30]]
         query = {"kind": "HogQLQuery", "query": ENDLESS}
         assert _ask(other, query, refresh="force_async").status_code == 202
-        time.sleep(1)  # until it has begun
+        _wait_until_busy(server)
     assert server.stop() == 0
     assert CANCELLED in server.errors
     assert "Traceback" not in server.errors

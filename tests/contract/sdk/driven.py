@@ -27,12 +27,14 @@ OLD_PYTHON_FOLDER = "HEDGEROW_TEST_POSTHOG_3", ENVIRONMENT / "posthog-3"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sdk:
     """`version` begins so. Older ones call /decide and the older path of local evaluation. One that
-    sends `per_event` wants each event answered by itself."""
+    sends `per_event` wants each event answered by itself. `entry` is another way into the package
+    than the usual one."""
 
     name: str
     version: str
     is_old: bool = False
     per_event: bool = False
+    entry: str = ""
 
     @property
     def is_python(self) -> bool:
@@ -44,6 +46,11 @@ class Sdk:
         return not (self.is_python and self.is_old)
 
     @property
+    def library(self) -> str:
+        """What it calls itself in its events."""
+        return f"posthog-{self.entry.lstrip('/') or self.name.split()[0]}"
+
+    @property
     def captures_at(self) -> str:
         return "/i/v1/analytics/events" if self.per_event else "/batch/"
 
@@ -53,11 +60,8 @@ class Sdk:
     def _command(self) -> list[str]:
         if self.is_python:
             return [sys.executable, str(HERE / "driven_python.py")]
-        folder = _folder(*NODE_FOLDER, "node_modules")
-        if shutil.which("node") is None:
-            pytest.skip("node is not installed: tests with posthog-node need it")
         package = "posthog-node-4" if self.is_old else "posthog-node"
-        return ["node", str(HERE / "driven_node.cjs"), str(folder), package]
+        return [*in_node("driven_node.cjs", package), self.entry]
 
     def _environment(self) -> dict[str, str]:
         given = environment()
@@ -74,6 +78,8 @@ SDKS = (
     Sdk(name="node", version="5."),
     Sdk(name="node of old", version="4.10.2", is_old=True),
 )
+# What runs where there is no Node, such as in workers of a content network.
+EDGE = Sdk(name="node at the edge", version="5.", entry="/edge")
 # The same clients, told to use the newer door for events.
 PER_EVENT = (
     Sdk(name="python per event", version="7.", per_event=True),
@@ -88,6 +94,14 @@ def all_driven(open_: ExitStack, sdks: Sequence[Sdk]) -> dict[Sdk, "Driven"]:
         with suppress(pytest.skip.Exception):
             found[sdk] = open_.enter_context(sdk.driven())
     return found
+
+
+def in_node(script: str, package: str) -> list[str]:
+    """The command for a script beside this one, with a package that tests/npm/install brings."""
+    folder = _folder(*NODE_FOLDER, f"node_modules/{package}")
+    if shutil.which("node") is None:
+        pytest.skip(f"node is not installed: tests with {package} need it")
+    return ["node", str(HERE / script), str(folder), package]
 
 
 def _folder(variable: str, usual: Path, holds: str) -> Path:

@@ -1,11 +1,11 @@
 // Does with posthog-node what it is told, a line of JSON at a time. Arguments: the folder of the
-// packages, and which of them.
+// packages, which of them, and by which entry.
 const { createRequire } = require('node:module')
 const { createInterface } = require('node:readline')
 
-const [folder, name] = process.argv.slice(2)
+const [folder, name, entry] = process.argv.slice(2)
 const load = createRequire(folder + '/')
-const { PostHog } = load(name)
+const { PostHog } = load(name + entry)
 const { version } = JSON.parse(require('node:fs').readFileSync(`${folder}/node_modules/${name}/package.json`))
 console.warn = console.error = console.log = () => {}
 

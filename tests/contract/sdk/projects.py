@@ -42,7 +42,7 @@ class Project:
 
     def event(self, id: str, name: str) -> dict[str, Any]:
         """The one event of that name, once it is there."""
-        seconds_until(lambda: bool(self.events(distinct_id=id, event=name)), at_most_s=30)
+        seconds_until(lambda: bool(self.events(distinct_id=id, event=name)), at_most_s=60)
         [found] = self.events(distinct_id=id, event=name)
         return found
 

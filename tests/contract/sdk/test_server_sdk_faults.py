@@ -71,7 +71,7 @@ def meets_every_fault(sdk: Sdk, client: Driven, live: LiveServer, project: Proje
             assert client.flag(key="on", id="x") is None, (sdk, fault)
             proxy.wait_struck(sdk.captures_at)
             proxy.heal()
-            seconds_until(lambda: client.flag(key="on", id="x") is True, at_most_s=30)
+            seconds_until(lambda: client.flag(key="on", id="x") is True, at_most_s=60)
             proxy.wait_settled()
         for fault in Fault:
             id = f"{sdk.name} {fault.value}"
@@ -105,7 +105,7 @@ def sets_again_what_was_set_before(
         opens(client, proxy.address, project.token, retries=60)
         proxy.fail(Fault.LOSES_ANSWERS)
         client.identify(id=id, properties={"plan": "old"})
-        seconds_until(lambda: bool(project.events(distinct_id=id)), at_most_s=30)
+        seconds_until(lambda: bool(project.events(distinct_id=id)), at_most_s=60)
         assert project.person(id)["properties"]["plan"] == "old"
         project.sets(id, plan="new")
         proxy.heal()
@@ -143,7 +143,7 @@ def test_definitions_are_kept_while_they_cannot_be_read_and_polled_again_after(
         late = f"late-{sdk.name.replace(' ', '-')}"
         project.makes_flag(late)
         proxy.heal()
-        seconds_until(lambda: client.flag(key=late, id="x", local=True) is True, at_most_s=30)
+        seconds_until(lambda: client.flag(key=late, id="x", local=True) is True, at_most_s=60)
 
 
 @dataclass
@@ -186,7 +186,7 @@ def test_a_stop_and_a_kill_under_clients_lose_and_repeat_nothing(tmp_path: Path)
             server.kill()
         with LiveServer(tmp_path, port=port):
             all_go_on()
-        with LiveServer(tmp_path, port=port, read_wait_s="30") as server, server.client() as admin:
+        with LiveServer(tmp_path, port=port) as server, server.client() as admin:
             project = Project(admin=admin, id=1, token=PROJECT_KEY)
             all_go_on()
             ended.set()

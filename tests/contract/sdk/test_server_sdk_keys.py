@@ -72,10 +72,10 @@ def captures(client: Driven, event: str) -> None:
 def is_refused(sdk: Sdk, client: Driven, project: Project, proxy: FaultyProxy) -> None:
     """Its definitions are refused, and it does what its authors intend."""
     path = OLD if sdk.is_old else NEW
-    seconds_until(lambda: 401 in answered(proxy, path), at_most_s=30)
+    seconds_until(lambda: 401 in answered(proxy, path), at_most_s=60)
     forgets = sdk.is_python and not sdk.is_old
     if forgets:
-        seconds_until(lambda: client.flag(key="on", id="x", local=True) is None, at_most_s=30)
+        seconds_until(lambda: client.flag(key="on", id="x", local=True) is None, at_most_s=60)
     else:
         assert client.flag(key="on", id="x", local=True) is True
     assert client.flag(key="on", id="x") is True
@@ -119,7 +119,7 @@ def test_a_rotated_secret_key_works_until_it_is_ended(
     client.reload()
     second = project.does("rotate_secret_token")["secret_api_token"]
     project.makes_flag("late")
-    seconds_until(lambda: client.flag(key="late", id="x", local=True) is True, at_most_s=30)
+    seconds_until(lambda: client.flag(key="late", id="x", local=True) is True, at_most_s=60)
     assert 401 not in answered(proxy, "/")
     project.does("delete_secret_token_backup")
     is_refused(sdk, client, project, proxy)

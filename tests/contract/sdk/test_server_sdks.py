@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.sdk.driven import PER_EVENT, SDKS, Driven, Sdk
+from tests.contract.sdk.driven import EDGE, PER_EVENT, SDKS, Driven, Sdk
 from tests.live import PROJECT_KEY, LiveServer
 
 FLAGS = "/api/projects/1/feature_flags/"
@@ -59,7 +59,7 @@ def definitions(testers: int, pros: int) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(tmp_path_factory.mktemp("sdk"), read_wait_s="30") as server:
+    with LiveServer(tmp_path_factory.mktemp("sdk")) as server:
         yield server
 
 
@@ -100,7 +100,7 @@ def secret(admin: httpx.Client) -> str:
     return str(answer.json()["secret_api_token"])
 
 
-@pytest.fixture(scope="module", params=SDKS, ids=lambda sdk: sdk.name)
+@pytest.fixture(scope="module", params=(*SDKS, EDGE), ids=lambda sdk: sdk.name)
 def sdk(request: pytest.FixtureRequest) -> Sdk:
     found: Sdk = request.param
     return found
@@ -246,7 +246,7 @@ def test_events_persons_and_groups_arrive(remote: Driven, sdk: Sdk, admin: httpx
     events = events_of(admin, id)
     assert events["bought"]["properties"]["total"] == 12.5
     assert events["bought"]["properties"]["$groups"] == grouped
-    assert events["bought"]["properties"]["$lib"] == f"posthog-{sdk.name.split()[0]}"
+    assert events["bought"]["properties"]["$lib"] == sdk.library
     called = events["$feature_flag_called"]["properties"]
     assert called["$feature_flag"] == "shades"
     assert called["$feature_flag_response"] == decided(admin, id)[0]["shades"]

@@ -1,5 +1,7 @@
 """One request of every shape that a generation of PostHog's SDKs sends: the versions that no test
-runs any more, but that people have. Each is understood, and what it sends is stored.
+runs any more, but that people have (shapes.json, recorded), and the languages that no test runs
+(shapes_by_source.json, read in their source). Each is understood, what it sends is stored, and the
+answer has what its parser needs.
 
 The language of the vectors is that of tests/contract/short.py. A vector has a project `{a}` of its
 own, with flags as below, and a personal key `{own}` that sees nothing else.
@@ -15,7 +17,11 @@ from posthog import Posthog
 from tests.contract import short
 from tests.contract.api import world
 
-VECTORS = json.loads((Path(__file__).parent / "shapes.json").read_bytes())
+VECTORS = [
+    vector
+    for name in ("shapes.json", "shapes_by_source.json")
+    for vector in json.loads((Path(__file__).parent / name).read_bytes())
+]
 EVERYBODY = {"properties": [], "rollout_percentage": 100}
 MAILS = {"key": "email", "type": "person", "operator": "icontains", "value": "@example.com"}
 FLAGS: dict[str, dict[str, Any]] = {
@@ -57,6 +63,15 @@ def test_every_generation_has_its_vector() -> None:
         "posthog-python": 4,
         "posthog-node": 5,
         "posthog-js": 7,
+        "posthog-ios": 1,
+        "posthog-android": 1,
+        "posthog-server": 1,
+        "posthog-go": 2,
+        "posthog-ruby": 1,
+        "posthog-php": 1,
+        "posthog-elixir": 1,
+        "posthog-rs": 1,
+        "posthog-dotnet": 1,
     }
 
 

@@ -35,7 +35,7 @@ MATCHING = """() => new Promise((done) => posthog.onFeatureFlags(() =>
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     scripts = browsing.PACKAGES / "posthog-js" / "dist"
     folder = tmp_path_factory.mktemp("surveys")
-    with LiveServer(folder, read_wait_s="30", sdk_scripts=str(scripts)) as running:
+    with LiveServer(folder, sdk_scripts=str(scripts)) as running:
         yield running
 
 
@@ -93,8 +93,8 @@ def test_a_survey_is_answered_once_by_each_person(
         page = opened.page
         page.goto(address)
         answer(page)
-        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=30)
-        seconds_until(lambda: not is_on(server, survey, "survey-ann"), at_most_s=30)
+        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=60)
+        seconds_until(lambda: not is_on(server, survey, "survey-ann"), at_most_s=60)
         # The browser remembers by itself, too: here it forgets, so that only the flag can say no.
         page.evaluate(
             "Object.keys(localStorage).filter((key) => key.includes('urvey'))"
@@ -109,7 +109,7 @@ def test_a_survey_is_answered_once_by_each_person(
     properties = event["properties"]
     assert properties["$survey_response_how"] == 2
     assert properties["$survey_response_why"] == "Quicker, please"
-    assert len(sent(owner, "survey shown", survey)) == 1
+    seconds_until(lambda: len(sent(owner, "survey shown", survey)) == 1, at_most_s=60)
     for person, is_asked in (("survey-ann", False), ("survey-bob", True)):
         with browsing.opened(chromium) as opened:
             opened.page.goto(page_of(person, server, pages))
@@ -132,8 +132,8 @@ def test_a_survey_for_chosen_people_is_shown_to_them_until_they_dismiss_it(
         page.get_by_text("How was the checkout?").wait_for()
         page.get_by_role("button", name="Close survey").click()
         page.get_by_text("How was the checkout?").wait_for(state="detached")
-        seconds_until(lambda: not is_on(server, survey, "survey-cid"), at_most_s=30)
+        seconds_until(lambda: not is_on(server, survey, "survey-cid"), at_most_s=60)
         assert (opened.errors, opened.failed) == ([], [])
-    seconds_until(lambda: len(sent(owner, "survey dismissed", survey)) == 1, at_most_s=30)
+    seconds_until(lambda: len(sent(owner, "survey dismissed", survey)) == 1, at_most_s=60)
     person = owner.get("/api/projects/1/persons/?distinct_id=survey-cid").json()["results"][0]
     assert person["properties"][f"$survey_dismissed/{survey['id']}"] is True

@@ -162,21 +162,21 @@ def stores_on(place: Place) -> Stores:
 @pytest.fixture(scope="session")
 def filled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("filled") / "hedgerow.db"
-    prepare(Place(url="", path=path, timeout_s=2), FIRST, NOW)
+    prepare(Place(url="", path=path, timeout_s=20), FIRST, NOW)
     return path
 
 
 @pytest.fixture(scope="session")
 def filled_database(postgres: OwnPostgres) -> str:
     url = postgres.new_database()
-    prepare(Place(url=url, path=Path(), timeout_s=2), FIRST, NOW)
+    prepare(Place(url=url, path=Path(), timeout_s=20), FIRST, NOW)
     return url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place with the first installation in it, copied: making one takes long."""
-    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=2, pool_size=5)
+    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5)
     if request.param == "sqlite":
         shutil.copyfile(request.getfixturevalue("filled_file"), place.path)
         return place

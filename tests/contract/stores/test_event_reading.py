@@ -11,7 +11,7 @@ from hedgerow.storage.connect import EventPlace, open_events
 from hedgerow.storage.event_reading import EventQueries
 from hedgerow.storage.events import EventRecords
 
-LIMITS = Limits(timeout_s=10, max_rows=100, max_bytes=1 << 20)
+LIMITS = Limits(timeout_s=60, max_rows=100, max_bytes=1 << 20)
 
 
 @pytest.fixture(params=["chdb", "server"])
@@ -19,7 +19,7 @@ async def queries(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     url = ""
     if request.param == "server":
         url = request.getfixturevalue("clickhouse").new_database()
-    events = open_events(EventPlace(url=url, folder=tmp_path / "events", timeout_s=2))
+    events = open_events(EventPlace(url=url, folder=tmp_path / "events", timeout_s=20))
 
     async def reached() -> EventRecords:
         return events

@@ -71,7 +71,7 @@ def event_place(request: pytest.FixtureRequest, tmp_path: Path) -> EventPlace:
     url = ""
     if request.param == "server":
         url = request.getfixturevalue("clickhouse").new_database()
-    return EventPlace(url=url, folder=tmp_path / "events", timeout_s=2)
+    return EventPlace(url=url, folder=tmp_path / "events", timeout_s=20)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_any_text_is_kept(events: EventRecords, text: str) -> None:
         "SELECT event FROM events WHERE distinct_id = {id:String}",
         {"id": text},
         max_rows=10,
-        timeout_s=5,
+        timeout_s=30,
     )
     assert found == [{"event": text}]
     assert await events.delete(PROJECT, distinct_ids=[text], event=text) == 1
@@ -255,7 +255,7 @@ async def test_columns_are_filled_from_the_properties(events: EventRecords) -> N
     await events.append([event(), *(event(event="odd", properties=text) for text in odd)])
     columns = "`$session_id`, `$window_id`, `$group_0`, `$group_1`"
     sql = f"SELECT {columns} FROM events WHERE event = '$pageview'"
-    (row,) = await events.query(sql, {}, max_rows=10, timeout_s=5)
+    (row,) = await events.query(sql, {}, max_rows=10, timeout_s=30)
     assert row == {"$session_id": "s", "$window_id": "", "$group_0": "", "$group_1": "acme"}
 
 
@@ -315,20 +315,20 @@ async def test_what_was_deleted_may_come_again(events: EventRecords) -> None:
 
 async def test_a_query_has_limits(events: EventRecords) -> None:
     with pytest.raises(Invalid, match="too many rows"):
-        await events.query("SELECT number FROM numbers(11)", {}, max_rows=10, timeout_s=5)
+        await events.query("SELECT number FROM numbers(11)", {}, max_rows=10, timeout_s=30)
     endless = "SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 1"
     with pytest.raises(Invalid, match="too long"):
         await events.query(endless, {}, max_rows=10, timeout_s=0.2)
-    assert await events.query("SELECT 1 AS one", {}, max_rows=1, timeout_s=1) == [{"one": 1}]
+    assert await events.query("SELECT 1 AS one", {}, max_rows=1, timeout_s=30) == [{"one": 1}]
 
 
 async def test_many_small_parts_are_merged(events: EventRecords) -> None:
     await events.prepare()
-    await events.query("SYSTEM STOP MERGES events", {}, max_rows=1, timeout_s=5)
+    await events.query("SYSTEM STOP MERGES events", {}, max_rows=1, timeout_s=30)
     for _ in range(MAX_PARTS + 1):
         await events.append([event()])
     assert (await parts_of(events))["parts"] == MAX_PARTS + 1
-    await events.query("SYSTEM START MERGES events", {}, max_rows=1, timeout_s=5)
+    await events.query("SYSTEM START MERGES events", {}, max_rows=1, timeout_s=30)
     # The engine merges by itself too, so either of the two may be the first.
     async with asyncio.timeout(30):
         while (found := await parts_of(events))["parts"] > MAX_PARTS:
@@ -379,7 +379,7 @@ async def test_a_server_is_backed_up_by_its_own_means(
     clickhouse: OwnClickHouse, tmp_path: Path
 ) -> None:
     url = clickhouse.new_database()
-    events = open_events(EventPlace(url=url, folder=tmp_path, timeout_s=1))
+    events = open_events(EventPlace(url=url, folder=tmp_path, timeout_s=20))
     with pytest.raises(Unready, match="BACKUP"):
         await events.backup(tmp_path / "backup")
     await events.close()

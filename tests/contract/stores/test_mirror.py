@@ -49,7 +49,7 @@ async def events(
     url = ""
     if stores.place.url:
         url = request.getfixturevalue("clickhouse").new_database()
-    opened = open_events(EventPlace(url=url, folder=tmp_path / "events", timeout_s=2))
+    opened = open_events(EventPlace(url=url, folder=tmp_path / "events", timeout_s=20))
     yield opened
     await opened.close()
 
@@ -179,7 +179,9 @@ async def happen(stores: Stores, random: Random) -> None:
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.integers(1, 6), max_size=5))
 async def test_after_anything_the_copies_are_like_the_originals(

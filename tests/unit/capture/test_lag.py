@@ -20,6 +20,9 @@ class Since:
             raise self.answer
         return self.answer
 
+    async def number_set_aside(self) -> int:
+        return 3
+
 
 @pytest.fixture
 def world() -> tuple[Lag, Since, list[datetime]]:
@@ -32,6 +35,7 @@ async def test_nothing_waits(world: tuple[Lag, Since, list[datetime]]) -> None:
     lag, _, _ = world
     await lag.look()
     assert lag.seconds() == 0
+    assert lag.set_aside == 3
 
 
 async def test_what_waits_grows_older_between_two_looks_and_while_nobody_can_look(

@@ -42,7 +42,9 @@ def arrived(uuid: str, at: datetime = NOW) -> Arrived:
 
 
 async def new(repeats: Repeats, *events: Arrived, project: ProjectId = ONE) -> list[str]:
-    known = await repeats.known([Accepted(id=1, project_id=project, events=events)])
+    known = await repeats.known(
+        [Accepted(id=1, project_id=project, events=events, number=len(events))]
+    )
     return [event.uuid for event in known.without_repeats(project, events)]
 
 
@@ -85,14 +87,14 @@ async def test_an_acceptance_is_no_repeat_of_itself() -> None:
 async def test_what_arrives_while_the_store_is_asked_is_not_missed() -> None:
     repeats = Repeats(Stored(), is_alone=True)
     repeats.settled([(ONE, "a")])
-    known = await repeats.known([Accepted(id=1, project_id=ONE, events=[arrived("a")])])
+    known = await repeats.known([Accepted(id=1, project_id=ONE, events=[arrived("a")], number=1)])
     repeats.stored([(ONE, "a")])
     assert known.without_repeats(ONE, [arrived("a")]) == []
 
 
 async def test_what_another_bucket_settles_meanwhile_is_not_missed() -> None:
     repeats = Repeats(Stored(), is_alone=False)
-    known = await repeats.known([Accepted(id=1, project_id=ONE, events=[arrived("a")])])
+    known = await repeats.known([Accepted(id=1, project_id=ONE, events=[arrived("a")], number=1)])
     repeats.settled(keys_of(ONE, [arrived("a")]))
     assert known.without_repeats(ONE, [arrived("a")]) == []
 

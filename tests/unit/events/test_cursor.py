@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
 from hedgerow.events.cursor import Cursor, read_cursor
+from tests.unit.generated import bounded
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 moments = st.integers(-(10**15), 10**16).map(lambda us: EPOCH + timedelta(microseconds=us))
 
 
 @given(moments, st.uuids())
+@bounded
 def test_a_cursor_comes_back_to_the_microsecond(moment: datetime, uuid: UUID) -> None:
     cursor = Cursor(timestamp=moment, uuid=uuid)
     assert read_cursor(cursor.text()) == cursor

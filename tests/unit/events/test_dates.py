@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
 from hedgerow.events.dates import EARLIEST, LATEST, asked_moment, kept_moment
+from tests.unit.generated import bounded
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 3, 30, 10, 20, 30, 400000, tzinfo=UTC)  # a Monday, a day after summer began
@@ -71,6 +72,7 @@ def test_what_is_no_date_is_refused_by_its_parameter(text: str) -> None:
 
 
 @given(st.text(max_size=80))
+@bounded
 def test_any_text_is_a_moment_or_refused(text: str) -> None:
     try:
         moment = asked_moment(text, NOW, BERLIN, "after")

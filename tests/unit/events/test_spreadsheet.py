@@ -13,6 +13,7 @@ from hedgerow.events import spreadsheet
 from hedgerow.events.record import EventPerson, EventRecord
 from hedgerow.events.spreadsheet import MAX_COLUMNS, Sheet, cell_text, lines
 from hedgerow.kit import jsonio
+from tests.unit.generated import bounded
 
 OWN = ["distinct_id", "elements_chain", "event", "id"]
 
@@ -89,6 +90,7 @@ def test_what_is_no_text_is_as_in_json(value: Any, shown: str) -> None:
 
 
 @given(st.lists(st.lists(st.text(), min_size=1, max_size=3), max_size=5))
+@bounded
 def test_any_text_is_read_again(rows: list[list[str]]) -> None:
     read = list(csv.reader(io.StringIO(lines(rows).decode(), newline="")))
     assert read == [[cell_text(each) for each in row] for row in rows]

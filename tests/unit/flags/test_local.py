@@ -221,6 +221,40 @@ def test_a_dependency_that_cannot_be_evaluated_is_for_the_server() -> None:
     assert told_chains["flag-4"] == [("flag-5", [])]
 
 
+def test_sdks_in_languages_with_types_can_read_it() -> None:
+    """Go and C# expect whole percentages, Rust and C# a value and a type in every filter."""
+    is_set, plain = {"key": "plan", "operator": "is_set"}, {"key": "id", "value": None}
+    halves = [{"key": "a", "rollout_percentage": 50.0}, {"key": "b", "rollout_percentage": 49.5}]
+    flag = a_flag(
+        {
+            "groups": [
+                {"properties": [is_set, in_cohort(1)], "rollout_percentage": 20.0},
+                {"properties": None, "rollout_percentage": 0.5},
+                {"rollout_percentage": None},
+            ],
+            "multivariate": {"variants": halves},
+        }
+    )
+    asked = {"type": "OR", "values": [{"type": "AND", "values": [is_set, plain]}]}
+    answer = told(flag, cohorts=(a_cohort(1, asked),))
+    is_set = {"type": "person", "value": "is_set", "key": "plan", "operator": "is_set"}
+    filters = answer["flags"][0]["filters"]
+    assert filters == {
+        "groups": [
+            {"properties": [is_set, in_cohort(1)], "rollout_percentage": 20},
+            {"properties": None, "rollout_percentage": 0.5},
+            {"rollout_percentage": None},
+        ],
+        "multivariate": {"variants": [{"key": "a", "rollout_percentage": 50}, halves[1]]},
+    }
+    # 20 is 20.0 to Python, and not to others.
+    assert jsonio.encode(filters).count(b".0") == 0
+    person = {"type": "person", **plain}
+    assert answer["cohorts"] == {
+        "1": {"type": "OR", "values": [{"type": "AND", "values": [is_set, person]}]}
+    }
+
+
 async def test_the_answer_is_made_once_and_again_when_definitions_change() -> None:
     made = 0
 

@@ -18,15 +18,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from hedgerow.errors import AppError, TooLarge, TooSlow
-from hedgerow.http import payload
-from hedgerow.http.payload import (
-    MalformedData,
-    NoData,
-    PayloadReader,
-    decode,
-    decode_query,
-    sent_at_ms,
-)
+from hedgerow.http.payload.errors import MalformedData, NoData
+from hedgerow.http.payload.forms import sent_at_ms, unquote
+from hedgerow.http.payload.layers import MAX_LAYERS, decode, decode_query
+from hedgerow.http.payload.lz64 import MAX_LZ64_BYTES, unpack_lz64
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.kit import jsonio
 from tests.unit.generated import thorough
 from tests.unit.http.asgi import http_scope, receiving
@@ -109,6 +105,8 @@ def test_plain_json_is_read_whatever_it_calls_itself(content_type: str) -> None:
         (GZIP, "identity"),
         (GZIP, "base64"),
         (GZIP + b"rest", "gzip"),
+        (gzipped(BODY[:9]) + gzipped(b"") + gzipped(BODY[9:]), ""),
+        (gzipped(BODY[:9]) + gzipped(BODY[9:]) + b"rest", "gzip"),
         (zlib.compress(BODY), "deflate"),
         (raw_deflate(BODY), "deflate"),
         (base64.b64encode(zlib.compress(BODY)), "deflate"),
@@ -246,6 +244,8 @@ DEEP = "nested deeper than 100 levels"
         (b"[" * 100_000, "", DEEP),
         (b'{"a":' * 100_000, "", DEEP),
         (GZIP[:-1], "", "cut short"),
+        (GZIP + GZIP[:-1], "", "cut short"),
+        (gzipped(b"") * 101, "", "more than 100 members"),
         (GZIP[:-9], "gzip", "cut short"),
         (GZIP[:20] + b"\0" + GZIP[21:], "", "damaged"),
         (GZIP[:-8] + b"\0" * 8, "", "damaged"),
@@ -301,7 +301,7 @@ def test_a_form_without_readable_data_is_refused(
 
 def test_what_is_wrapped_again_and_again_is_refused() -> None:
     body = BODY
-    for _ in range(payload.MAX_LAYERS + 1):
+    for _ in range(MAX_LAYERS + 1):
         body = gzipped(body)
     assert "too many times" in refusal(body).detail
 
@@ -320,7 +320,7 @@ BOMB = gzipped(bytes(BOMB_BYTES))
         (zlib.compress(bytes(BOMB_BYTES)), "deflate"),
         (raw_deflate(bytes(BOMB_BYTES)), "deflate"),
         (lz64("a" * (LIMIT + 1)), "lz64"),
-        (b"A" * (payload.MAX_LZ64_BYTES + 1), "lz64"),
+        (b"A" * (MAX_LZ64_BYTES + 1), "lz64"),
     ],
 )
 def test_a_bomb_is_refused_before_it_goes_off(body: bytes, hint: str) -> None:
@@ -353,7 +353,7 @@ def test_what_unpacks_to_the_limit_exactly_is_taken() -> None:
         (b"data=" + b"%25" * (LIMIT // 3), ""),
         (b"data=&" * (LIMIT // 6), ""),
         (gzipped(b"{}") * (LIMIT // 22), ""),
-        (b"A" * payload.MAX_LZ64_BYTES, "lz64"),
+        (b"A" * MAX_LZ64_BYTES, "lz64"),
     ],
 )
 def test_a_hostile_body_at_the_limit_takes_no_longer_than_it_must(body: bytes, hint: str) -> None:
@@ -368,19 +368,19 @@ def test_a_hostile_body_at_the_limit_takes_no_longer_than_it_must(body: bytes, h
 def test_lz64_reads_what_the_package_writes(text: str, times: int) -> None:
     packed = lz64(text * times)
     plain = (text * times).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    assert payload._unpack_lz64(packed, LIMIT).decode() == plain
+    assert unpack_lz64(packed, LIMIT).decode() == plain
 
 
 def test_lz64_reads_a_large_dictionary() -> None:
     chance = random.Random(1)
     text = "".join(chr(chance.choice((97, 98, 0x20AC, 0xFFFF))) for _ in range(60_000))
-    assert payload._unpack_lz64(lz64(text), LIMIT).decode() == text
+    assert unpack_lz64(lz64(text), LIMIT).decode() == text
 
 
 @given(st.lists(st.sampled_from([b"%", b"=", b"4", b"1", b"g", b"\n", b"\r", b"\xff", b"_"])))
 @thorough
 def test_unquoting_is_what_urllib_does(pieces: list[bytes]) -> None:
-    assert payload._unquote(b"".join(pieces)) == unquote_to_bytes(b"".join(pieces))
+    assert unquote(b"".join(pieces)) == unquote_to_bytes(b"".join(pieces))
 
 
 JSON = st.recursive(

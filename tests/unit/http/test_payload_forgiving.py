@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from hedgerow.http.payload import MalformedData, PayloadReader
+from hedgerow.http.payload.errors import MalformedData
+from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.kit import jsonio
 from tests.unit.http.asgi import http_scope, receiving
 

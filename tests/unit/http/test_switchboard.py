@@ -131,15 +131,23 @@ def answering(routes: Sequence[Route]) -> list[Route]:
     ]
 
 
-@pytest.mark.parametrize("method", METHODS)
-async def test_every_path_of_ours_leads_where_fastapis_own_router_leads_it(method: str) -> None:
+async def test_every_path_of_ours_leads_where_fastapis_own_router_leads_it() -> None:
     routes = answering(OURS)
-    plain = APIRouter(routes=[*routes], redirect_slashes=False)
     board = Switchboard(routes)
     reached = set()
     for path in sample_paths():
-        expected = await answer(plain, path, method)
-        assert await answer(board, path, method) == expected, path
-        if expected[0] == 200:
-            reached.add(int(expected[1].split()[0]))
-    assert reached == {n for n, each in enumerate(OURS) if method in (each.methods or ())}
+        # Its router goes through all routes each time and passes over those of other paths.
+        plain = APIRouter(
+            routes=[each for each in routes if each.path_regex.match(path)], redirect_slashes=False
+        )
+        for method in METHODS:
+            expected = await answer(plain, path, method)
+            assert await answer(board, path, method) == expected, (method, path)
+            if expected[0] == 200:
+                reached.add((method, int(expected[1].split()[0])))
+    assert reached == {
+        (method, number)
+        for number, each in enumerate(OURS)
+        for method in each.methods or ()
+        if method in METHODS
+    }

@@ -165,6 +165,30 @@ def test_segments_are_condition_sets() -> None:
     ]
 
 
+def test_whoever_lacks_a_trait_is_in_no_segment_that_asks_for_another_value() -> None:
+    other = (
+        condition("NOT_EQUAL", "plan", "free"),
+        condition("NOT_CONTAINS", "email", "@x"),
+        condition("NOT_EQUAL", "version", "1.2.3:semver"),
+    )
+    assert groups(rule("ALL", *other)) == [
+        (
+            [
+                ("plan", "is_not", "free"),
+                ("plan", "is_set", "is_set"),
+                ("email", "not_regex", "(?:@x)"),
+                ("email", "is_set", "is_set"),
+                ("version", "semver_neq", "1.2.3"),
+                ("version", "is_set", "is_set"),
+            ],
+            100,
+        )
+    ]
+    assert groups(rule("NONE", condition("EQUAL", "plan", "free"))) == [
+        ([("plan", "is_not", "free")], 100)
+    ]
+
+
 def test_what_cannot_be_said_is_said_by_name() -> None:
     assert groups(rule("ALL", condition("MODULO", "n", "2|0"))) == [
         "Segment s: there is no operator like MODULO here."

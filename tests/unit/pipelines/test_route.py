@@ -16,6 +16,7 @@ from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.route import Route, Router
 from hedgerow.properties.operators import Operator
 from tests.unit.fake_time import START
+from tests.unit.generated import bounded
 from tests.unit.pipelines.world import PROJECT
 
 
@@ -64,6 +65,7 @@ def test_a_sample_is_of_its_size_and_always_the_same() -> None:
 
 
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(0, 10**9))
+@bounded
 def test_a_larger_sample_holds_the_smaller(one: int, other: int, number: int) -> None:
     small, large = sorted((one, other))
     is_in_small = wants({"sampling": small})(event(number=number), START)
@@ -97,6 +99,7 @@ filters = st.fixed_dictionaries(
     st.lists(st.text(), max_size=2) | json_values,
     st.dictionaries(st.sampled_from(["price", "plan", "other"]), values),
 )
+@bounded
 def test_whatever_filters_hold_they_are_refused_or_decide(
     properties: Any, names: Any, sent: dict[str, Any]
 ) -> None:

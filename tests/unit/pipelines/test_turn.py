@@ -19,6 +19,7 @@ from hedgerow.pipelines.deliveries import Delivery, Report
 from hedgerow.pipelines.destinations import Destination
 from hedgerow.pipelines.retry import FAILURES_TO_PAUSE, HEALTHY
 from hedgerow.pipelines.sending import Failed, Outcome, Sent, Surroundings, WaysOut
+from tests.unit.generated import bounded
 from tests.unit.pipelines.test_route import event
 from tests.unit.pipelines.world import RECORD
 
@@ -88,6 +89,7 @@ fates = st.dictionaries(
 
 
 @given(people, fates, st.integers(1, 10), st.booleans())
+@bounded
 async def test_whatever_a_receiver_does_each_delivery_has_one_end(
     distinct_ids: list[str], fates: dict[int, str], size: int, in_order: bool
 ) -> None:

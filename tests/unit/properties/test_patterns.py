@@ -10,7 +10,7 @@ from hedgerow.properties.patterns import PATTERN_MAX, BadPattern, searcher
 from tests.unit.generated import bounded
 
 # Far above what is meant to pass, far below what would be felt.
-SOON_S = 5
+SOON_S = 60
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from hedgerow.pipelines.imports.model import Around, Portion
 from hedgerow.pipelines.model import JobProblem
 from hedgerow.projects.model import ProjectId
 
-BOUND_S = 0.1
+BOUND_S = 0.5
 
 
 async def long(_seconds: float) -> None:
-    await asyncio.sleep(4 * BOUND_S)
+    await asyncio.sleep(1.5 * BOUND_S)
 
 
 def around() -> Around:

@@ -1,0 +1,86 @@
+"""Forms, in a body or a query: the fields of them that a payload may be in."""
+
+import re
+from binascii import a2b_qp
+from itertools import islice
+from typing import Any
+
+from hedgerow.http.payload.errors import MalformedData
+
+MAX_FORM_FIELDS = 1000
+MAX_STRAY_PERCENTS = 1000
+
+_STRAY_PERCENT = re.compile(rb"%(?![0-9a-fA-F]{2})")
+_FIELD = re.compile(rb"(?:^|&)(data|compression|api_key|token|_|sent_at)=([^&]*)")
+_FORM_START = re.compile(rb"(?:data|compression|api_key|token|ver|ip|_)=")
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;"]{1,200}))', re.IGNORECASE)
+_PART_NAME = re.compile(rb'[;\s]name="?([^";\r\n]*)', re.IGNORECASE)
+
+
+def form_fields(body: bytes, content_type: str) -> dict[str, bytes]:
+    """The fields of a form that we know; none if the body is no form, whatever it calls itself."""
+    essence = content_type.partition(";")[0].strip().lower()
+    if essence == "multipart/form-data":
+        return _multipart(body, content_type)
+    if essence == "application/x-www-form-urlencoded" or _FORM_START.match(body):
+        return urlencoded(body)
+    return {}
+
+
+def urlencoded(text: bytes) -> dict[str, bytes]:
+    found = list(islice(_FIELD.finditer(text), MAX_FORM_FIELDS + 1))
+    if len(found) > MAX_FORM_FIELDS:
+        raise MalformedData(f"the form has more than {MAX_FORM_FIELDS} fields.")
+    return {
+        name.decode(): unquote(value.replace(b"+", b" "))
+        for name, value in (match.groups() for match in found)
+    }
+
+
+def unquote(text: bytes) -> bytes:
+    """What urllib's unquote_to_bytes does, many times faster: quoted-printable is the same with
+    another sign. A percent sign that quotes nothing stands for itself."""
+    text, strays = _STRAY_PERCENT.subn(b"%25", text, MAX_STRAY_PERCENTS)
+    if strays == MAX_STRAY_PERCENTS:
+        raise MalformedData("it is not URL-encoded.")
+    return a2b_qp(text.replace(b"=", b"=3D").replace(b"%", b"="))
+
+
+def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        raise MalformedData("the multipart form names no boundary.")
+    line = b"\r\n--" + (boundary[1] or boundary[2]).encode("utf-8", "replace")
+    _, *parts = (b"\r\n" + body).split(line, MAX_FORM_FIELDS + 1)
+    if not parts or not parts[-1].startswith(b"--"):
+        raise MalformedData("the multipart form has no end, or too many fields.")
+    fields = {}
+    for part in parts[:-1]:
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = _PART_NAME.search(head)
+        if name is not None:
+            fields[name[1].decode("utf-8", "replace")] = value
+    if "data" not in fields:
+        raise MalformedData('the multipart form has no field "data".')
+    return fields
+
+
+def field_text(fields: dict[str, bytes], name: str) -> str:
+    return fields.get(name, b"").decode("utf-8", "replace")
+
+
+def with_token(value: Any, fields: dict[str, bytes]) -> Any:
+    """A form may carry the project's token beside the data, and there it goes first."""
+    name = "api_key" if fields.get("api_key") else "token"
+    if fields.get(name):
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                part["$token"] = field_text(fields, name)
+    return value
+
+
+def sent_at_ms(query_string: bytes) -> int | None:
+    """When the client says it sent the request: `_` or `sent_at`, milliseconds since 1970."""
+    fields = urlencoded(query_string)
+    digits = fields.get("_") or fields.get("sent_at") or b""
+    return int(digits) if digits.isdigit() and len(digits) <= 15 else None
