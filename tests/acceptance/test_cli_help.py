@@ -43,6 +43,15 @@ WORDS = {
     "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
     "flags export": ("--project", "--output", "by name"),
     "flags apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
+    "experiments": ("list", "results"),
+    "experiments list": (
+        "--status",
+        "--archived",
+        "--json",
+        "experiment:read",
+        "Example: hedgerow",
+    ),
+    "experiments results": ("--refresh", "--json", "experiment:read", "Example: hedgerow"),
     "import": ("files", "posthog", "unleash", "flagsmith"),
     "import files": [
         "FILE",

@@ -194,3 +194,41 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> Non
         assert "late" in tail.stdout.readline()
     tail.kill()
     tail.communicate()
+
+
+def test_experiments_are_listed_and_their_results_shown(server: LiveServer) -> None:
+    taps = {"kind": "ExperimentMetric", "metric_type": "mean", "source": {"event": "tapped"}}
+    began = {"start_date": "2020-01-01T00:00:00Z", "metrics": [taps]}
+    with server.client() as client:
+        for key, fields in (("button", began), ("later", {})):
+            body = {"name": f"The {key}", "feature_flag_key": key, **fields}
+            made = client.post("/api/projects/1/experiments/", json=body)
+            assert made.status_code == 201
+    called = {"$feature_flag": "button", "$feature_flag_response": "test"}
+    exposed = {**_event("$feature_flag_called", **called), "timestamp": "2020-01-02T00:00:00Z"}
+    _send(server, exposed, _event("tapped"), _event("tapped"))
+    running = ("experiments", "list", "--status", "running")
+    done = run_here(*running, **_found(server))
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["id", "name", "status", "flag", "start", "end"],
+        ["1", "The", "button", "running", "button", "2020-01-01", "-"],
+    ]
+    (told,) = json.loads(run_here(*running, "--json", **_found(server)).stdout)
+    assert told["feature_flag_key"] == "button"
+    results = ("experiments", "results", "1")
+    shown = run_here(*results, "--refresh", **_found(server)).stdout.splitlines()
+    assert shown[0] == "button: running, bayesian 0.95"
+    assert [line.split() for line in shown[1:4]] == [
+        ["variant", "people"],
+        ["control", "0"],
+        ["test", "1"],
+    ]
+    assert shown[5] == "tapped (mean)"
+    assert shown[8].split() == ["test", "1", "2", "2", "-", "-", "-", "-"]
+    assert "control: no-exposures" in shown
+    whole = json.loads(run_here(*results, "--json", **_found(server)).stdout)
+    assert whole["exposures"]["total_exposures"] == {"control": 0, "test": 1}
+    gone = run_here("experiments", "results", "99", **_found(server))
+    assert (gone.returncode, gone.stdout) == (1, "")
+    keyless = run_here(*running, server_url=server.address)
+    assert "--scope experiment:read" in keyless.stderr

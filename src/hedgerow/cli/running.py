@@ -125,13 +125,15 @@ class Service:
         return Unready(f"{self._url}: {detail}")
 
 
-def service_of(server: str | None, key: str | None, project: int | None) -> Service:
+def service_of(
+    server: str | None, key: str | None, project: int | None, scope: str = "query:read"
+) -> Service:
     """As options and settings say; Unready if no key is known."""
     settings = service_settings(server, key)
     if not settings.personal_key:
         raise Unready(
             "Say with which key to ask: --key, or HEDGEROW_PERSONAL_KEY. `hedgerow keys create "
-            "--label terminal --scope query:read` makes one."
+            f"--label terminal --scope {scope}` makes one."
         )
     return Service(address(settings), settings.personal_key, project)
 

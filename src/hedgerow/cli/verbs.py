@@ -32,6 +32,7 @@ VERBS: Mapping[str, str] = {
     "query": "Ask the running service something about events, persons and groups, in HogQL.",
     "events": "Events: tail, export, delete; those set aside: aside, retry, discard.",
     "flags": "Flags: why somebody gets what (evaluate), and as a file (export, apply).",
+    "experiments": "Experiments: list, results.",
 }
 # Of verbs whose name Python keeps for itself.
 FILES: Mapping[str, str] = {"import": "import_verbs"}

@@ -34,15 +34,19 @@ class Exposures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`value` is the conversion rate or the mean that was seen, `value_interval` where the true one
-    is. What follows compares with control, and is null for control itself and where nothing can be
-    said; then `validation_failures` tells why. Chances and `credible_interval` are of the Bayesian
-    method, `p_value` and `confidence_interval` of the frequentist one."""
+    """`value` is the conversion rate, the mean or the ratio that was seen, `value_interval` where
+    the true one is; the sums with `denominator` are of a ratio. What follows compares with control,
+    and is null for control itself and where nothing can be said; then `validation_failures` tells
+    why. Chances and `credible_interval` are of the Bayesian method, `p_value` and
+    `confidence_interval` of the frequentist one."""
 
     key: str
     number_of_samples: int
     sum: float | None
     sum_squares: float | None
+    denominator_sum: float | None
+    denominator_sum_squares: float | None
+    numerator_denominator_sum_product: float | None
     value: float | None
     value_interval: tuple[float, float] | None
     chance_to_be_best: float | None

@@ -22,54 +22,109 @@ from hedgerow.experiments.statistics import (
 NO_EXPOSURES = "no-exposures"
 NO_VARIATION = "no-variation"
 TOO_LARGE = "values-too-large"
+NO_WHOLE = "denominator-is-zero"
 BASELINE = "baseline-not-comparable"
 BASELINE_ZERO = "baseline-mean-is-zero"
 BASELINE_NEAR_ZERO = "baseline-mean-may-be-zero"
 TOO_FEW_CONVERSIONS = "too-few-conversions"
+# A variance that is this part of those that it is the difference of is not there.
+ROUNDING_LEFT = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Of what people did: `total` and the variance `spread`."""
+
+    total: float
+    spread: float
+
+    def squares(self, people: int) -> float:
+        return self.spread * people + self.total * self.total / people if people else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What was seen of a variant, and what is believed of it: None where nothing can be. `total`
-    and `squares`, the sum of the squares, are None where no number can hold them."""
+    and `squares`, the sum of the squares, are None where no number can hold them. `value` is the
+    rate, the mean or the ratio. Of a ratio there are the same of what divides, and the sum of the
+    products."""
 
     key: str
     people: int
     total: float | None
     squares: float | None
+    value: float | None
     posterior: Posterior | None
+    whole: float | None = None
+    whole_squares: float | None = None
+    products: float | None = None
 
     @classmethod
     def of_funnel(cls, key: str, people: int, converted: int) -> "Measured":
-        posterior = Rate(converted, people) if people else None
         return cls(
             key=key,
             people=people,
             total=float(converted),
             squares=float(converted),
-            posterior=posterior,
+            value=converted / people if people else None,
+            posterior=Rate(converted, people) if people else None,
         )
 
     @classmethod
     def of_mean(cls, key: str, people: int, total: float, spread: float) -> "Measured":
         """`spread` is the variance of the values that are there."""
         if not math.isfinite(total) or (people and not math.isfinite(spread)):
-            return cls(key=key, people=people, total=None, squares=None, posterior=None)
+            return cls.too_large(key, people)
         posterior = None
         if people > 1:
             posterior = mean_of(total / people, spread * people / (people - 1), people)
-        squares = spread * people + total * total / people if people else 0.0
         return cls(
             key=key,
             people=people,
             total=total,
-            squares=squares if math.isfinite(squares) else None,
+            squares=_finite(Sums(total=total, spread=spread).squares(people)),
+            value=total / people if people else None,
             posterior=posterior,
         )
 
-    @property
-    def value(self) -> float | None:
-        return None if self.total is None or not self.people else self.total / self.people
+    @classmethod
+    def of_ratio(
+        cls, key: str, people: int, above: Sums, below: Sums, covariance: float
+    ) -> "Measured":
+        """By the delta method: a ratio of means spreads as `above - ratio * below` does, divided by
+        the mean of `below`."""
+        numbers = (above.total, above.spread, below.total, below.spread, covariance)
+        if people and not all(math.isfinite(each) for each in numbers):
+            return cls.too_large(key, people)
+        ratio = _finite(above.total / below.total) if below.total else None
+        posterior = None
+        if ratio is not None and people > 1:
+            mean = below.total / people
+            left = above.spread + ratio * ratio * below.spread - 2 * ratio * covariance
+            variance = left * people / (people - 1) / mean / mean
+            # What is left of alike numbers is how they were rounded.
+            if left > ROUNDING_LEFT * (above.spread + ratio * ratio * below.spread):
+                posterior = mean_of(ratio, variance, people)
+        products = covariance * people + above.total * below.total / people if people else 0.0
+        return cls(
+            key=key,
+            people=people,
+            total=above.total,
+            squares=_finite(above.squares(people)),
+            value=ratio,
+            posterior=posterior,
+            whole=below.total,
+            whole_squares=_finite(below.squares(people)),
+            products=_finite(products),
+        )
+
+    @classmethod
+    def too_large(cls, key: str, people: int) -> "Measured":
+        return cls(key=key, people=people, total=None, squares=None, value=None, posterior=None)
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def compared(
@@ -160,6 +215,9 @@ def _told(of: Measured, failures: Sequence[str], **found: Any) -> VariantResult:
         number_of_samples=of.people,
         sum=of.total,
         sum_squares=of.squares,
+        denominator_sum=of.whole,
+        denominator_sum_squares=of.whole_squares,
+        numerator_denominator_sum_product=of.products,
         value=of.value,
         validation_failures=failures,
         **(nothing | found),
@@ -193,6 +251,8 @@ def _failures(of: Measured, control: Measured | None, level: float) -> list[str]
         found.append(NO_EXPOSURES)
     elif of.total is None:
         found.append(TOO_LARGE)
+    elif of.whole == 0:
+        found.append(NO_WHOLE)
     elif of.posterior is None:
         found.append(NO_VARIATION)
     if control is None:

@@ -12,7 +12,7 @@ from hedgerow.events.expressions import all_of, any_of, call, equal, field, valu
 from hedgerow.events.filters import Filters
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.experiments.criteria import Criteria
-from hedgerow.experiments.metrics import FUNNEL, Metric, Step
+from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, Step
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.parse import parse_expr, parse_select
 from hedgerow.hogql.walk import replaced
@@ -41,10 +41,9 @@ GROUP BY variant, day
 ORDER BY day, variant
 """
 
-_MEASURED = """
-SELECT variant, count() AS people, sum(measured) AS total, varPopStable(measured) AS spread
+_BY_PERSON = """
 FROM (
-    SELECT exposed.unit AS person, any(exposed.first) AS variant, {measure} AS measured
+    SELECT exposed.unit AS person, any(exposed.first) AS variant, %s
     FROM {done} AS done
     RIGHT JOIN (
         SELECT unit, since, first FROM {exposed} AS found WHERE NOT ({leaves_out} AND is_mixed)
@@ -53,6 +52,15 @@ FROM (
 )
 GROUP BY variant
 ORDER BY variant
+"""
+_MEASURED = f"""
+SELECT variant, count() AS people, sum(measured) AS total, varPopStable(measured) AS spread
+{_BY_PERSON % "{measured} AS measured"}
+"""
+_RATIO = f"""
+SELECT variant, count() AS people, sum(above) AS total, varPopStable(above) AS spread,
+    sum(below) AS whole, varPopStable(below) AS whole_spread, covarPopStable(above, below) AS both
+{_BY_PERSON % "{above} AS above, {below} AS below"}
 """
 
 
@@ -76,15 +84,11 @@ def exposures_by_day(exposure: Exposure, around: Surroundings) -> Select:
 
 def measured(metric: Metric, exposure: Exposure, around: Surroundings) -> Select:
     """Rows of a variant's number, how many people it has, and the sum and the variance of what they
-    did: of a funnel, 1 for each who converted."""
-    is_funnel = metric.type == FUNNEL
+    did: of a funnel, 1 for each who converted. Of a ratio also the sum and the variance of what
+    divides, and the covariance of both."""
     steps = [_condition(step, around) for step in metric.steps]
     end = exposure.end if metric.window is None else exposure.end + metric.window
-    amounts = (
-        [_amount(metric)]
-        if not is_funnel
-        else [call("if", each, value(1), value(0)) for each in steps]
-    )
+    amounts = _amounts(metric, steps)
     names = [f"amount_{number}" for number in range(len(amounts))]
     columns = ", ".join(f"{{{name}}} AS {name}" for name in names)
     done = _asked(
@@ -96,12 +100,13 @@ def measured(metric: Metric, exposure: Exposure, around: Surroundings) -> Select
         filters=any_of(steps),
         **dict(zip(names, amounts, strict=True)),
     )
+    text, measures = _measures(metric, names)
     return _asked(
-        _MEASURED,
-        measure=_measure(metric, names),
+        text,
         done=done,
         exposed=_exposed(exposure, around),
         leaves_out=_leaves_out(exposure),
+        **measures,
     )
 
 
@@ -139,30 +144,44 @@ def _condition(step: Step, around: Surroundings) -> Expr:
     return all_of(parts)
 
 
-def _amount(metric: Metric) -> Expr:
-    """What one event adds to a person's measure. A property that is no number adds nothing."""
-    if metric.summed is None:
+def _amounts(metric: Metric, steps: Sequence[Expr]) -> list[Expr]:
+    """What one event adds to each of a person's measures."""
+    if metric.type == FUNNEL:
+        return [call("if", each, value(1), value(0)) for each in steps]
+    amounts = [_amount(name) for name in metric.summed]
+    if metric.type == RATIO:
+        pairs = zip(steps, amounts, strict=True)
+        return [call("if", each, amount, value(0)) for each, amount in pairs]
+    return amounts
+
+
+def _amount(summed: str | None) -> Expr:
+    """A property that is no number adds nothing."""
+    if summed is None:
         return value(1)
-    number = call("toFloat", field("properties", metric.summed))
+    number = call("toFloat", field("properties", summed))
     return call("ifNotFinite", call("ifNull", number, value(0)), value(0))
 
 
-def _measure(metric: Metric, names: Sequence[str]) -> Expr:
-    """Over the events of one person. Somebody who did nothing has one empty row, of a time before
-    all exposures."""
+def _measures(metric: Metric, names: Sequence[str]) -> tuple[str, dict[str, Expr]]:
+    """A question, and what it asks of the events of one person. Somebody who did nothing has one
+    empty row, of a time before all exposures."""
     counts = "done.at >= exposed.since"
     if metric.window is not None:
         seconds = int(metric.window.total_seconds())
         counts += f" AND done.at <= exposed.since + toIntervalSecond({seconds})"
     if metric.type != FUNNEL:
-        return parse_expr(f"sumIf(ifNull(done.{names[0]}, 0), {counts})")
+        sums = [parse_expr(f"sumIf(ifNull(done.{name}, 0), {counts})") for name in names]
+        if metric.type == RATIO:
+            return _RATIO, dict(zip(("above", "below"), sums, strict=True))
+        return _MEASURED, {"measured": sums[0]}
     reached = [f"ifNull(done.{name}, 0) = 1 AND {counts}" for name in names]
     if len(reached) == 1:
-        return parse_expr(f"max(if({reached[0]}, 1, 0))")
+        return _MEASURED, {"measured": parse_expr(f"max(if({reached[0]}, 1, 0))")}
     at = "_toUInt64(max2(toUnixTimestamp64Micro(done.at), 0))"
     # An event is one step only, also where it would do for several.
     steps = f"windowFunnel({_EVER}, 'strict_once')({at}, {', '.join(reached)})"
-    return parse_expr(f"if({steps} = {len(names)}, 1, 0)")
+    return _MEASURED, {"measured": parse_expr(f"if({steps} = {len(names)}, 1, 0)")}
 
 
 def _filters(around: Surroundings) -> Filters:

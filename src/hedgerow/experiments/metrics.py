@@ -15,7 +15,7 @@ MAX_METRICS = 20
 MAX_STEPS = 20
 MAX_WINDOW = timedelta(days=3650)
 
-FUNNEL, MEAN = "funnel", "mean"
+FUNNEL, MEAN, RATIO = "funnel", "mean", "ratio"
 _UNITS = {
     "second": 1,
     "minute": 60,
@@ -38,14 +38,15 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """A funnel asks who did all `steps` in their order. A mean counts the one step for each person,
-    or sums a property of it. `window` is how long after exposure something counts, None for as
-    long as the experiment runs."""
+    or sums a property of it, and a ratio does so with two, the second of which divides the first:
+    `summed` names the properties, None for what is counted. `window` is how long after exposure
+    something counts, None for as long as the experiment runs."""
 
     uuid: str | None
     name: str
     type: str
     steps: Sequence[Step]
-    summed: str | None
+    summed: Sequence[str | None]
     is_less_better: bool
     window: timedelta | None
 
@@ -65,17 +66,16 @@ def read_metric(sent: Any, place: str) -> Metric:
         refuse(place, "A metric needs an event.", "required")
     if len(nodes) > MAX_STEPS:
         refuse(place, f"A funnel has {MAX_STEPS} steps at most.", "max_length")
-    summed = None
     if type == MEAN:
         nodes = nodes[:1]  # older documents may have more series, of which the first is meant
-        summed = _summed(*nodes[0])
+    summed = [] if type == FUNNEL else [_summed(*node) for node in nodes]
     goal = metric.get("goal")
     if goal not in (None, "increase", "decrease"):
         refuse(f"{place}.goal", "The goal is increase or decrease.", "invalid_choice")
     uuid = metric.get("uuid")
     return Metric(
         uuid=uuid if isinstance(uuid, str) else None,
-        name=_name(metric, nodes),
+        name=_name(metric, nodes if type == RATIO else nodes[-1:]),
         type=type,
         steps=[_step(*node) for node in nodes],
         summed=summed,
@@ -88,7 +88,7 @@ _Node = tuple[Mapping[str, Any], str]
 
 
 def _nodes(metric: Mapping[str, Any], place: str) -> tuple[str, list[_Node]]:
-    """Whether it is a funnel or a mean, and the events in it, each with its place."""
+    """Whether it is a funnel, a mean or a ratio, and the events in it, each with its place."""
     kind = metric.get("kind", "ExperimentMetric")
     match kind:
         case "ExperimentMetric":
@@ -110,10 +110,16 @@ def _nodes(metric: Mapping[str, Any], place: str) -> tuple[str, list[_Node]]:
         case "funnel":
             return FUNNEL, _series(metric, place)
         case "mean":
-            return MEAN, [(_object(metric.get("source"), f"{place}.source"), f"{place}.source")]
+            return MEAN, [_source(metric, "source", place)]
+        case "ratio":
+            return RATIO, [_source(metric, name, place) for name in ("numerator", "denominator")]
         case _:
-            detail = f'"{cut_short(type)}" is no type of metric here: funnel and mean are.'
+            detail = f'"{cut_short(type)}" is no type of metric here: funnel, mean and ratio are.'
             return refuse(f"{place}.metric_type", detail, "invalid_choice")
+
+
+def _source(metric: Mapping[str, Any], name: str, place: str) -> _Node:
+    return _object(metric.get(name), f"{place}.{name}"), f"{place}.{name}"
 
 
 def _series(sent: Any, place: str) -> list[_Node]:
@@ -153,12 +159,12 @@ def _summed(node: Mapping[str, Any], place: str) -> str | None:
 
 
 def _name(metric: Mapping[str, Any], nodes: Sequence[_Node]) -> str:
-    """As it is called, else by its last event."""
+    """As it is called, else by its events."""
     name = metric.get("name")
     if isinstance(name, str) and name:
         return name
-    event = nodes[-1][0].get("event")
-    return event if isinstance(event, str) and event else "All events"
+    events = [node.get("event") for node, _ in nodes]
+    return " / ".join(each if isinstance(each, str) and each else "All events" for each in events)
 
 
 def _window(metric: Mapping[str, Any], place: str) -> timedelta | None:

@@ -36,11 +36,19 @@ FAILURES = {
     comparing.NO_EXPOSURES: TOO_FEW,
     comparing.NO_VARIATION: TOO_LITTLE,
     comparing.TOO_LARGE: TOO_LITTLE,
+    comparing.NO_WHOLE: TOO_LITTLE,
     comparing.TOO_FEW_CONVERSIONS: TOO_LITTLE,
     comparing.BASELINE: TOO_LITTLE,
     comparing.BASELINE_ZERO: ZERO,
     comparing.BASELINE_NEAR_ZERO: ZERO,
 }
+
+
+OF_RATIOS = (
+    "denominator_sum",
+    "denominator_sum_squares",
+    "numerator_denominator_sum_product",
+)
 
 
 class ExperimentQueries:
@@ -126,13 +134,16 @@ def _own_terms(sent: Sent, now: datetime) -> dict[str, Any]:
 
 
 def _base(of: VariantResult) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "key": of.key,
         "number_of_samples": of.number_of_samples,
         "sum": of.sum,
         "sum_squares": of.sum_squares,
         "validation_failures": _told(of.validation_failures),
     }
+    if of.denominator_sum is not None:
+        found |= {name: getattr(of, name) for name in OF_RATIOS}
+    return found
 
 
 def _comparison(of: VariantResult, method: str) -> dict[str, Any]:

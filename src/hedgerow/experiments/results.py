@@ -24,10 +24,10 @@ from hedgerow.experiments.answer import (
     VariantResult,
 )
 from hedgerow.experiments.asked import Asked, asked_of
-from hedgerow.experiments.comparing import Measured, compared
+from hedgerow.experiments.comparing import Measured, Sums, compared
 from hedgerow.experiments.counting import exposures_by_day, measured
 from hedgerow.experiments.experiments import Found
-from hedgerow.experiments.metrics import FUNNEL, Metric, read_metric
+from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, read_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
 from hedgerow.experiments.variants import seen_of
 from hedgerow.flags.model import Flag
@@ -190,7 +190,7 @@ class ExperimentResults:
             rows = await self._rows(around, partial(measured, metric, exposure, around))
         by_number = {row[0]: row[1:] for row in rows}
         return [
-            _seen(metric, name, by_number.get(number, (0, 0, 0)))
+            _seen(metric, name, by_number.get(number))
             for number, name in enumerate(asked.variants, 1)
         ]
 
@@ -200,8 +200,13 @@ class ExperimentResults:
         return (await self._reading.read(around, ask)).rows
 
 
-def _seen(metric: Metric, key: str, row: Sequence[Any]) -> Measured:
-    people, total, spread = row
+def _seen(metric: Metric, key: str, row: Sequence[Any] | None) -> Measured:
+    if metric.type == RATIO:
+        people, total, spread, whole, whole_spread, both = row or (0, 0, 0, 0, 0, 0)
+        above = Sums(total=float(total), spread=float(spread))
+        below = Sums(total=float(whole), spread=float(whole_spread))
+        return Measured.of_ratio(key, int(people), above, below, float(both))
+    people, total, spread = row or (0, 0, 0)
     if metric.type == FUNNEL:
         return Measured.of_funnel(key, int(people), int(total))
     return Measured.of_mean(key, int(people), float(total), float(spread))

@@ -280,7 +280,7 @@ AGGREGATIONS = """
 count 0-1 : number | min 1 | max 1 | sum 1 : number | avg 1 : number | any 1 | any_respect_nulls 1
 anyLast 1 | first_value 1 | last_value 1 | anyHeavy 1 | argMin 2 | argMax 2 | stddevPop 1 : number
 stddevSamp 1 : number | stddev 1 -> stddevSamp : number | varPop 1 : number | varSamp 1 : number
-varPopStable 1 : number
+varPopStable 1 : number | covarPopStable 2 : number
 variance 1 -> varSamp : number | covarPop 2 : number | covarSamp 2 : number | corr 2 : number
 skewPop 1 : number | skewSamp 1 : number | kurtPop 1 : number | kurtSamp 1 : number
 avgWeighted 2 : number | topK 1 : array | topKWeighted 2 : array | approx_top_k 1 : array

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, LiteralString
 
 import msgspec
 from fastapi import APIRouter
@@ -68,6 +68,31 @@ def _read_moment(value: Any) -> datetime:
 Date = Annotated[datetime, BeforeValidator(_read_moment)]
 
 
+def _only_null(detail: LiteralString) -> BeforeValidator:
+    """For a field that PostHog has and we have nothing for."""
+
+    def check(value: Any) -> None:
+        if value is not None:
+            raise PydanticCustomError("unsupported", detail, {"code": "not_supported"})
+
+    return BeforeValidator(check)
+
+
+Sampling = Annotated[
+    None,
+    _only_null(
+        "Responses cannot be sampled here: leave it out, and limit them with responses_limit."
+    ),
+]
+OtherFlag = Annotated[
+    None,
+    _only_null(
+        "A survey makes the flag for chosen people itself: send targeting_flag_filters, or a "
+        "linked_flag_id for who has a flag that is there."
+    ),
+]
+
+
 class SurveyItem(msgspec.Struct, kw_only=True):
     """A survey in PostHog's words. Its own flag is on for who neither answered nor dismissed it
     while it runs; `targeting_flag` is the one for chosen people."""
@@ -130,11 +155,16 @@ class SurveyBody(Fields):
     iteration_count: Annotated[int, Between(0, MAX_ITERATIONS)] | None = None
     iteration_frequency_days: Annotated[int, Between(0, MAX_FREQUENCY_DAYS)] | None = None
     enable_partial_responses: Boolean | None = None
+    targeting_flag_id: OtherFlag = None
+    response_sampling_start_date: Sampling = None
+    response_sampling_interval_type: Sampling = None
+    response_sampling_interval: Sampling = None
+    response_sampling_limit: Sampling = None
+    response_sampling_daily_limits: Sampling = None
 
     def wish(self) -> Wish:
         """What was sent, checked and as it is stored."""
-        of_flag = ("targeting_flag_filters", "remove_targeting_flag")
-        sent = {name: getattr(self, name) for name in self.model_fields_set if name not in of_flag}
+        sent = {name: getattr(self, name) for name in self.model_fields_set - _NO_FIELDS}
         for name, checked in _DOCUMENTS.items():
             if name in sent:
                 sent[name] = checked(sent[name])
@@ -148,6 +178,11 @@ class SurveyBody(Fields):
         )
 
 
+# What is sent beside the fields of a survey.
+_NO_FIELDS = {
+    *("targeting_flag_filters", "remove_targeting_flag", "targeting_flag_id"),
+    *(name for name in SurveyBody.model_fields if name.startswith("response_sampling_")),
+}
 _DOCUMENTS = {
     "questions": checked_questions,
     "conditions": checked_conditions,

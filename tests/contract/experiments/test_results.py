@@ -243,6 +243,36 @@ def test_an_event_is_one_step_also_where_it_would_do_for_several(client: httpx.C
     assert counted(next)["test"] == (3, 1)
 
 
+def test_a_ratio_divides_what_people_did_by_what_else_they_did(client: httpx.Client) -> None:
+    visited = {"kind": "EventsNode", "event": "visited"}
+    ratio = {"kind": "ExperimentMetric", "metric_type": "ratio", "denominator": visited}
+    trial = Trial(
+        client,
+        "divided",
+        metrics=[ratio | {"numerator": REVENUE["source"]}, ratio | {"numerator": visited}],
+    )
+    done = {"ann": ([10, 5], 3), "bob": ([], 2), "cid": ([4], 0), "dan": ([], 0)}
+    for who, (prices, visits) in done.items():
+        trial.send(
+            trial.saw(who, "control"),
+            trial.did(who, "visited", 0.5),  # before
+            *(trial.did(who, "bought", 2 + n, price=price) for n, price in enumerate(prices)),
+            *(trial.did(who, "visited", 2 + n) for n in range(visits)),
+        )
+    money, itself = trial.results()["metrics"]
+    control = money["baseline"]
+    assert counted(money) == {"control": (4, 19), "test": (0, 0)}
+    assert control["value"] == pytest.approx(19 / 5)
+    assert control["sum_squares"] == pytest.approx(15 * 15 + 4 * 4)
+    assert control["denominator_sum"] == 5
+    assert control["denominator_sum_squares"] == pytest.approx(9 + 4)
+    assert control["numerator_denominator_sum_product"] == pytest.approx(15 * 3)
+    assert itself["baseline"]["value"] == 1
+    assert itself["baseline"]["validation_failures"] == ["no-variation"]
+    answer = asked(client, trial, "ExperimentQuery", metric=ratio | {"numerator": visited}).json()
+    assert answer["baseline"]["numerator_denominator_sum_product"] == pytest.approx(13)
+
+
 def test_large_values_that_differ_little_are_told_apart(client: httpx.Client) -> None:
     trial = Trial(client, "large", metrics=[REVENUE])
     for n in range(30):

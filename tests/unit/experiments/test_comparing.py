@@ -1,15 +1,21 @@
 """Variants compared: what is told where little or nothing was seen."""
 
 import math
+import statistics
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
-from hedgerow.experiments.comparing import Measured, compared
+from hedgerow.experiments.comparing import Measured, Sums, compared
 from hedgerow.experiments.criteria import BAYESIAN, FREQUENTIST, Stats
+from hedgerow.experiments.statistics import Mean
 
 LEVEL = Stats(method=BAYESIAN, level=0.95)
 TESTED = Stats(method=FREQUENTIST, level=0.95)
+
+
+NO_SUMS = Sums(total=0.0, spread=0.0)
 
 
 def funnel(key: str, people: int, converted: int) -> Measured:
@@ -191,3 +197,62 @@ def test_values_of_any_size_are_compared_or_said_to_be_too_large(stats: Stats, s
             number = getattr(each, name)
             assert number is None or math.isfinite(number)
         msgspec.json.encode(each)
+
+
+def ratio(key: str, pairs: Sequence[tuple[float, float]]) -> Measured:
+    above, below = zip(*pairs, strict=True)
+    mean_above, mean_below = statistics.fmean(above), statistics.fmean(below)
+    both = statistics.fmean((a - mean_above) * (b - mean_below) for a, b in pairs)
+    sums = [
+        Sums(total=math.fsum(each), spread=statistics.pvariance(each)) for each in (above, below)
+    ]
+    return Measured.of_ratio(key, len(pairs), sums[0], sums[1], both)
+
+
+PAIRS = [(float(n % 7 * n % 11), float(n % 4)) for n in range(60)]
+
+
+def test_a_ratio_spreads_as_what_it_leaves_over_does() -> None:
+    found = ratio("control", PAIRS)
+    seen = math.fsum(a for a, _ in PAIRS) / math.fsum(b for _, b in PAIRS)
+    assert found.value == pytest.approx(seen)
+    left = [a - seen * b for a, b in PAIRS]
+    error = statistics.stdev(left) / math.sqrt(len(PAIRS)) / statistics.fmean(b for _, b in PAIRS)
+    assert isinstance(found.posterior, Mean)
+    assert found.posterior.error == pytest.approx(error)
+    # Leaving each person out in turn tells about the same.
+    without = [
+        math.fsum(a for a, _ in others) / math.fsum(b for _, b in others)
+        for others in ([*PAIRS[:n], *PAIRS[n + 1 :]] for n in range(len(PAIRS)))
+    ]
+    jackknife = math.sqrt((len(PAIRS) - 1) * statistics.pvariance(without))
+    assert found.posterior.error == pytest.approx(jackknife, rel=0.05)
+    assert found.squares == pytest.approx(math.fsum(a * a for a, _ in PAIRS))
+    assert found.whole_squares == pytest.approx(math.fsum(b * b for _, b in PAIRS))
+    assert found.products == pytest.approx(math.fsum(a * b for a, b in PAIRS))
+
+
+@pytest.mark.parametrize("stats", [LEVEL, TESTED])
+def test_ratios_without_anything_to_divide_by_or_without_variation_say_so(stats: Stats) -> None:
+    found = compared(
+        [
+            ratio("control", PAIRS),
+            ratio("nothing", [(5.0, 0.0), (6.0, 0.0)]),
+            ratio("alike", [(n / 3, float(n)) for n in range(1, 50)]),
+            ratio("more", [(2 * a + 1, b) for a, b in PAIRS]),
+            Measured.of_ratio("none", 0, NO_SUMS, NO_SUMS, 0.0),
+            Measured.of_ratio("vast", 9, Sums(total=1.0, spread=math.inf), NO_SUMS, 0.0),
+        ],
+        stats,
+        is_less_better=False,
+    )
+    control, nothing, alike, more, none, vast = found
+    assert control.validation_failures == []
+    assert (nothing.value, nothing.validation_failures) == (None, ["denominator-is-zero"])
+    assert alike.value == pytest.approx(1 / 3)
+    assert alike.validation_failures == ["no-variation"]
+    assert more.validation_failures == []
+    assert more.significant is True
+    assert more.lift == pytest.approx((more.value or 0) / (control.value or 1) - 1)
+    assert none.validation_failures == ["no-exposures"]
+    assert vast.validation_failures == ["values-too-large"]

@@ -39,9 +39,30 @@ def test_a_funnel() -> None:
 
 def test_a_mean_counts_or_sums() -> None:
     counts = read_metric({"metric_type": "mean", "name": "Orders", "source": BOUGHT}, "m")
-    assert (counts.name, counts.summed, counts.window) == ("Orders", None, None)
+    assert (counts.name, counts.summed, counts.window) == ("Orders", [None], None)
     source = BOUGHT | {"math": "sum", "math_property": "price"}
-    assert read_metric({"metric_type": "mean", "source": source}, "m").summed == "price"
+    assert read_metric({"metric_type": "mean", "source": source}, "m").summed == ["price"]
+
+
+def test_a_ratio_divides_one_source_by_another() -> None:
+    sent = {
+        "metric_type": "ratio",
+        "numerator": {"event": "bought", "math": "sum", "math_property": "price"},
+        "denominator": {"event": "visited"},
+    }
+    ratio = read_metric(sent, "m")
+    assert (ratio.type, ratio.name, ratio.summed) == ("ratio", "bought / visited", ["price", None])
+    assert [step.event for step in ratio.steps] == ["bought", "visited"]
+    odds: list[tuple[dict[str, Any], str]] = [
+        ({"denominator": None}, "m.denominator"),
+        ({"numerator": []}, "m.numerator"),
+        ({"numerator": {"event": "bought", "math": "sum"}}, "m.numerator.math_property"),
+        ({"denominator": {"kind": "ActionsNode", "id": 1}}, "m.denominator.kind"),
+    ]
+    for odd, place in odds:
+        with pytest.raises(Invalid) as caught:
+            read_metric(sent | odd, "m")
+        assert caught.value.attr == place
 
 
 def test_older_documents() -> None:
