@@ -27,8 +27,8 @@ from tests.stored_events import stored_events, wait_until_stored, waiting
 MIB = 1 << 20
 FUZZED = 400
 TINY_EVENTS = 200_000
-# Who had to wait for all of the work would be answered once or twice.
-TIMES_ANSWERED = 5
+# Work that is over sooner keeps nobody waiting for long.
+LONG_S = 2.0
 
 HOSTILE: tuple[str, ...] = (
     "",
@@ -144,7 +144,8 @@ def client(server: LiveServer) -> Iterator[httpx.Client]:
 
 @contextmanager
 def alive(server: LiveServer, tell: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Others are answered meanwhile, again and again."""
+    """Others are answered meanwhile, and need not wait until it is done, however slow the machine
+    is."""
     took: list[float] = []
     done = threading.Event()
 
@@ -157,12 +158,14 @@ def alive(server: LiveServer, tell: Callable[[str], None] | None = None) -> Iter
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
+    began = time.monotonic()
     yield
+    lasted = time.monotonic() - began
     done.set()
     looking.join()
-    assert len(took) >= TIMES_ANSWERED
     if tell:
         tell(f"liveness: median {statistics.median(took):.3f} s, at most {max(took):.3f} s")
+    assert lasted < LONG_S or max(took) < lasted / 2
 
 
 def posted(client: httpx.Client, body: bytes, path: str = "/e/", **headers: str) -> httpx.Response:

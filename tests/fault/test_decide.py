@@ -144,8 +144,7 @@ def test_two_thousand_flags_of_a_hundred_conditions_are_served(
     assert decided["errorsWhileComputingFlags"] is False
     assert decided["featureFlags"]["plain"] is True
     assert decided["featureFlags"]["heap-3"] is True
-    # Again and again: who had to wait for all of it would have been answered once.
-    assert len(waits) >= 5
+    assert max(waits) < first_s / 2  # nobody had to wait for all of it
     assert_unharmed(server)
 
 
