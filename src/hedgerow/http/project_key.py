@@ -27,16 +27,6 @@ class BadProjectKey(AppError):
     default_detail = "Project API key invalid. `hedgerow projects list` shows the keys."
 
 
-class NoPageKey(NoProjectKey):
-    """No project key came with what a page asks by its address alone."""
-
-    code = "missing_api_key"
-    default_detail = (
-        "Project API key not provided: send it as the parameter token. "
-        "`hedgerow projects list` shows it."
-    )
-
-
 def asked_by_page(scope: Scope) -> dict[str, list[str]]:
     return parse_qs(scope["query_string"][:2000].decode("latin-1"))
 
@@ -44,7 +34,11 @@ def asked_by_page(scope: Scope) -> dict[str, list[str]]:
 async def project_of_page(directory: Directory, asked: Mapping[str, list[str]]) -> Project:
     token = (asked.get("token") or asked.get("api_key") or [""])[-1]
     if not token:
-        raise NoPageKey
+        raise NoProjectKey(
+            "Project API key not provided: send it as the parameter token. "
+            "`hedgerow projects list` shows it.",
+            code="missing_api_key",
+        )
     return await project_of(directory, token)
 
 
