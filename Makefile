@@ -10,6 +10,8 @@ RUNS := $(VENV)/.runs
 WORKERS ?= 3
 # How many values are made up for each test on generated ones; `make unit` takes fewer.
 EXAMPLES ?= 60
+# Which values those are: the same each time, so that only a change can break a test. `make unit` makes up others each time.
+SEED ?= 0
 PYTEST := $(BIN)/python -m pytest
 # Compiled files are kept: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,7 +43,7 @@ run: $(RUNS) ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-d
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Set up, run every check and every test: the same line CI runs
-	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED)
 
 check: setup ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check src tests benchmarks examples

@@ -420,6 +420,7 @@ def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> 
         half = ready(client.get(f"{BASE}feature_flags/half/"))
         assert half["filters"]["groups"][0]["rollout_percentage"] == 100
         with there.client(THERE_KEY) as source:
+            _take_back(source)
             for plan in ("gold", "team"):
                 change = {"event": "$set", "distinct_id": "user-2"}
                 send(source, THERE_TOKEN, [{**change, "properties": {"$set": {"plan": plan}}}])
@@ -429,6 +430,25 @@ def test_what_is_here_and_newer_stays(there: LiveServer, shared: LiveServer) -> 
                 assert user["properties"]["plan"] == plan
         half = ready(client.get(f"{BASE}feature_flags/half/"))
         assert (half["filters"]["groups"][0]["rollout_percentage"], half["tags"]) == (50, ["old"])
+        [survey] = _all(client, "surveys/")
+        taken = ("start_date", "linked_flag_id", "targeting_flag")
+        assert [survey[name] for name in taken] == [None, None, None]
+        [experiment] = _all(client, "experiments/")
+        assert (experiment["name"], experiment["start_date"]) == ("Two ways", None)
+        assert "surveys: 1 here already" in copied(there.address, here, *own, "--dry-run")
+
+
+def _take_back(source: httpx.Client) -> None:
+    """The survey and the experiment that run are drafts again, the survey one for all."""
+    for path, body in (
+        (
+            "surveys/",
+            {"start_date": None, "linked_flag_id": None, "remove_targeting_flag": True},
+        ),
+        ("experiments/", {"start_date": None}),
+    ):
+        [item] = _all(source, path)
+        ready(source.patch(f"{BASE}{path}{item['id']}/", json=body))
 
 
 def test_exports_of_others_are_made_into_flags(shared: LiveServer, tmp_path: Path) -> None:

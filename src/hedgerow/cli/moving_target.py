@@ -24,6 +24,7 @@ PATHS = {
     Kind.EXPERIMENT: "experiments/",
 }
 AT_ONCE = 500
+CHOSEN = "targeting_flag_filters"
 BATCH_BYTES = 4 * 1024 * 1024
 MET = (
     "SELECT DISTINCT distinct_id FROM events "
@@ -94,6 +95,8 @@ class Target:
         if decision.action is Action.DIFFERS and overwrite:
             differing = [name for name in decision.differences if name in decision.body]
             changes = {name: decision.body[name] for name in differing}
+            if changes.get(CHOSEN, ()) is None:  # null leaves things as they are
+                changes["remove_targeting_flag"] = True
             if changes:
                 self._service.ask("PATCH", f"{path}{decision.id}/", changes)
         return decision.id

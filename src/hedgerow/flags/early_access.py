@@ -16,7 +16,7 @@ from hedgerow.flags.board import Board
 from hedgerow.flags.edits import FlagFields, checked
 from hedgerow.flags.flags import blank_flag, entry_of, person_of
 from hedgerow.flags.model import KEY_MAX, Definitions, Flag, FlagId
-from hedgerow.flags.rules import condition_sets, variant_keys
+from hedgerow.flags.rules import condition_sets, super_groups, variant_keys
 from hedgerow.flags.store import FlagWrite
 from hedgerow.kit import jsonio
 from hedgerow.projects.activity import Actor, Entry, differences
@@ -26,6 +26,7 @@ from hedgerow.projects.text import check_storable
 SCOPE = "EarlyAccessFeature"
 PAYLOAD_BYTES = 64 * 1024
 ENROLLMENT = "feature_enrollment"
+SUPER_GROUPS = "super_groups"
 ADDRESS_SCHEMES = ("http", "https", "ftp", "ftps")
 
 
@@ -213,14 +214,14 @@ def _found(around: Surroundings, id: str) -> Feature:
 def _checked(before: Feature, fields: FeatureFields) -> Feature:
     after = replace(before, **fields.given())
     if after.documentation_url != before.documentation_url:
-        _check_address(after.documentation_url)
+        check_address(after.documentation_url)
     check_storable(after.payload, "payload")
     if len(jsonio.encode(after.payload)) > PAYLOAD_BYTES:
         raise Invalid(f"A payload may have {PAYLOAD_BYTES} bytes at most.", attr="payload")
     return after
 
 
-def _check_address(address: str) -> None:
+def check_address(address: str) -> None:
     """Pages make a link of it, which no script may hide in."""
     try:
         parts = urlsplit(address)
@@ -282,11 +283,11 @@ def _with_choices(
 ) -> FlagWrite | None:
     """The feature's flag, following what people choose or not; None where it does already."""
     flag = around.flag(feature.flag_id)
-    if flag is None or bool(flag.filters.get(ENROLLMENT)) is takes:
+    if flag is None or not isinstance(flag.filters, Mapping):  # whatever was stored
         return None
-    filters = {name: part for name, part in flag.filters.items() if name != ENROLLMENT}
-    if takes:
-        filters[ENROLLMENT] = True
+    filters = with_choices(flag, takes)
+    if filters == flag.filters:
+        return None
     after = replace(
         flag,
         filters=filters,
@@ -295,6 +296,17 @@ def _with_choices(
         last_modified_by=person_of(actor),
     )
     return FlagWrite(flag=after, tell=lambda _: entry_of("updated", flag, after, actor))
+
+
+def with_choices(flag: Flag, takes: bool) -> Mapping[str, Any]:
+    """The flag's filters, following what people choose or not. PostHog had another way for that
+    before: a condition above all others, on the property in which the choice is."""
+    ways = {ENROLLMENT}
+    match [group.get("properties") for group in super_groups(flag.filters)]:
+        case [[{"key": key}]] if key == f"$feature_enrollment/{flag.key}":
+            ways.add(SUPER_GROUPS)
+    filters = {name: part for name, part in flag.filters.items() if name not in ways}
+    return {**filters, ENROLLMENT: True} if takes else filters
 
 
 def _entry(verb: str, before: Feature | None, after: Feature | None, actor: Actor) -> Entry:

@@ -39,7 +39,7 @@ router = APIRouter(tags=["Feature flags"])
 
 BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("projects", "environments"))
 NAME_MAX = 10_000
-# Words that are no key or id here, with the method of their own path.
+# Words that are no key or id at the end of a path, with the method of their own.
 RESERVED = {
     "activity": "GET, HEAD",
     "evaluation_reasons": "GET, HEAD",
@@ -213,9 +213,14 @@ async def _answer(call: ProjectCall, flag: Flag, status: int = 200) -> Response:
     return JsonResponse(item(call, flag, await ties_of(call)), status_code=status)
 
 
-async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
+async def _named(call: ProjectCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
+    """The flag whose path ends with its id or key."""
     if flag_id in RESERVED:  # a path of its own, which does not take this method
         raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
+    return await _found(call, flag_id, deleted_too=deleted_too)
+
+
+async def _found(call: ProjectCall | SdkCall, flag_id: str, *, deleted_too: bool = False) -> Flag:
     return await call.rooms.flags.find(call.project, flag_id, deleted_too=deleted_too)
 
 
@@ -261,7 +266,7 @@ async def retrieve_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:read")]
 ) -> Response:
     """One flag, by its id or its key."""
-    return await _answer(call, await _found(call, flag_id))
+    return await _answer(call, await _named(call, flag_id))
 
 
 @describes(answer=FlagItem, body=FlagBody)
@@ -269,7 +274,7 @@ async def change_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
 ) -> Response:
     """Change some fields. `deleted: false` restores a deleted flag."""
-    found = await _found(call, flag_id, deleted_too=True)
+    found = await _named(call, flag_id, deleted_too=True)
     body = await call.body(FlagBody)
     flag = await call.rooms.flags.change(
         call.project, found.id, body.fields(), seen=body.seen(), actor=call.actor, now=call.now
@@ -282,7 +287,7 @@ async def delete_flag(
     flag_id: str, call: Annotated[ProjectCall, in_project("feature_flag:write")]
 ) -> Response:
     """Delete a flag. It is disabled and hidden, and can be restored by its id."""
-    found = await _found(call, flag_id)
+    found = await _named(call, flag_id)
     await call.rooms.flags.change(
         call.project,
         found.id,

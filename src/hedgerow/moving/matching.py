@@ -23,6 +23,8 @@ Item = Mapping[str, Any]
 UNMADE = -1
 # Where a static cohort of the same name has some that no earlier run gave it.
 MEMBERS = "members"
+# Documents that say nothing say the same.
+NOTHING: tuple[Any, ...] = (None, {}, [])
 
 
 class Action(StrEnum):
@@ -187,6 +189,8 @@ def _same(name: str, one: Any, other: Any) -> bool:
         one, other = _moment(one), _moment(other)
     elif name == "questions":
         one, other = _without_ids(one), _without_ids(other)
+    if one in NOTHING and other in NOTHING:
+        return True
     return jsonio.same(one, other)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.early_access import ENROLLMENT, Stage
+from hedgerow.flags.early_access import Stage, check_address, with_choices
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Runtime
 from hedgerow.flags.rules import (
     Surroundings,
@@ -77,10 +77,10 @@ class _Reader:
         self._source = source
         self._cohorts: dict[CohortId, Cohort] = {}
         self._flags: dict[FlagId, Flag] = {}
+        # The flags of features, and whether they follow what people choose.
         self._enrolling = {
-            number(part(each, "feature_flag").get("id"))
+            number(part(each, "feature_flag").get("id")): _stage(each) in _CHOOSING
             for each in source.features
-            if _stage(each) in _CHOOSING
         }
         self.lost: list[Told] = []
         self.notes: list[Told] = []
@@ -124,7 +124,7 @@ class _Reader:
             item, key = items[id], _key(items[id])
             flag = _flag(id, item)
             if id in self._enrolling:
-                flag = replace(flag, filters={**flag.filters, ENROLLMENT: True})
+                flag = replace(flag, filters=with_choices(flag, self._enrolling[id]))
             reason = self._why_not(flag, items, needs[id])
             if reason:
                 self._lose(Kind.FLAG, key, reason)
@@ -149,7 +149,10 @@ class _Reader:
             elif _stage(item) is None:
                 self._lose(Kind.FEATURE, name, f"There is no stage {item.get('stage')!r} here.")
             else:
-                found.append(_wanted_feature(item, name, flag_id))
+                try:
+                    found.append(_wanted_feature(item, name, flag_id))
+                except Invalid as error:
+                    self._lose(Kind.FEATURE, name, f"{error.attr}: {error.detail}")
         return found
 
     def surveys(self) -> list[Wanted]:
@@ -403,6 +406,8 @@ def _wanted_flag(flag: Flag) -> Wanted:
 
 
 def _wanted_feature(item: Item, name: str, flag_id: FlagId) -> Wanted:
+    """Or Invalid, by our rules."""
+    check_address(str(item.get("documentation_url") or ""))
     body = {
         "name": name,
         "description": str(item.get("description") or ""),

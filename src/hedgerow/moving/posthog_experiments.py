@@ -49,7 +49,7 @@ def wanted_experiment(
             field: value for field, value in part(item, "parameters").items() if field != KEPT
         },
     }
-    body |= {field: item[field] for field in _DATES if item.get(field) is not None}
+    body |= {field: item.get(field) for field in _DATES}
     for field in ("metrics", "metrics_secondary"):
         body[field] = _measurable(item, field, note)
     for field, check in _DOCUMENTS.items():
@@ -57,6 +57,8 @@ def wanted_experiment(
     for field, what in _LEFT_OUT.items():
         if item.get(field):
             note(f"Without its {what} ({field}).")
+    if part(item, "exposure_criteria").get("filterTestAccounts"):
+        note("Its test accounts are counted as well: nobody is known as one here.")
     if listed(item, "saved_metrics"):
         note("Without the metrics that it shares with others.")
     if item.get("conclusion") in list(Conclusion):

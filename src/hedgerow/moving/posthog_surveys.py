@@ -22,15 +22,14 @@ from hedgerow.surveys.rules import (
 from hedgerow.surveys.targeting import DONE
 
 # Who is chosen, and when it is asked, as our API takes it.
-_PLAIN = (
-    "schedule",
+_PLAIN = ("schedule", "archived", "enable_partial_responses")
+# What was there and is there no more differs, too.
+_PERHAPS_NONE = (
     "start_date",
     "end_date",
-    "archived",
     "responses_limit",
     "iteration_count",
     "iteration_frequency_days",
-    "enable_partial_responses",
 )
 _DOCUMENTS = {
     "questions": checked_questions,
@@ -56,17 +55,19 @@ def wanted_survey(
         "type": item["type"],
     }
     body |= {field: item[field] for field in _PLAIN if item.get(field) is not None}
+    body |= {field: item.get(field) for field in _PERHAPS_NONE}
     for field, checked in _DOCUMENTS.items():
         if item.get(field) is not None:
             checked(item[field])
-            body[field] = item[field]
+        body[field] = item.get(field)
     linked = item.get("linked_flag_id") or part(item, "linked_flag").get("id")
-    if linked is not None:
-        if FlagId(number(linked)) not in around.flags:
-            raise Invalid("Its linked flag is not copied.")
-        body["linked_flag_id"] = number(linked)
-    if filters := part(item, "targeting_flag").get("filters"):
-        body["targeting_flag_filters"] = checked_filters(filters, around, is_new=True)
+    if linked is not None and FlagId(number(linked)) not in around.flags:
+        raise Invalid("Its linked flag is not copied.")
+    body["linked_flag_id"] = None if linked is None else number(linked)
+    filters = part(item, "targeting_flag").get("filters")
+    body["targeting_flag_filters"] = (
+        checked_filters(filters, around, is_new=True) if filters else None
+    )
     sampled = [field for field in item if field.startswith(_SAMPLING) and item[field]]
     if sampled:
         note(f"Without its sampling of responses ({', '.join(sorted(sampled))}).")

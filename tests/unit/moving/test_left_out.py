@@ -3,7 +3,7 @@
 from typing import Any
 
 from hedgerow.moving.lacking import without_lacking
-from hedgerow.moving.matching import Action, Numbers, There, decided
+from hedgerow.moving.matching import Action, Numbers, There, decided, translated
 from hedgerow.moving.model import Kind, Reading
 from hedgerow.moving.posthog import Definitions, understood
 from tests.unit.moving.test_posthog import EXPERIMENT, SURVEY, cohort, colours, flag, groups
@@ -84,11 +84,29 @@ def test_what_was_renamed_there_is_known_by_the_number_that_it_was_given() -> No
     source = Definitions(flags=[colours()], surveys=[SURVEY], experiments=[EXPERIMENT])
     for wanted in understood(source).wanted[1:]:
         stored: dict[str, Any] = {**wanted.body, "id": "here", "name": "as it was called"}
+        stored["targeting_flag"] = None
         there = There(items={wanted.kind: [stored]})
         assert decided(wanted, there, Numbers(), {}).action is Action.CREATE
         found = decided(wanted, there, Numbers(), {wanted.source_id: "here"})
         assert (found.action, found.id) == (Action.DIFFERS, "here")
         assert "name" in found.differences
+
+
+def test_what_was_taken_back_there_differs() -> None:
+    source = Definitions(flags=[colours()], surveys=[SURVEY], experiments=[EXPERIMENT])
+    for wanted in understood(source).wanted[1:]:
+        stored = {**translated(wanted, Numbers()), "id": "here", "targeting_flag": None}
+        there = There(items={wanted.kind: [stored]})
+        known = {wanted.source_id: "here"}
+        assert set(decided(wanted, there, Numbers(), known).differences) <= {"parameters"}
+        stored["end_date"] = "2026-05-01T00:00:00Z"
+        changed = {"end_date"}
+        if wanted.kind is Kind.SURVEY:
+            stored |= {"responses_limit": 5, "translations": {}, "linked_flag_id": 7}
+            stored["targeting_flag"] = {"filters": {"groups": [{}]}}
+            changed |= {"responses_limit", "linked_flag_id", "targeting_flag_filters"}
+        found = decided(wanted, there, Numbers(), known).differences
+        assert set(found) - {"parameters"} == changed
 
 
 def test_a_list_of_members_that_somebody_made_here_is_theirs() -> None:

@@ -341,15 +341,20 @@ def test_a_feature_makes_its_flag_follow_what_people_choose() -> None:
             feature | {"feature_flag": flag(1, "bird", older)},
             feature | {"id": "b", "name": "Many", "feature_flag": flag(2, "many")},
             feature | {"id": "c", "name": "Nobody's", "feature_flag": None},
+            feature
+            | {"id": "d", "name": "Script", "feature_flag": flag(1, "bird", older)}
+            | {"documentation_url": "javascript:alert(1)"},
         ],
     )
     reading = understood(source)
     bird, _, made = reading.wanted
+    assert bird.body["filters"].keys() == {"groups", "feature_enrollment"}
     assert bird.body["filters"]["feature_enrollment"] is True
     assert (made.name, made.body["feature_flag_id"]) == ("Bird", 1)
     assert [(each.name, each.text) for each in reading.lost] == [
         ("Many", "Its flag has variants, which features here cannot have."),
         ("Nobody's", "Its flag is not copied."),
+        ("Script", "documentation_url: Enter a valid URL."),
     ]
 
 
@@ -378,7 +383,7 @@ def test_a_survey_comes_with_who_is_chosen_and_without_its_own_flags() -> None:
     assert asked["value"] == numbers.of[Kind.COHORT][7]
     for name in ("questions", "conditions", "appearance", "start_date", "schedule"):
         assert body[name] == SURVEY[name]
-    assert body.keys().isdisjoint({"id", "internal_targeting_flag", "end_date", "created_by"})
+    assert body.keys().isdisjoint({"id", "internal_targeting_flag", "created_by"})
 
 
 def test_a_survey_that_is_here_is_known_by_its_name() -> None:

@@ -125,20 +125,23 @@ def _base64_readings(data: bytes) -> Iterator[bytes]:
 def _inflate(data: bytes, kind: int, limit: int) -> bytes:
     """Gzip may have several members, one after another; what stands behind the last counts as
     nothing."""
-    plain = b""
+    members: list[bytes] = []
+    room = limit
     for _ in range(MAX_MEMBERS):
         stream = zlib.decompressobj(kind)
         try:
-            plain += stream.decompress(data, limit + 1 - len(plain))
+            plain = stream.decompress(data, room + 1)
         except zlib.error:
             raise MalformedData("the compressed data is damaged.") from None
-        if len(plain) > limit:
+        if len(plain) > room:
             raise too_large_unpacked(limit)
         if not stream.eof:
             raise MalformedData("the compressed data was cut short.")
+        members.append(plain)
+        room -= len(plain)
         data = stream.unused_data
         if kind != _GZIP or not data.startswith(_GZIP_MAGIC):
-            return plain
+            return plain if len(members) == 1 else b"".join(members)
     raise MalformedData(f"the compressed data has more than {MAX_MEMBERS} members.")
 
 
