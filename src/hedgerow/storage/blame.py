@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError, StatementError
 from hedgerow.errors import AppError, Unready
 
 # Classes of SQLSTATE: cardinality, data, integrity, limits of the program. Whatever the driver says
-# without the server is about what it cannot send.
+# without the server is about what it cannot send, unless it is about the connection.
 _SQLSTATES = ("21", "22", "23", "54")
 _SQLITE = ("", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE")
 # ClickHouse's numbers for what cannot be parsed, converted or held by a column.
@@ -32,8 +32,10 @@ def is_about_values(error: Exception) -> bool:
     match cause:
         case None:
             return False
-        case psycopg.Error():
-            return cause.sqlstate is None or cause.sqlstate[:2] in _SQLSTATES
+        case psycopg.Error(sqlstate=None):
+            return not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
+        case psycopg.Error(sqlstate=str(state)):
+            return state[:2] in _SQLSTATES
         case sqlite3.Error():
             name = getattr(cause, "sqlite_errorname", "")
             return "_".join(name.split("_")[:2]) in _SQLITE

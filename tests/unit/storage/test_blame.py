@@ -6,7 +6,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
-from sqlalchemy.exc import DataError, IntegrityError, InvalidRequestError, ProgrammingError
+from sqlalchemy.exc import (
+    DataError,
+    IntegrityError,
+    InvalidRequestError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from hedgerow.errors import Invalid, Unavailable, Unready
 from hedgerow.storage.blame import is_about_values
@@ -56,6 +62,8 @@ def test_what_only_these_values_bring_about(error: Exception) -> None:
         ProgrammingError("INSERT", {}, psycopg.errors.InsufficientPrivilege()),
         psycopg.errors.ReadOnlySqlTransaction(),
         psycopg.errors.DiskFull(),
+        OperationalError("INSERT", {}, psycopg.OperationalError("connection was lost")),
+        psycopg.InterfaceError("connection is closed"),
         InvalidRequestError("this connection is closed"),
         DatabaseError("Not enough privileges", code=497),
         DatabaseError("Something new", code=None),
