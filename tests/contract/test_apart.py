@@ -1,5 +1,8 @@
 """A process apart: it answers, and if it does not there is another one."""
 
+import os
+import resource
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +32,26 @@ def test_what_is_asked_is_answered_whatever_its_size_and_a_crash_is_told() -> No
         assert not lost.value.late
         assert apart.ask(lambda process: str(process).encode()) == b"2"
         assert apart.starts == 2
+
+
+def test_a_signal_to_all_processes_of_a_service_does_not_end_it() -> None:
+    with opened(60) as apart:
+        os.kill(int(apart.ask(lambda _: b"who")), signal.SIGTERM)
+        assert apart.ask(lambda _: b"abc") == b"cba"
+        assert apart.starts == 1
+
+
+def test_many_open_files_are_in_nobodys_way() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with opened(60) as apart:
+            assert apart.ask(lambda _: b"abc") == b"cba"
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_what_hangs_is_ended_and_whoever_comes_next_gets_another() -> None:

@@ -37,7 +37,10 @@ class Asked:
     warnings: Sequence[Problem]
 
 
-def asked_of(experiment: Experiment, flag: Flag, around: Surroundings) -> Asked:
+def asked_of(
+    experiment: Experiment, flag: Flag, around: Surroundings, *, is_strict: bool = False
+) -> Asked:
+    """`is_strict` where whoever asks has said the criteria, and can be told what is wrong."""
     seen = seen_of(experiment, flag)
     warnings: list[Problem] = []
     stats = Stats(method=BAYESIAN, level=LEVEL)
@@ -51,6 +54,8 @@ def asked_of(experiment: Experiment, flag: Flag, around: Surroundings) -> Asked:
             criteria = read_criteria(experiment.exposure_criteria, seen.key)
             exposure = _askable(replace(exposure, criteria=criteria), around)
         except AppError as error:
+            if is_strict:
+                raise
             warnings.append(_warning(error, CRITERIA_DEFAULT))
     return Asked(
         flag_key=seen.key,

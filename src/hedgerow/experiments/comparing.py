@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.experiments.answer import VariantResult
@@ -29,6 +29,9 @@ BASELINE_NEAR_ZERO = "baseline-mean-may-be-zero"
 TOO_FEW_CONVERSIONS = "too-few-conversions"
 # A variance that is this part of those that it is the difference of is not there.
 ROUNDING_LEFT = 1e-12
+# So many people at least must stand behind what divides: of revenue per order, all that is known
+# is known from those who ordered, however many saw the shop.
+LEAST_BEHIND = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,11 @@ class Measured:
     whole: float | None = None
     whole_squares: float | None = None
     products: float | None = None
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether too few people have a part in what divides."""
+        return self.whole is not None and _behind(self.whole, self.whole_squares) < LEAST_BEHIND
 
     @classmethod
     def of_funnel(cls, key: str, people: int, converted: int) -> "Measured":
@@ -103,8 +111,12 @@ class Measured:
             left = above.spread + ratio * ratio * below.spread - 2 * ratio * covariance
             variance = left * people / (people - 1) / mean / mean
             # What is left of alike numbers is how they were rounded.
-            if left > ROUNDING_LEFT * (above.spread + ratio * ratio * below.spread):
+            behind = _behind(below.total, below.squares(people))
+            is_spread = left > ROUNDING_LEFT * (above.spread + ratio * ratio * below.spread)
+            if is_spread and behind >= LEAST_BEHIND:
                 posterior = mean_of(ratio, variance, people)
+            if posterior is not None:
+                posterior = replace(posterior, freedom=min(people, round(behind)) - 1)
         products = covariance * people + above.total * below.total / people if people else 0.0
         return cls(
             key=key,
@@ -125,6 +137,11 @@ class Measured:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+def _behind(total: float, squares: float | None) -> float:
+    """How many people, if all had the same part, would tell as much (Kish)."""
+    return total * total / squares if squares else 0.0
 
 
 def compared(
@@ -254,7 +271,7 @@ def _failures(of: Measured, control: Measured | None, level: float) -> list[str]
     elif of.whole == 0:
         found.append(NO_WHOLE)
     elif of.posterior is None:
-        found.append(NO_VARIATION)
+        found.append(TOO_FEW_CONVERSIONS if of.is_thin else NO_VARIATION)
     if control is None:
         return found
     if control.posterior is None:

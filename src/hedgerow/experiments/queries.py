@@ -2,15 +2,19 @@
 exposures. They are counted as all results are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.dates import asked_moment
 from hedgerow.experiments import comparing
 from hedgerow.experiments.answer import VariantResult
+from hedgerow.experiments.asked import Asked
 from hedgerow.experiments.criteria import FREQUENTIST, read_criteria
 from hedgerow.experiments.experiments import Experiments, Found
 from hedgerow.experiments.metrics import read_metric
@@ -70,9 +74,11 @@ class ExperimentQueries:
 
         async def run() -> Compared:
             found = await self._found(project, id, sent)
-            method, results = await self._results.of_metric(project, found, metric, document, now)
+            asked, results = await self._results.of_metric(project, found, metric, document, now)
+            method = asked.stats.method
             return Compared(
                 kind=METRIC,
+                warnings=_warnings(asked),
                 metric=document,
                 baseline=_base(results[0]) if results else {},
                 variant_results=[_base(each) | _comparison(each, method) for each in results[1:]],
@@ -87,10 +93,14 @@ class ExperimentQueries:
         async def run() -> Compared:
             experiment, flag = await self._found(project, id, sent)
             experiment = replace(experiment, **own)
-            exposures = await self._results.exposures_of(project, (experiment, flag), now)
+            with _placed(sent):
+                asked, exposures = await self._results.exposures_of(
+                    project, (experiment, flag), now, is_strict="exposure_criteria" in own
+                )
             start, end = experiment.start_date, experiment.end_date
             return Compared(
                 kind=EXPOSURES,
+                warnings=_warnings(asked),
                 timeseries=exposures.timeseries,
                 total_exposures=exposures.total_exposures,
                 date_range={
@@ -120,6 +130,16 @@ def _experiment_id(sent: Sent) -> ExperimentId:
     return ExperimentId(id)
 
 
+@contextmanager
+def _placed(sent: Sent) -> Iterator[None]:
+    """What is wrong with a field is wrong with the query's."""
+    try:
+        yield
+    except Invalid as error:
+        place = sent.attr(error.attr) if error.attr else None
+        raise Invalid(error.detail, attr=place, code=error.code) from None
+
+
 def _own_terms(sent: Sent, now: datetime) -> dict[str, Any]:
     """What a query says itself, in place of what the experiment has."""
     found: dict[str, Any] = {}
@@ -128,9 +148,15 @@ def _own_terms(sent: Sent, now: datetime) -> dict[str, Any]:
             found[name] = asked_moment(text, now, UTC, sent.attr(name))
     if criteria := sent.mapping("exposure_criteria"):
         check_storable(criteria, sent.attr("exposure_criteria"))
-        read_criteria(criteria, "")
+        with _placed(sent):
+            read_criteria(criteria, "")
         found["exposure_criteria"] = criteria
     return found
+
+
+def _warnings(asked: Asked) -> Sequence[Mapping[str, Any]] | msgspec.UnsetType:
+    """Of stored settings that cannot be read. PostHog has no such field."""
+    return [msgspec.structs.asdict(each) for each in asked.warnings] or msgspec.UNSET
 
 
 def _base(of: VariantResult) -> dict[str, Any]:

@@ -90,9 +90,9 @@ class ExperimentResults:
 
     async def of_metric(
         self, project: Project, found: Found, metric: Metric, said: Any, now: datetime
-    ) -> tuple[str, list[VariantResult]]:
-        """How the variants compare by one metric, which `said` was sent for, and by which method;
-        control comes first. Nothing of it is kept here."""
+    ) -> tuple[Asked, list[VariantResult]]:
+        """How the variants compare by one metric, which `said` was sent for; control comes first.
+        Nothing of it is kept here."""
         experiment, flag = found
         async with self._gate.entered(project.id):
             around = await self._reading.surroundings(
@@ -101,16 +101,20 @@ class ExperimentResults:
             asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
             measured = await self._measured(metric, asked, around)
             results = await in_daemon_thread(_comparing(measured, asked, metric))
-            return asked.stats.method, results
+            return asked, results
 
-    async def exposures_of(self, project: Project, found: Found, now: datetime) -> Exposures:
+    async def exposures_of(
+        self, project: Project, found: Found, now: datetime, *, is_strict: bool
+    ) -> tuple[Asked, Exposures]:
         experiment, flag = found
         async with self._gate.entered(project.id):
             around = await self._reading.surroundings(
                 project, now, [True, experiment.exposure_criteria]
             )
-            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
-            return await self._exposures(asked, around)
+            asked = await in_daemon_thread(
+                partial(asked_of, experiment, flag, around, is_strict=is_strict)
+            )
+            return asked, await self._exposures(asked, around)
 
     async def _of(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime

@@ -4,6 +4,7 @@ One question at a time goes there and one answer comes back, as bytes. A thread 
 one that hangs in C code, in a regular expression for instance, holds up all others.
 """
 
+import math
 import os
 import select
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _HEAD = 4
 _PIECE = 1 << 16
@@ -44,7 +45,7 @@ class Apart:
             try:
                 process = self._started()
                 return _exchange(process, question(self.starts), self._answer_s)
-            except Lost:
+            except BaseException:  # whatever it was, an answer may still be on its way
                 self._end()
                 raise
 
@@ -86,14 +87,18 @@ class Apart:
                     pipe.close()
 
 
-def answering(answer: Callable[[bytes], bytes]) -> None:
-    """The other side: answer questions until there are no more."""
+def answering(make: Callable[[], Callable[[bytes], bytes]]) -> None:
+    """The other side: make what answers, and let it answer questions until there are no more."""
     answer_s = float(sys.argv[1])
     questions, answers = os.dup(0), os.dup(1)
     # Whatever is printed is no answer, and nobody types here.
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
+    # Who stops all processes of a service means the one that asks: it has questions until its end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    answer = make()
     while (question := _read(questions)) is not None:
         # If who asked has died, nobody else would end us: the system does.
         signal.setitimer(signal.ITIMER_REAL, 2 * answer_s)
@@ -112,13 +117,13 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, at_most_s: floa
     unsent, received, size = memoryview(_framed(question)), bytearray(), _HEAD
     while len(received) < size:
         left = deadline - time.monotonic()
-        readable, writable, _ = select.select([back], [to] if unsent else [], [], max(0.0, left))
-        if not (readable or writable):
+        ready = _ready([back, to] if unsent else [back], left)
+        if not ready:
             raise Lost(late=True)
         try:
-            if writable:
+            if to in ready:
                 unsent = unsent[os.write(to, unsent[:_PIECE]) :]
-            if readable:
+            if back in ready:
                 piece = os.read(back, _PIECE)
                 if not piece:
                     raise Lost(late=False)
@@ -128,6 +133,14 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, at_most_s: floa
         if len(received) >= _HEAD:
             size = _HEAD + int.from_bytes(received[:_HEAD], "big")
     return bytes(received[_HEAD:])
+
+
+def _ready(pipes: Sequence[int], at_most_s: float) -> set[int]:
+    """Those of them that can go on, or never will. The first is read, the other is written to."""
+    poll = select.poll()
+    for pipe, event in zip(pipes, (select.POLLIN, select.POLLOUT), strict=False):
+        poll.register(pipe, event)
+    return {pipe for pipe, _ in poll.poll(max(0, math.ceil(at_most_s * 1000)))}
 
 
 def _framed(said: bytes) -> bytes:

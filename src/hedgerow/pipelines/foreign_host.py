@@ -1,5 +1,7 @@
 """The process in which transformations of packages run: `python -m`, started by foreign.py."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from hedgerow.kit.apart import answering
@@ -52,6 +54,10 @@ class Host:
             return failing(reason_of(error))
 
 
-if __name__ == "__main__":
+def host() -> Callable[[bytes], bytes]:
     found, _ = load_components(installed())
-    answering(Host({component.key: component for component in found}).answer)
+    return Host({component.key: component for component in found}).answer
+
+
+if __name__ == "__main__":
+    answering(host)

@@ -46,6 +46,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """What a query about an experiment gave: of one metric, or of exposures."""
 
     kind: str
+    warnings: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
@@ -80,6 +81,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     next_allowed_client_refresh: datetime | None = None
     query_status: None = None
     kind: str | msgspec.UnsetType = msgspec.UNSET
+    warnings: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET

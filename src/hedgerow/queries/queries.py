@@ -80,7 +80,7 @@ class Queries:
         """The answer, or the status of a query that is under way."""
         now = self._clock()
         run = self._runner(project, query, now)
-        key = _key(project, query)
+        key, asked_bytes = _key(project, query)
         kept = None if refresh in _FORCED else self._cache.get((project.id, key))
         if kept is not None and (
             refresh in _ANY_AGE or self._freshness.holds(kept, self._state(), now)
@@ -100,8 +100,9 @@ class Queries:
         begun = self._runs.start(
             project.id,
             id or str(uuid4()),
-            self._answered(project, query, key, run, now),
+            self._answered(project, query, (key, asked_bytes), run, now),
             is_kept=not is_waited_for,
+            asked_bytes=asked_bytes,
         )
         return await begun.answer() if is_waited_for else begun.status()
 
@@ -145,10 +146,11 @@ class Queries:
         self,
         project: Project,
         query: Mapping[str, Any],
-        key: str,
+        keyed: tuple[str, int],
         run: Runner,
         now: datetime,
     ) -> Answered:
+        key, asked_bytes = keyed
         await self._arrived()
         # What is not here by now makes itself known by another change when it is.
         state = self._state()
@@ -166,12 +168,13 @@ class Queries:
             last_refresh=now,
             next_allowed_client_refresh=now,
         )
-        kept = Kept(answer=answer, size=answer.size, state=state, at=now)
+        kept = Kept(answer=answer, size=asked_bytes + answer.size, state=state, at=now)
         self._cache.put((project.id, key), kept)
         return answer
 
 
-def _key(project: Project, query: Mapping[str, Any]) -> str:
-    """What makes the answer: the query and the project's clock."""
+def _key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
+    """What makes the answer: the query and the project's clock. And how many bytes they are, which
+    an answer holds as well."""
     said = jsonio.canonical([project.id, project.timezone, jsonio.storable(dict(query))])
-    return f"cache_{project.id}_{hashlib.sha256(said).hexdigest()[:32]}"
+    return f"cache_{project.id}_{hashlib.sha256(said).hexdigest()[:32]}", len(said)

@@ -28,6 +28,8 @@ class Run:
     task: asyncio.Task[Answered]
     started_at: datetime
     is_kept: bool
+    # How many bytes the query is, which the answer holds as well.
+    asked_bytes: int
     ended_at: datetime | None = field(default=None)
 
     async def answer(self) -> Answered:
@@ -41,7 +43,7 @@ class Run:
     def size(self) -> int:
         if not self.task.done() or self.task.cancelled() or self.task.exception():
             return 0
-        return self.task.result().size
+        return self.asked_bytes + self.task.result().size
 
     def status(self) -> QueryStatus:
         is_done = self.task.done()
@@ -71,6 +73,7 @@ class Runs:
         work: Coroutine[Any, Any, Answered],
         *,
         is_kept: bool,
+        asked_bytes: int = 0,
     ) -> Run:
         """`is_kept`: whether its answer is kept for somebody who comes for it later."""
         key = (project_id, id)
@@ -81,7 +84,12 @@ class Runs:
             raise
         task = asyncio.create_task(work)
         run = Run(
-            id=id, project_id=project_id, task=task, started_at=self._clock(), is_kept=is_kept
+            id=id,
+            project_id=project_id,
+            task=task,
+            started_at=self._clock(),
+            is_kept=is_kept,
+            asked_bytes=asked_bytes,
         )
         self._runs[key] = run
         task.add_done_callback(lambda _: self._end(key, run))

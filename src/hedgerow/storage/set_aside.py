@@ -20,6 +20,8 @@ from hedgerow.storage.tables import inbox, ready_events
 from hedgerow.storage.tables import set_aside_events as table
 
 WARNING = "event_set_aside"
+# So many rows are named in one statement.
+AT_ONCE = 500
 # What a column can hold; bytes that were damaged may say anything.
 MAX_ID = 2**63
 
@@ -48,19 +50,15 @@ class SetAsideRecords:
         """They count for nobody who waits: they were done with when they were set aside."""
 
         def change(connection: Connection) -> int:
-            kept = table.c.id.in_(ids) if ids is not None else table.c.id > 0
-            now_ms = literal(int(now.timestamp() * 1000))
-            common = (table.c.bucket, table.c.events, literal(0), now_ms)
-            settling = select(table.c.project_id, *common).where(kept & (table.c.stage == "settle"))
-            storing = select(*common).where(kept & (table.c.stage == "store"))
-            names = ["bucket", "events", "number", "accepted_ms"]
-            connection.execute(
-                insert(inbox).from_select(["project_id", *names], settling.order_by(table.c.id))
+            # Held, so that what goes is what was sent on, whatever others do or add meanwhile.
+            wanted = select(table.c.id).order_by(table.c.id).with_for_update()
+            if ids is not None:
+                wanted = wanted.where(table.c.id.in_(ids))
+            held = connection.execute(wanted).scalars().all()
+            return sum(
+                _sent_on(connection, held[start : start + AT_ONCE], now)
+                for start in range(0, len(held), AT_ONCE)
             )
-            connection.execute(
-                insert(ready_events).from_select(names, storing.order_by(table.c.id))
-            )
-            return _removed(connection, ids)
 
         return await self._database.write(change)
 
@@ -137,6 +135,20 @@ def _copy(
     copied = select(*values, source.c.events, literal(max(1, row.number)))
     names = [*said, "events", "number"]
     connection.execute(insert(table).from_select(names, copied.where(source.c.id == row.id)))
+
+
+def _sent_on(connection: Connection, ids: Sequence[int], now: datetime) -> int:
+    now_ms = literal(int(now.timestamp() * 1000))
+    common = (table.c.bucket, table.c.events, literal(0), now_ms)
+    kept = table.c.id.in_(ids)
+    settling = select(table.c.project_id, *common).where(kept, table.c.stage == "settle")
+    storing = select(*common).where(kept, table.c.stage == "store")
+    names = ["bucket", "events", "number", "accepted_ms"]
+    connection.execute(
+        insert(inbox).from_select(["project_id", *names], settling.order_by(table.c.id))
+    )
+    connection.execute(insert(ready_events).from_select(names, storing.order_by(table.c.id)))
+    return _removed(connection, ids)
 
 
 def _removed(connection: Connection, ids: Sequence[int] | None) -> int:

@@ -494,6 +494,11 @@ def test_queries_of_posthogs_pages_are_counted_as_results_are(client: httpx.Clie
     later = (DAY + timedelta(hours=21)).isoformat()
     late = asked(client, trial, "ExperimentExposureQuery", start_date=later).json()
     assert late["total_exposures"] == {"control": 10, "test": 10}
+    moon = {"event": "seen", "properties": [{"key": "a", "type": "moon", "value": 1}]}
+    criteria = {"exposure_config": moon}
+    bad = asked(client, trial, "ExperimentExposureQuery", exposure_criteria=criteria)
+    assert bad.status_code == 400, bad.text
+    assert bad.json()["attr"].startswith("query__exposure_criteria")
 
 
 @pytest.mark.parametrize(
@@ -509,7 +514,7 @@ def test_queries_of_posthogs_pages_are_counted_as_results_are(client: httpx.Clie
         ({"metric": FUNNEL | {"series": [{"event": 5}]}}, "query__metric.series[0].event"),
         (
             {"kind": "ExperimentExposureQuery", "exposure_criteria": {"exposure_config": 5}},
-            "exposure_criteria.exposure_config",
+            "query__exposure_criteria.exposure_config",
         ),
         ({"kind": "ExperimentExposureQuery", "start_date": "soon"}, "query__start_date"),
         ({"kind": "ExperimentFunnelsQuery"}, "query__kind"),

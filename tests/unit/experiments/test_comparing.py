@@ -256,3 +256,20 @@ def test_ratios_without_anything_to_divide_by_or_without_variation_say_so(stats:
     assert more.lift == pytest.approx((more.value or 0) / (control.value or 1) - 1)
     assert none.validation_failures == ["no-exposures"]
     assert vast.validation_failures == ["values-too-large"]
+
+
+@pytest.mark.parametrize("stats", [LEVEL, TESTED])
+def test_a_ratio_is_known_from_those_who_have_a_part_in_what_divides(stats: Stats) -> None:
+    nobody = [(0.0, 0.0)] * 998
+    few = [
+        ratio("control", [*nobody, (10.0, 1.0), (11.0, 1.0)]),
+        ratio("test", [*nobody, (14.0, 1.0), (15.0, 1.0)]),
+    ]
+    control, test = compared(few, stats, is_less_better=False)
+    assert control.validation_failures == ["too-few-conversions"]
+    assert test.validation_failures == ["too-few-conversions", "baseline-not-comparable"]
+    assert not test.significant
+    orders = [(10.0 + n % 3, 1.0) for n in range(30)]
+    enough = ratio("control", [*nobody, *orders]).posterior
+    assert isinstance(enough, Mean)
+    assert enough.freedom == 29
