@@ -2,7 +2,7 @@
 
 Where a step fails, less is taken at a time, until what fails is a single event. Whatever can be
 done with the others is done meanwhile, in their order. Afterwards more is taken again, step by
-step: bad events seldom come alone.
+step: bad events seldom come alone. A single event is tried twice before it is given up.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,6 +40,8 @@ class Careful(Generic[Row]):
         self._set_aside: Callable[[int, Row, str], Awaitable[bool]] = set_aside
         # Of buckets in which something is looked for, how many are taken at once.
         self._limits: dict[int, int] = {}
+        # The one that failed alone, by its row and what stands behind it there.
+        self._suspects: dict[int, tuple[int, int]] = {}
         # How many were set aside.
         self.number = 0
 
@@ -80,17 +82,24 @@ class Careful(Generic[Row]):
         try:
             is_done = await work(rows)
         except Exception as error:
-            if not self._blames(error):
-                raise
             number = sum(map(_weight, rows))
-            if number == 1:
+            # Fewer need less memory. If one needs too much, it is not that one's fault.
+            if not self._blames(error) and not (isinstance(error, MemoryError) and number > 1):
+                raise
+            if number == 1 and self._is_suspected(bucket, rows[0]):
                 return await self._give_up(bucket, rows[0], said(error), error)
-            self._limits[bucket] = number // 2
+            self._limits[bucket] = max(1, number // 2)
             return False
         limit = self._limits.pop(bucket, self._usual)
         if 2 * limit < self._usual:
             self._limits[bucket] = 2 * limit
         return is_done
+
+    def _is_suspected(self, bucket: int, row: Row) -> bool:
+        """Once may be chance: it was so the last time, too."""
+        before, now = self._suspects.get(bucket), (row.id, len(row.rest))
+        self._suspects[bucket] = now
+        return before == now
 
     async def _give_up(self, bucket: int, row: Row, reason: str, error: Exception | None) -> bool:
         if not await self._set_aside(bucket, row, reason):

@@ -24,7 +24,8 @@ _CLICKHOUSE = frozenset(
 
 
 def is_about_values(error: Exception) -> bool:
-    if isinstance(error, AppError | Unready | OSError):
+    # A driver that cannot be loaded, and a machine without memory, have no regard to values.
+    if isinstance(error, AppError | Unready | OSError | ImportError | MemoryError):
         return False
     cause: BaseException | None = error
     if isinstance(error, SQLAlchemyError):

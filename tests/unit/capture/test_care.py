@@ -136,5 +136,29 @@ async def test_what_another_process_took_is_not_counted() -> None:
         return False
 
     careful = Careful[Accepted]("settle", USUAL, lambda _: True, print, taken)
-    assert not await careful.attempt(BUCKET, inbox.rows, inbox.work)
+    for _ in range(2):
+        assert not await careful.attempt(BUCKET, inbox.rows, inbox.work)
     assert careful.number == 0
+
+
+async def test_one_that_fails_once_is_tried_again() -> None:
+    inbox = Inbox([1, 1], frozenset({0}), frozenset())
+    await inbox.careful.attempt(BUCKET, inbox.careful.some_of(BUCKET, inbox.rows[:1]), inbox.work)
+    inbox.bad.clear()
+    await inbox.work_all()
+    assert (inbox.done, inbox.aside) == (["0", "1"], [])
+
+
+async def test_fewer_are_taken_where_memory_is_short_but_none_is_set_aside_for_it() -> None:
+    inbox = Inbox([2], frozenset(), frozenset())
+
+    async def short(_: Sequence[Accepted]) -> bool:
+        raise MemoryError
+
+    assert not await inbox.careful.attempt(BUCKET, inbox.rows, short)
+    one = inbox.careful.some_of(BUCKET, inbox.rows)
+    assert len(one[0].events) == 1
+    for _ in range(3):
+        with pytest.raises(MemoryError):
+            await inbox.careful.attempt(BUCKET, one, short)
+    assert inbox.aside == []

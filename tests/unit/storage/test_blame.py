@@ -35,7 +35,6 @@ def sqlite_error(tmp_path: Path, sql: str) -> sqlite3.Error:
     [
         KeyError("x"),
         RecursionError(),
-        MemoryError(),
         UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
         DataError("INSERT", {}, psycopg.errors.UntranslatableCharacter()),
         DataError("INSERT", {}, psycopg.DataError("cannot contain NUL")),
@@ -58,6 +57,8 @@ def test_what_only_these_values_bring_about(error: Exception) -> None:
         Invalid("a limit of the event store"),
         OSError(28, "No space left on device"),
         TimeoutError(),
+        ImportError("libchdb.so: cannot be mapped"),
+        MemoryError(),
         ProgrammingError("INSERT", {}, psycopg.errors.UndefinedTable()),
         ProgrammingError("INSERT", {}, psycopg.errors.InsufficientPrivilege()),
         psycopg.errors.ReadOnlySqlTransaction(),
