@@ -7,18 +7,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, LargeBinary, bindparam, func, select, text
+from sqlalchemy import Connection, LargeBinary, bindparam, func, insert, select, text
 
 from hedgerow.capture.care import Careful
 from hedgerow.capture.model import Accepted, Arrived
 from hedgerow.capture.store import SETTLED_AT_ONCE, Settled, Waiting, WarningQuery
+from hedgerow.errors import Unavailable
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.blame import is_about_values
 from hedgerow.storage.inbox import InboxRecords
 from hedgerow.storage.ingestion_warnings import WarningRecords
+from hedgerow.storage.person_changes import PersonsMoved
 from hedgerow.storage.set_aside import SetAsideRecords
 from hedgerow.storage.tables import inbox as inbox_table
+from hedgerow.storage.tables import set_aside_events
 from tests.contract.stores.conftest import DEFAULT_PROJECT, NOW, Stores
 from tests.contract.stores.test_inbox import arrived, decide, uuids
 
@@ -233,3 +236,45 @@ async def test_a_row_that_another_process_has_begun_is_left_to_it(
     assert not await inbox.set_aside_accepted(bucket, stale, "why", NOW)
     left = select(func.sum(inbox_table.c.number))
     assert await stores.scalar(left) == 3
+
+
+async def test_many_that_are_sent_on_their_way_again_are_taken_some_at_a_time(
+    inbox: InboxRecords, stores: Stores
+) -> None:
+    packed = msgspec.msgpack.encode([arrived(1)])
+    again = {"bucket": 0, "project_id": DEFAULT_PROJECT, "number": 0, "accepted_ms": 0}
+    rows = [again | {"events": packed}] * (SETTLED_AT_ONCE + 1)
+    await stores.database.write(
+        lambda connection: connection.execute(insert(inbox_table), rows).close()
+    )
+    assert len(await inbox.oldest(0)) == SETTLED_AT_ONCE
+
+
+@pytest.mark.parametrize(("buckets", "is_their_fault"), [(1, True), (BUCKETS, False)])
+async def test_events_at_odds_with_persons_that_nobody_else_moves_are_to_blame(
+    inbox: InboxRecords, stores: Stores, buckets: int, is_their_fault: bool
+) -> None:
+    await inbox.add(DEFAULT_PROJECT, [arrived(1)], [], NOW)
+    bucket = await bucket_of(inbox)
+    if stores.database.engine_name == "sqlite" and buckets > 1:
+        pytest.skip("one process only")
+
+    def moved(*_: Any) -> Settled:
+        raise PersonsMoved
+
+    worker = InboxRecords(stores.database, buckets)
+    rows = await worker.oldest(bucket)
+    with pytest.raises((RuntimeError, Unavailable)) as raised:
+        await worker.settle(bucket, rows, moved, NOW)
+    assert is_about_values(raised.value) is is_their_fault
+
+
+async def test_they_are_counted_without_their_bytes(stores: Stores) -> None:
+    if stores.database.engine_name != "sqlite":
+        pytest.skip("others keep what is large elsewhere")
+
+    def plan(connection: Connection) -> str:
+        query = select(func.sum(set_aside_events.c.number))
+        return str(connection.execute(text(f"EXPLAIN QUERY PLAN {query}")).all())
+
+    assert "USING COVERING INDEX" in await stores.database.read(plan)

@@ -30,3 +30,5 @@ def upgrade() -> None:
         sa.Column("set_aside_at", Moment, nullable=False),
         sqlite_autoincrement=True,
     )
+    # They are counted again and again, without their bytes.
+    op.create_index("set_aside_events_number", "set_aside_events", ["number"])
