@@ -78,11 +78,11 @@ class Destinations:
             component = self._catalogue.component(record.component_id)
             if component is None or component.deliver is None:
                 continue
+            plain, problem = self._settings(record, component)
             try:
-                route, (plain, problem) = _route(record), self._settings(record, component)
+                route = _route(record)
             except Exception as error:  # noqa: BLE001 - one record's defect stops no other
-                route, plain = None, {}
-                problem = f"The record cannot be used: {type(error).__name__}"
+                route, plain, problem = None, {}, _unusable(error)
             if route:
                 routes.append(route)
             if record.enabled:
@@ -110,6 +110,12 @@ class Destinations:
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
             return {}, f"{setting}: {error.detail}" if setting else error.detail
+        except Exception as error:  # noqa: BLE001 - here too; what is meant for it waits
+            return {}, _unusable(error)
+
+
+def _unusable(error: Exception) -> str:
+    return f"The record cannot be used: {type(error).__name__}"
 
 
 def _route(record: Record) -> Route | None:

@@ -66,6 +66,22 @@ async def test_a_destination() -> None:
     assert destinations.routers.keys() == {PROJECT, OTHER}
 
 
+async def test_what_is_meant_for_settings_that_nobody_can_read_waits() -> None:
+    class Broken:
+        def seal(self, value: Any) -> str:
+            raise NotImplementedError
+
+        def unseal(self, sealed: str) -> Any:
+            raise ZeroDivisionError
+
+    config = {"url": "https://example.com", "secret": {"$sealed": "what"}}
+    store: Any = Stored(record(1, WEBHOOK, PROJECT, config))
+    destinations = Destinations(store, Catalogue(), Broken())
+    await destinations.refresh()
+    assert destinations.enabled[RecordId(1)].problem.endswith("ZeroDivisionError")
+    assert destinations.routers.keys() == {PROJECT}
+
+
 async def test_a_transformation() -> None:
     store: Any = Stored(
         record(1, MASK_IP, PROJECT, {"properties": 7}),
