@@ -2,8 +2,12 @@
 
 import os
 import re
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from hedgerow.kit.apart import answering
@@ -22,6 +26,15 @@ def answer(question: bytes) -> bytes:
         return str(os.getpid()).encode()
     if question == b"end":
         os._exit(3)
+    if question == b"terminate a child":
+        return str(subprocess.run(["sh", "-c", "kill -TERM $$"]).returncode).encode()
+    if question == b"leave a child":
+        return str(subprocess.Popen(["sleep", "600"]).pid).encode()
+    if question == b"leave a thread":
+        threading.Thread(target=threading.Event().wait).start()
+    if question.startswith(b"prepare "):
+        time.sleep(1.5)
+        Path(os.fsdecode(question.removeprefix(b"prepare "))).touch()
     sys.stdout.write("not an answer\n")
     return question[::-1]
 

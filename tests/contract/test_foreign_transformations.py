@@ -2,16 +2,24 @@
 when it hangs or ends.
 """
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hedgerow.app.pipelines import join_pipelines
 from hedgerow.kit.apart import Apart
+from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.foreign import CRASHED, HOST, TOOK_LONG, Foreign
 from hedgerow.pipelines.foreign_host import KEPT
+from hedgerow.pipelines.model import ComponentId, Family
 from hedgerow.pipelines.transforming import CannotTransform, Transform
 from tests.acceptance.test_components_verb import install
 from tests.unit.pipelines.test_transform import event
+from tests.unit.pipelines.world import RECORD, SEALER
 
 PACKAGE = """
 import os
@@ -28,6 +36,14 @@ def transform(settings):
             re.match("(a+)+$", "a" * 60 + "b")
         if event.event == "end":
             os._exit(0)
+        if event.event == "end once":
+            try:
+                os.mkdir(settings["mark"])
+            except FileExistsError:
+                return event
+            os._exit(0)
+        if event.event == "who":
+            return event.having({"pid": os.getpid()})
         if event.event == "drop":
             return None
         if event.event == "interrupt":
@@ -104,6 +120,40 @@ def test_one_that_ends_its_process_rests_and_the_others_go_on(foreign: Foreign) 
     after = other(event({}))
     assert after is not None
     assert after.properties["by"] == "other"
+
+
+def test_a_process_that_ended_by_chance_is_nobodys_fault(foreign: Foreign, tmp_path: Path) -> None:
+    transform = foreign.transform(KEY, {"mark": str(tmp_path / "mark")})
+    once = event({}, "end once")
+    assert transform(once) is once
+
+
+def test_what_is_tried_out_has_another_process_than_events() -> None:
+    nowhere: Any = None
+    component = Component(
+        key=KEY,
+        family=Family.TRANSFORMATION,
+        name="Apart",
+        description="Elsewhere.",
+        version="0.1",
+        transform=lambda _: lambda event: event,
+    )
+    id = ComponentId(5000)
+    pipelines = join_pipelines(nowhere, SEALER)
+    pipelines.catalogue.add({KEY: id}, [component], [])
+    record = replace(RECORD, component_id=id, config={})
+    try:
+        processes = set()
+        for transformations in (pipelines.transformations, pipelines.tried):
+            step = transformations.step(record)
+            assert step is not None
+            after = step.transform(event({}, "who"))
+            assert after is not None
+            processes.add(after.properties["pid"])
+        assert len(processes) == 2
+        assert os.getpid() not in processes
+    finally:
+        pipelines.close()
 
 
 def test_one_that_hangs_is_left_out_for_a_while() -> None:

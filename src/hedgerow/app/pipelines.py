@@ -40,13 +40,19 @@ class Pipelines:
     records: Records
     as_code: AsCode
     transformations: Transformations
-    foreign: Foreign
+    # Those that are tried out have a process of their own: no event waits for one that hangs.
+    tried: Transformations
+    processes: tuple[Foreign, ...]
+
+    def close(self) -> None:
+        for each in self.processes:
+            each.close()
 
 
 def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
     catalogue = Catalogue()
     store = PipelineRecords(database)
-    foreign = Foreign()
+    foreign, tried = Foreign(), Foreign()
     return Pipelines(
         sealer=sealer,
         catalogue=catalogue,
@@ -54,7 +60,8 @@ def join_pipelines(database: Database, sealer: SealingKeys) -> Pipelines:
         records=Records(store, catalogue, sealer),
         as_code=AsCode(store, catalogue, sealer),
         transformations=Transformations(store, catalogue, sealer, foreign),
-        foreign=foreign,
+        tried=Transformations(store, catalogue, sealer, tried),
+        processes=(foreign, tried),
     )
 
 

@@ -165,7 +165,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         deliveries=DeliveryTrail(database),
         trials=Trials(pipelines.records, delivery.ways_out),
         transformed=TransformationTrail(database),
-        transform_trials=TransformTrials(pipelines.records, pipelines.transformations),
+        transform_trials=TransformTrials(pipelines.records, pipelines.tried),
         flags=Flags(flag_records, board, pipelines.sealer),
         local_board=local_board,
         early_access=EarlyAccess(FeatureRecords(database, flag_records), board),
@@ -283,7 +283,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
         await reading.queries.end()
         await intake.processor.end()
         await delivery.close()
-        pipelines.foreign.close()
+        pipelines.close()
         await events_store.close()
         await database.close()
         log.flush()

@@ -83,7 +83,7 @@ async def run_worker(
             )
     finally:
         await delivery.close()
-        pipelines.foreign.close()
+        pipelines.close()
         await intake.processor.end()
         await events.close()
         await database.close()

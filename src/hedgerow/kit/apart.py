@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 _HEAD = 4
 _PIECE = 1 << 16
@@ -28,7 +29,8 @@ class Lost(Exception):
 
 class Apart:
     """Runs `module` with this Python, once there is something to ask; and again after it was
-    lost, which `starts` counts. It has `start_s` to begin and `answer_s` for each answer."""
+    lost, which `starts` counts. It has `start_s` to begin, or to prepare itself for a question, and
+    `answer_s` for each answer."""
 
     def __init__(self, module: str, *, start_s: float, answer_s: float) -> None:
         self._module = module
@@ -39,21 +41,20 @@ class Apart:
         self._is_closed = False
         self.starts = 0
 
-    def ask(self, question: Callable[[int], bytes]) -> bytes:
-        """`question` is given the number of the process that will hear it. Blocks."""
+    def ask(self, question: bytes, prepare: Callable[[int], bytes] | None = None) -> bytes:
+        """`prepare` is given the number of the process that will hear the question, and what it
+        says, if anything, is asked before. Blocks."""
         with self._turn:
-            try:
-                process = self._started()
-                return _exchange(process, question(self.starts), self._answer_s)
-            except BaseException:  # whatever it was, an answer may still be on its way
-                self._end()
-                raise
+            process = self._started()
+            if prepare is not None and (first := prepare(self.starts)):
+                self._asked(process, first, self._start_s)
+            return self._asked(process, question, self._answer_s)
 
     def close(self) -> None:
         """Who asks at the moment is told that it ended."""
         self._is_closed = True
         if (process := self._process) is not None:
-            process.kill()
+            _kill(process)
         with self._turn:
             self._end()
 
@@ -65,48 +66,72 @@ class Apart:
         self._end()
         self.starts += 1
         self._process = subprocess.Popen(  # noqa: S603 - this Python, a module of ours
-            [sys.executable, "-m", self._module, str(self._answer_s)],
+            # The folder that we happen to be in is no place for modules.
+            [sys.executable, "-P", "-m", self._module, str(self._start_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # What is meant for us at a terminal is not meant for it: it ends with its input.
             start_new_session=True,
         )
+        if self._is_closed:  # by somebody who did not see it
+            self._end()
+            raise Lost(late=False)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-        _exchange(self._process, b"", self._start_s)
+        self._asked(self._process, b"", self._start_s)
         return self._process
+
+    def _asked(self, process: subprocess.Popen[bytes], question: bytes, at_most_s: float) -> bytes:
+        try:
+            return _exchange(process, question, at_most_s)
+        except BaseException:  # whatever it was, an answer may still be on its way
+            self._end()
+            raise
 
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            _kill(process)
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has started: the group is its own."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def answering(make: Callable[[], Callable[[bytes], bytes]]) -> None:
     """The other side: make what answers, and let it answer questions until there are no more."""
-    answer_s = float(sys.argv[1])
+    start_s = float(sys.argv[1])
     questions, answers = os.dup(0), os.dup(1)
     # Whatever is printed is no answer, and nobody types here.
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     # Who stops all processes of a service means the one that asks: it has questions until its end.
+    # Not ignored, which would be handed on to whatever is started here.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)
+    # If who asked has died, nobody else would end us: the system does.
+    signal.setitimer(signal.ITIMER_REAL, 2 * start_s)
     answer = make()
+    signal.setitimer(signal.ITIMER_REAL, 0)
     while (question := _read(questions)) is not None:
-        # If who asked has died, nobody else would end us: the system does.
-        signal.setitimer(signal.ITIMER_REAL, 2 * answer_s)
-        said = answer(question) if question else b""
+        at_most_s = int.from_bytes(question[:_HEAD], "big") / 1000
+        signal.setitimer(signal.ITIMER_REAL, 2 * at_most_s)
+        said = answer(question[_HEAD:]) if len(question) > _HEAD else b""
         signal.setitimer(signal.ITIMER_REAL, 0)
         written = memoryview(_framed(said))
         while written:
             written = written[os.write(answers, written) :]
+    # Whatever threads there are, nobody asks any more.
+    os._exit(0)
 
 
 def _exchange(process: subprocess.Popen[bytes], question: bytes, at_most_s: float) -> bytes:
@@ -114,7 +139,9 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, at_most_s: floa
     assert process.stdout is not None
     deadline = time.monotonic() + at_most_s
     to, back = process.stdin.fileno(), process.stdout.fileno()
-    unsent, received, size = memoryview(_framed(question)), bytearray(), _HEAD
+    # It is told how long it has.
+    told = math.ceil(at_most_s * 1000).to_bytes(_HEAD, "big")
+    unsent, received, size = memoryview(_framed(told + question)), bytearray(), _HEAD
     while len(received) < size:
         left = deadline - time.monotonic()
         ready = _ready([back, to] if unsent else [back], left)

@@ -15,23 +15,26 @@ from hedgerow.kit.apart import Apart, Lost
 from hedgerow.pipelines.transforming import CannotTransform, Incoming, Transform
 
 HOST = "hedgerow.pipelines.foreign_host"
-# A package is loaded in this time, and an event is transformed in this.
+# A package is loaded, and a transformation is made, in this time; an event is transformed in this.
 START_S = 60.0
 ANSWER_S = 5.0
 # How long it is left out after that, and how long at most if that happens again and again.
 REST_S = 60.0
 MAX_REST_S = 3600.0
 
-TOOK_LONG = f"The component took longer than {ANSWER_S:.0f} s and is left out for a while"
+TOOK_LONG = (
+    f"The component took longer than {ANSWER_S:.0f} s, or {START_S:.0f} s to begin, and is left out"
+    " for a while"
+)
 CRASHED = "The component ended its process and is left out for a while"
 
 
 class Question(msgspec.Struct, array_like=True):
-    """What a transformation makes of an event. Who hears of `number` for the first time is told
-    which component it is, and its settings."""
+    """What a transformation makes of an event. Before who hears of `number` is asked that for the
+    first time, it is told, without an event, which component it is, and its settings."""
 
     number: int
-    event: Incoming
+    event: Incoming | None = None
     key: str = ""
     settings: Mapping[str, Any] | None = None
 
@@ -79,10 +82,7 @@ class _Apart:
         if time.monotonic() < self._rests_until:
             raise CannotTransform(self._why)
         try:
-            answer = self._ask(event)
-            if answer.outcome == "unknown":
-                self._known_by = 0
-                answer = self._ask(event)
+            answer = self._answer(event)
         except Lost as lost:
             self._why = TOOK_LONG if lost.late else CRASHED
             self._rests_until = time.monotonic() + self._rest_s
@@ -105,13 +105,25 @@ class _Apart:
             accepted_at=event.accepted_at,
         )
 
-    def _ask(self, event: Incoming) -> Answer:
-        return _decode(self._apart.ask(lambda process: self._question(process, event)))
+    def _answer(self, event: Incoming) -> Answer:
+        question = _encode(Question(number=self._number, event=event))
+        try:
+            answer = self._ask(question)
+        except Lost as lost:
+            if lost.late:
+                raise
+            # It may have ended by somebody else's doing. Who ends it will end it again.
+            answer = self._ask(question)
+        if answer.outcome == "unknown":
+            self._known_by = 0
+            answer = self._ask(question)
+        return answer
 
-    def _question(self, process: int, event: Incoming) -> bytes:
+    def _ask(self, question: bytes) -> Answer:
+        return _decode(self._apart.ask(question, self._introduced))
+
+    def _introduced(self, process: int) -> bytes:
         if self._known_by == process:
-            return _encode(Question(number=self._number, event=event))
+            return b""
         self._known_by = process
-        return _encode(
-            Question(number=self._number, event=event, key=self._key, settings=self._settings)
-        )
+        return _encode(Question(number=self._number, key=self._key, settings=self._settings))

@@ -27,13 +27,16 @@ class Host:
 
     def answer(self, asked: bytes) -> bytes:
         question = _decode(asked)
-        if question.settings is not None:
+        if question.event is None:
             self._made[question.number] = self._transform(question)
             if len(self._made) > KEPT:
                 del self._made[next(iter(self._made))]
-        transform = self._made.get(question.number)
+            return _encode(Answer(outcome="same"))
+        transform = self._made.pop(question.number, None)
         if transform is None:
             return _encode(Answer(outcome="unknown"))
+        # At the end: those that nobody asks for come to stand at the beginning, and go.
+        self._made[question.number] = transform
         try:
             after = transform(question.event)
         except BaseException as error:  # noqa: BLE001 - somebody else's code may raise anything
