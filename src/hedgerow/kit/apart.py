@@ -42,12 +42,14 @@ class Apart:
     def ask(self, question: Callable[[int], bytes]) -> bytes:
         """`question` is given the number of the process that will hear it. Blocks."""
         with self._turn:
+            answer = None
             try:
                 process = self._started()
-                return _exchange(process, question(self.starts), self._answer_s)
-            except BaseException:  # whatever it was, an answer may still be on its way
-                self._end()
-                raise
+                answer = _exchange(process, question(self.starts), self._answer_s)
+                return answer
+            finally:
+                if answer is None:  # whatever it was, one may still be on its way
+                    self._end()
 
     def close(self) -> None:
         """Who asks at the moment is told that it ended."""
