@@ -41,7 +41,6 @@ CATCH_ALLS = {
     "flags/snapshot.py Snapshot._answer_others": "what breaks one flag must leave the others right",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
-    "kit/apart.py Apart._asked": "who was interrupted leaves no answer behind; raised again",
     "kit/eager.py _rest": "carried to the coroutine that waits for it",
     "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
     "kit/telling.py said": "somebody else's error may fail to tell what it is",

@@ -93,7 +93,10 @@ def results(
         exposed.add_row(on_one_line(variant), str(people))
     show(exposed)
     mismatch = found["exposures"]["sample_ratio_mismatch"] or {}
-    warnings = [f"{each['attr']}: {each['detail']}" for each in found["warnings"]]
+    warnings = [
+        ": ".join(part for part in (each["attr"], each["detail"]) if part)
+        for each in found["warnings"]
+    ]
     for warning in (*warnings, mismatch.get("warning")):
         if warning:
             print(f"Warning: {on_one_line(warning)}")
@@ -118,7 +121,9 @@ def _show_metric(metric: Mapping[str, Any], *, is_tested: bool) -> None:
     chance = ("p_value", "p") if is_tested else ("chance_to_win", "chance to win")
     between = "confidence_interval" if is_tested else "credible_interval"
     shown = table("variant", "people", "sum", "value", "lift", "interval", chance[1], "significant")
-    for each in (metric["baseline"], *metric["variant_results"]):
+    # A flag may have lost its variants.
+    variants = [each for each in (metric["baseline"], *metric["variant_results"]) if each]
+    for each in variants:
         shown.add_row(
             on_one_line(each["key"]),
             str(each["number_of_samples"]),
@@ -130,7 +135,7 @@ def _show_metric(metric: Mapping[str, Any], *, is_tested: bool) -> None:
             {True: "yes", False: "no", None: NOTHING}[each["significant"]],
         )
     show(shown)
-    for each in (metric["baseline"], *metric["variant_results"]):
+    for each in variants:
         if each["validation_failures"]:
             print(f"{on_one_line(each['key'])}: {', '.join(each['validation_failures'])}")
 

@@ -65,7 +65,13 @@ class Measured:
     @property
     def is_thin(self) -> bool:
         """Whether too few people have a part in what divides."""
-        return self.whole is not None and _behind(self.whole, self.whole_squares) < LEAST_BEHIND
+        if self.whole is None or self.whole_squares is None:
+            return False
+        return _behind(self.whole, self.whole_squares) < LEAST_BEHIND
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.total is None or (self.whole is not None and self.whole_squares is None)
 
     @classmethod
     def of_funnel(cls, key: str, people: int, converted: int) -> "Measured":
@@ -106,8 +112,8 @@ class Measured:
             return cls.too_large(key, people)
         ratio = _finite(above.total / below.total) if below.total else None
         posterior = None
-        if ratio is not None and people > 1:
-            mean = below.total / people
+        mean = below.total / people if people else 0.0
+        if ratio is not None and people > 1 and mean:
             left = above.spread + ratio * ratio * below.spread - 2 * ratio * covariance
             variance = left * people / (people - 1) / mean / mean
             # What is left of alike numbers is how they were rounded.
@@ -139,7 +145,7 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _behind(total: float, squares: float | None) -> float:
+def _behind(total: float, squares: float) -> float:
     """How many people, if all had the same part, would tell as much (Kish)."""
     return total * total / squares if squares else 0.0
 
@@ -168,9 +174,11 @@ def _tested(of: Measured, control: Measured | None, level: float) -> VariantResu
             is_rate = isinstance(of.posterior, Rate)
             failures.append(TOO_FEW_CONVERSIONS if is_rate else TOO_LARGE)
         elif not failures and of.value is not None and control.value:
-            lift_range = test.lift_interval(level)
-            lift = None if lift_range is None else _seen_lift(of.value, control.value)
-            failures += [BASELINE_NEAR_ZERO] if lift_range is None else []
+            lift = _finite(_seen_lift(of.value, control.value))
+            lift_range = None if lift is None else test.lift_interval(level)
+            if lift_range is None:
+                lift = None
+                failures.append(BASELINE_NEAR_ZERO)
     chance = None if test is None else test.p_value
     return _told(
         of,
@@ -266,7 +274,7 @@ def _failures(of: Measured, control: Measured | None, level: float) -> list[str]
     found = []
     if not of.people:
         found.append(NO_EXPOSURES)
-    elif of.total is None:
+    elif of.is_too_large:
         found.append(TOO_LARGE)
     elif of.whole == 0:
         found.append(NO_WHOLE)

@@ -42,6 +42,8 @@ class Difference:
         if not 0 <= within < math.inf:
             return None
         ratios = [(b - math.sqrt(within)) / a - 1, (b + math.sqrt(within)) / a - 1]
+        if not all(math.isfinite(each) for each in ratios):
+            return None
         low, high = sorted(ratios) if self.control > 0 else sorted(-each for each in ratios)
         return low, high
 
@@ -63,7 +65,7 @@ def difference(variant: Posterior, control: Posterior) -> Difference | None:
             freedom=1 / spread,
         )
     if isinstance(variant, Rate) and isinstance(control, Rate):
-        if not (has_enough(variant) and has_enough(control)):
+        if not (_has_enough(variant) and _has_enough(control)):
             return None
         return Difference(
             mean=variant.converted / variant.seen,
@@ -75,7 +77,7 @@ def difference(variant: Posterior, control: Posterior) -> Difference | None:
     return None
 
 
-def has_enough(rate: Rate) -> bool:
+def _has_enough(rate: Rate) -> bool:
     return min(rate.converted, rate.seen - rate.converted) >= LEAST_CONVERSIONS
 
 

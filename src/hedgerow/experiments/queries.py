@@ -13,7 +13,7 @@ import msgspec
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.dates import asked_moment
 from hedgerow.experiments import comparing
-from hedgerow.experiments.answer import VariantResult
+from hedgerow.experiments.answer import Exposures, VariantResult
 from hedgerow.experiments.asked import Asked
 from hedgerow.experiments.criteria import FREQUENTIST, read_criteria
 from hedgerow.experiments.experiments import Experiments, Found
@@ -103,6 +103,7 @@ class ExperimentQueries:
                 warnings=_warnings(asked),
                 timeseries=exposures.timeseries,
                 total_exposures=exposures.total_exposures,
+                sample_ratio_mismatch=_mismatch(exposures),
                 date_range={
                     "date_from": iso(start) if start else None,
                     "date_to": iso(end) if end else None,
@@ -157,6 +158,14 @@ def _own_terms(sent: Sent, now: datetime) -> dict[str, Any]:
 def _warnings(asked: Asked) -> Sequence[Mapping[str, Any]] | msgspec.UnsetType:
     """Of stored settings that cannot be read. PostHog has no such field."""
     return [msgspec.structs.asdict(each) for each in asked.warnings] or msgspec.UNSET
+
+
+def _mismatch(exposures: Exposures) -> Mapping[str, Any] | msgspec.UnsetType:
+    """PostHog's fields of it."""
+    found = exposures.sample_ratio_mismatch
+    return (
+        msgspec.UNSET if found is None else {"expected": found.expected, "p_value": found.p_value}
+    )
 
 
 def _base(of: VariantResult) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -77,8 +78,10 @@ class ExperimentResults:
         async with self._gate.entered(project.id):
             kept = None if anew else self._cache.get(key)
             if kept is not None and self._freshness.holds(kept, self._state(), now):
-                found = msgspec.json.decode(kept.answer, type=Results)
-                return msgspec.structs.replace(found, is_cached=True)
+                # Not where a number was so large that JSON has none for it.
+                with suppress(msgspec.ValidationError):
+                    found = msgspec.json.decode(kept.answer, type=Results)
+                    return msgspec.structs.replace(found, is_cached=True)
             await self._reading.arrived()
             # What is not here by now makes itself known by another change when it is.
             state = self._state()
@@ -156,9 +159,10 @@ class ExperimentResults:
         by_day: dict[str, dict[date, int]] = {name: defaultdict(int) for name in names}
         for number, day, people in rows:
             by_day[names[number]][date.fromisoformat(day)] += people
+        several = by_day.pop(MULTIPLE)
+        if several:
+            by_day[MULTIPLE] = several  # as the last
         totals = {name: sum(days.values()) for name, days in by_day.items()}
-        if not totals[MULTIPLE]:
-            del totals[MULTIPLE], by_day[MULTIPLE]
         return Exposures(
             total_exposures=totals,
             timeseries=timelines(by_day),

@@ -301,7 +301,7 @@ def _with_choices(
 def with_choices(flag: Flag, takes: bool) -> Mapping[str, Any]:
     """The flag's filters, following what people choose or not. PostHog had another way for that
     before: a condition above all others, on the property in which the choice is."""
-    ways = {ENROLLMENT}
+    ways = {ENROLLMENT} if flag.filters.get(ENROLLMENT) else set()
     match [group.get("properties") for group in super_groups(flag.filters)]:
         case [[{"key": key}]] if key == f"$feature_enrollment/{flag.key}":
             ways.add(SUPER_GROUPS)

@@ -26,7 +26,7 @@ def readable_filter(node: Any) -> Any:
     """A filter, or a group of them as cohorts have it."""
     if not isinstance(node, Mapping):
         return node
-    if isinstance(node.get("values"), list):
+    if "key" not in node and isinstance(node.get("values"), list):
         return {**node, "values": [readable_filter(each) for each in node["values"]]}
     if "value" in node and "type" in node:
         return node

@@ -83,11 +83,13 @@ class Apart:
         return self._process
 
     def _asked(self, process: subprocess.Popen[bytes], question: bytes, at_most_s: float) -> bytes:
+        answer = None
         try:
-            return _exchange(process, question, at_most_s)
-        except BaseException:  # whatever it was, an answer may still be on its way
-            self._end()
-            raise
+            answer = _exchange(process, question, at_most_s)
+            return answer
+        finally:
+            if answer is None:  # whatever it was, one may still be on its way
+                self._end()
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -53,6 +53,8 @@ OPPOSITE = {
     "is_not": "exact",
     "regex": "not_regex",
     "not_regex": "regex",
+    "semver_eq": "semver_neq",
+    "semver_neq": "semver_eq",
     "is_set": "is_not_set",
     "is_not_set": "is_set",
 }
@@ -217,7 +219,7 @@ def _rule(rule: Any) -> list[Set]:
     if kind == "NONE":
         if rule.get("rules"):
             raise Unsayable("it has rules within a NONE.")
-        return [_joined([_negated(each) for each in leaves])]
+        return _all_of([_negated(each) for each in leaves])
     inner = [_rule(each) for each in listed(rule, "rules")]
     together = [*([_as_it_stands(each)] for each in leaves), *inner]
     if kind == "ANY":
@@ -231,12 +233,16 @@ def _as_it_stands(leaf: Set) -> Set:
     return [*properties, *lacking], rollout
 
 
-def _negated(leaf: Set) -> Set:
+def _negated(leaf: Set) -> list[Set]:
+    """Sets of which one must hold so that a condition does not."""
     properties, _ = leaf
     if not properties or properties[0]["operator"] not in OPPOSITE:
         raise Unsayable("the opposite of one of its conditions cannot be said.")
     [only] = properties
-    return [{**only, "operator": OPPOSITE[only["operator"]]}], 100
+    sets: list[Set] = [([{**only, "operator": OPPOSITE[only["operator"]]}], 100)]
+    if only["operator"] in OF_LACK:
+        sets.append(([asks(only["key"], "is_not_set", "is_not_set")], 100))
+    return sets
 
 
 def _leaf(given: Any) -> Set:

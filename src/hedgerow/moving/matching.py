@@ -74,6 +74,8 @@ def decided(
     if found is None:
         return Decision(wanted=wanted, action=Action.CREATE, body=body)
     differences = [name for name in body if not _same(name, body[name], _stored(found, name))]
+    if _ended_by_its_limit(wanted.kind, body):
+        differences = [name for name in differences if name != "end_date"]
     is_list = wanted.kind is Kind.COHORT and body["is_static"]
     if is_list and found["id"] != known.get(wanted.source_id) and found.get("count"):
         differences.append(MEMBERS)
@@ -81,6 +83,12 @@ def decided(
     return Decision(
         wanted=wanted, action=action, body=body, id=found["id"], differences=differences
     )
+
+
+def _ended_by_its_limit(kind: Kind, body: Mapping[str, Any]) -> bool:
+    """A survey that runs there may have had its answers here."""
+    has_limit = kind is Kind.SURVEY and body["responses_limit"] is not None
+    return has_limit and body["end_date"] is None
 
 
 def translated(wanted: Wanted, numbers: Numbers) -> dict[str, Any]:

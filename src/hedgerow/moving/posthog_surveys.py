@@ -57,9 +57,8 @@ def wanted_survey(
     body |= {field: item[field] for field in _PLAIN if item.get(field) is not None}
     body |= {field: item.get(field) for field in _PERHAPS_NONE}
     for field, checked in _DOCUMENTS.items():
-        if item.get(field) is not None:
-            checked(item[field])
-        body[field] = item.get(field)
+        # As it is stored: cleaned, so that it is the same the next time.
+        body[field] = None if item.get(field) is None else checked(item[field])
     linked = item.get("linked_flag_id") or part(item, "linked_flag").get("id")
     if linked is not None and FlagId(number(linked)) not in around.flags:
         raise Invalid("Its linked flag is not copied.")

@@ -52,6 +52,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
     total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
+    sample_ratio_mismatch: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -87,6 +88,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
     total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
+    sample_ratio_mismatch: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
     @property

@@ -14,6 +14,7 @@ from hedgerow.queries.model import Answered, QueryStatus
 
 KEPT_FOR = timedelta(minutes=10)
 MAX_RUNNING = 50
+MAX_OF_PROJECT = 30
 MAX_KEPT_BYTES = 32 << 20
 TRY_AGAIN_S = 5
 END_WAIT_S = 1.0
@@ -115,7 +116,9 @@ class Runs:
         there = self._runs.get(key)
         if there is not None and not there.task.done():
             raise Conflict("A query with this client_query_id is under way.")
-        if sum(not run.task.done() for run in self._runs.values()) >= MAX_RUNNING:
+        running = [run for run in self._runs.values() if not run.task.done()]
+        of_project = sum(run.project_id == key[0] for run in running)
+        if len(running) >= MAX_RUNNING or of_project >= MAX_OF_PROJECT:
             raise Throttled(TRY_AGAIN_S)
 
     def _end(self, key: Key, run: Run) -> None:

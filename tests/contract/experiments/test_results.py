@@ -268,7 +268,7 @@ def test_a_ratio_divides_what_people_did_by_what_else_they_did(client: httpx.Cli
     assert control["denominator_sum_squares"] == pytest.approx(9 + 4)
     assert control["numerator_denominator_sum_product"] == pytest.approx(15 * 3)
     assert itself["baseline"]["value"] == 1
-    assert itself["baseline"]["validation_failures"] == ["no-variation"]
+    assert itself["baseline"]["validation_failures"] == ["too-few-conversions"]
     answer = asked(client, trial, "ExperimentQuery", metric=ratio | {"numerator": visited}).json()
     assert answer["baseline"]["numerator_denominator_sum_product"] == pytest.approx(13)
 

@@ -150,7 +150,8 @@ def test_a_kill_under_pages_loses_and_repeats_nothing(
             for js in here:
                 page = open_.enter_context(opened_page(chromium)).page
                 page.on("request", lambda asked: under_way.add(asked))
-                page.on("requestfinished", lambda asked: under_way.discard(asked))
+                for ending in ("requestfinished", "requestfailed"):
+                    page.on(ending, lambda asked: under_way.discard(asked))
                 page.clock.install()
                 page.goto(pages.put(f"/{js.version}", js.page(server.address, PROJECT_KEY)))
                 has_flags(page)

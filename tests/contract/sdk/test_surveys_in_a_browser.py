@@ -156,11 +156,11 @@ def test_older_versions_show_it_and_send_what_was_answered(
     with browsing.opened(chromium) as opened:
         opened.page.goto(pages.put(f"/{person}", page))
         answer(opened.page)
-        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=30)
+        seconds_until(lambda: len(sent(owner, "survey sent", survey)) == 1, at_most_s=60)
         assert (opened.errors, opened.failed) == ([], [])
     [event] = sent(owner, "survey sent", survey)
     assert event["distinct_id"] == person
     properties = event["properties"]
     answers = properties["$survey_response_how"], properties["$survey_response_why"]
     assert answers == (2, "Quicker, please")
-    seconds_until(lambda: not is_on(server, survey, person), at_most_s=30)
+    seconds_until(lambda: not is_on(server, survey, person), at_most_s=60)

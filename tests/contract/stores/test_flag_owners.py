@@ -1,11 +1,13 @@
 """Flags that something else cannot do without: features, surveys and running experiments."""
 
 import pytest
+from sqlalchemy import update
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.as_code import FlagsAsCode
 from hedgerow.flags.edits import FlagFields
 from hedgerow.projects.activity import TERMINAL
+from hedgerow.storage.tables import flags
 from hedgerow.surveys.surveys import Wish
 from tests.contract.stores import test_early_access as early_access
 from tests.contract.stores import test_experiments as experiments
@@ -68,10 +70,12 @@ async def test_a_flag_with_a_key_of_surveys_that_is_nobodys_can_get_another(
     process = surveys.Process(stores)
     survey = await process.surveys.create(project, surveys.wish(), SOMEBODY, NOW)
     plain = {"groups": [{"properties": [], "rollout_percentage": 100}]}
-    wanted = {"version": 1, "flags": [{"key": "survey-targeting-mine", "filters": plain}]}
+    wanted = {"version": 1, "flags": [{"key": "once", "filters": plain}]}
     as_code = FlagsAsCode(stores.flags)
     plan = await as_code.plan(project, wanted, prune=False, actor=TERMINAL, now=NOW)
     await as_code.apply(plan, TERMINAL, NOW)
+    older = update(flags).where(flags.c.key == "once").values(key="survey-targeting-mine")
+    await stores.database.write(lambda connection: connection.execute(older))
     mine = await process.flags.find(project, "survey-targeting-mine")
     for fields in (FlagFields(active=False), FlagFields(key="mine")):
         mine = await process.flags.change(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from hedgerow.experiments.answer import VariantResult
 from hedgerow.experiments.comparing import Measured, Sums, compared
 from hedgerow.experiments.criteria import BAYESIAN, FREQUENTIST, Stats
 from hedgerow.experiments.statistics import Mean
@@ -273,3 +274,19 @@ def test_a_ratio_is_known_from_those_who_have_a_part_in_what_divides(stats: Stat
     enough = ratio("control", [*nobody, *orders]).posterior
     assert isinstance(enough, Mean)
     assert enough.freedom == 29
+
+
+def test_numbers_at_the_edges_of_what_there_is_are_told_or_refused() -> None:
+    tiny = Measured.of_ratio("control", 2, NO_SUMS, Sums(total=5e-324, spread=0.0), 0.0)
+    vast = Measured.of_ratio("test", 9, NO_SUMS, Sums(total=1e200, spread=0.0), 0.0)
+    for stats in (LEVEL, TESTED):
+        _, test = compared([tiny, vast], stats, is_less_better=False)
+        assert test.validation_failures == ["values-too-large", "baseline-not-comparable"]
+    far = [
+        Measured.of_mean("control", 2, 2e-160, 1e-330),
+        Measured.of_mean("control", 50, 5e-159, 1e-321),
+        Measured.of_mean("test", 2, 2e150, 1e290),
+    ]
+    for control in far[:2]:
+        for each in compared([control, far[2]], TESTED, is_less_better=False):
+            assert msgspec.json.decode(msgspec.json.encode(each), type=VariantResult) == each

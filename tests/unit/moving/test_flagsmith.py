@@ -187,6 +187,10 @@ def test_whoever_lacks_a_trait_is_in_no_segment_that_asks_for_another_value() ->
     assert groups(rule("NONE", condition("EQUAL", "plan", "free"))) == [
         ([("plan", "is_not", "free")], 100)
     ]
+    assert groups(rule("NONE", condition("NOT_EQUAL", "plan", "free"))) == [
+        ([("plan", "exact", "free")], 100),
+        ([("plan", "is_not_set", "is_not_set")], 100),
+    ]
 
 
 def test_what_cannot_be_said_is_said_by_name() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hedgerow.errors import Conflict, Invalid, Throttled
 from hedgerow.projects.model import ProjectId
 from hedgerow.queries.model import Answered
-from hedgerow.queries.runs import KEPT_FOR, MAX_KEPT_BYTES, MAX_RUNNING, Runs
+from hedgerow.queries.runs import KEPT_FOR, MAX_KEPT_BYTES, MAX_OF_PROJECT, MAX_RUNNING, Runs
 
 PROJECT = ProjectId(1)
 
@@ -104,9 +104,14 @@ async def test_an_id_is_that_of_one_query_at_a_time() -> None:
 
 async def test_only_so_many_are_under_way() -> None:
     runs = Runs(Now())
-    begun = [runs.start(PROJECT, str(n), never(), is_kept=True) for n in range(MAX_RUNNING)]
+    begun = [runs.start(PROJECT, str(n), never(), is_kept=True) for n in range(MAX_OF_PROJECT)]
     with pytest.raises(Throttled):
         runs.start(PROJECT, "one more", gives(), is_kept=True)
+    other = ProjectId(2)
+    more = range(MAX_RUNNING - MAX_OF_PROJECT)
+    begun += [runs.start(other, str(n), never(), is_kept=True) for n in more]
+    with pytest.raises(Throttled):
+        runs.start(other, "one more", gives(), is_kept=True)
     for run in begun:
         runs.cancel(run)
 
