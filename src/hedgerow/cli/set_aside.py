@@ -81,12 +81,22 @@ def discard(
     """Delete events for good that were set aside."""
     chosen = _chosen(ids, every)
     settings = prepared_settings(data)
+
+    async def newest() -> int:
+        async with opened_state(settings) as state:
+            return await SetAsideRecords(state.database).newest()
+
+    # What comes while we ask is not what was meant.
+    until = uvloop.run(newest())
     if not yes:
         ask("Delete them for good?")
 
     async def run() -> int:
         async with opened_state(settings) as state:
-            return await SetAsideRecords(state.database).discard(chosen)
+            records = SetAsideRecords(state.database)
+            return await (
+                records.discard_until(until) if chosen is None else records.discard(chosen)
+            )
 
     print(f"Deleted {uvloop.run(run())} event(s).")
 

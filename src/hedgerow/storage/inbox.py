@@ -276,7 +276,8 @@ class InboxRecords:
     async def set_aside_ready(self, bucket: int, row: Ready, reason: str, now: datetime) -> None:
         def change(connection: Connection) -> None:
             as_read = ready_events.c.id == row.id
-            there = select(func.length(ready_events.c.events)).where(as_read)
+            # Held, so that of two who once had the same lease only one goes on.
+            there = select(func.length(ready_events.c.events)).where(as_read).with_for_update()
             if connection.execute(there).scalar() != row.size:
                 return
             set_aside.add_ready(connection, bucket, row, reason, now)

@@ -63,6 +63,8 @@ class PostgresDatabase:
             # A connection that died while idle is noticed before it is used: after a restart of
             # the server no request fails for it.
             pool_pre_ping=True,
+            # Errors are logged; what people sent is not.
+            hide_parameters=True,
             connect_args=_connect_args(timeout_s),
         )
         self._commits = 0

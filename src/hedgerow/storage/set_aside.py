@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select
 
 from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
 from hedgerow.capture.store import Ready, SetAside
@@ -62,8 +62,18 @@ class SetAsideRecords:
 
         return await self._database.write(change)
 
-    async def discard(self, ids: Sequence[int] | None) -> int:
-        return await self._database.write(lambda connection: _removed(connection, ids))
+    async def newest(self) -> int:
+        """The last id there is, 0 without any."""
+        query = select(func.max(table.c.id))
+        return await self._database.read(lambda connection: connection.execute(query).scalar() or 0)
+
+    async def discard(self, ids: Sequence[int]) -> int:
+        return await self._database.write(lambda connection: _removed(connection, _named(ids)))
+
+    async def discard_until(self, newest: int) -> int:
+        """And none that came after what somebody decided about."""
+        older = table.c.id <= newest
+        return await self._database.write(lambda connection: _removed(connection, older))
 
     async def forget(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
@@ -140,7 +150,7 @@ def _copy(
 def _sent_on(connection: Connection, ids: Sequence[int], now: datetime) -> int:
     now_ms = literal(int(now.timestamp() * 1000))
     common = (table.c.bucket, table.c.events, literal(0), now_ms)
-    kept = table.c.id.in_(ids)
+    kept = _named(ids)
     settling = select(table.c.project_id, *common).where(kept, table.c.stage == "settle")
     storing = select(*common).where(kept, table.c.stage == "store")
     names = ["bucket", "events", "number", "accepted_ms"]
@@ -148,9 +158,13 @@ def _sent_on(connection: Connection, ids: Sequence[int], now: datetime) -> int:
         insert(inbox).from_select(["project_id", *names], settling.order_by(table.c.id))
     )
     connection.execute(insert(ready_events).from_select(names, storing.order_by(table.c.id)))
-    return _removed(connection, ids)
+    return _removed(connection, kept)
 
 
-def _removed(connection: Connection, ids: Sequence[int] | None) -> int:
-    gone = delete(table) if ids is None else delete(table).where(table.c.id.in_(ids))
+def _named(ids: Sequence[int]) -> ColumnElement[bool]:
+    return table.c.id.in_(ids)
+
+
+def _removed(connection: Connection, chosen: ColumnElement[bool]) -> int:
+    gone = delete(table).where(chosen)
     return sum(connection.execute(gone.returning(table.c.number)).scalars())

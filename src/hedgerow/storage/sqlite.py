@@ -32,6 +32,8 @@ def sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = False) -> 
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
         connect_args={"timeout": timeout_s, "check_same_thread": False},
+        # Errors are logged; what people sent is not.
+        hide_parameters=True,
     )
 
     @event.listens_for(engine, "connect")

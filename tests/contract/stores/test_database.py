@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from hedgerow.errors import NotFound, Unavailable
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.database import Append
-from hedgerow.storage.tables import generations
+from hedgerow.storage.tables import generations, set_aside_events
 from tests.contract.stores.conftest import Stores, run_sql
 
 ROWS = Append(table=generations, columns=("topic", "number"))
@@ -210,3 +211,14 @@ async def test_the_engine_tells_its_version_and_counts_its_commits(stores: Store
     assert after.changes == before.changes + 10
     assert before.commits < after.commits <= before.commits + 10
     assert after.writes_waiting == 0
+
+
+async def test_an_error_does_not_repeat_what_a_statement_was_given(stores: Stores) -> None:
+    def change(connection: Connection) -> None:
+        connection.execute(insert(set_aside_events), {"stage": "something private"})
+
+    with pytest.raises(IntegrityError) as raised:
+        await stores.database.write(change)
+    _, _, of_the_statement = str(raised.value).partition("[SQL")
+    assert "INSERT INTO" in of_the_statement
+    assert "private" not in of_the_statement

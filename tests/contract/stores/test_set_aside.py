@@ -2,6 +2,7 @@
 and sent on their way again when somebody says so.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -278,3 +279,30 @@ async def test_they_are_counted_without_their_bytes(stores: Stores) -> None:
         return str(connection.execute(text(f"EXPLAIN QUERY PLAN {query}")).all())
 
     assert "USING COVERING INDEX" in await stores.database.read(plan)
+
+
+async def test_two_who_set_the_same_aside_do_it_once(
+    inbox: InboxRecords, aside: SetAsideRecords
+) -> None:
+    await inbox.add(DEFAULT_PROJECT, [arrived(1)], [], NOW)
+    bucket = await bucket_of(inbox)
+    await Settler(inbox, bucket).turn()
+    (row,) = await inbox.ready(bucket)
+    await asyncio.gather(*(inbox.set_aside_ready(bucket, row, "why", NOW) for _ in range(8)))
+    assert (await aside.listed(9))[1] == 1
+
+
+async def test_what_came_after_a_decision_is_not_discarded_by_it(
+    inbox: InboxRecords, aside: SetAsideRecords
+) -> None:
+    assert await aside.newest() == 0
+    await inbox.add(DEFAULT_PROJECT, [arrived(1), arrived(2)], [], NOW)
+    bucket = await bucket_of(inbox)
+    settler = Settler(inbox, bucket, refusing(1, 2))
+    while not await aside.newest():
+        await settler.turn()
+    decided = await aside.newest()
+    while await settler.turn():
+        pass
+    assert await aside.discard_until(decided) == 1
+    assert [each.uuid for each in (await aside.listed(9))[0]] == [arrived(2).uuid]
