@@ -31,8 +31,8 @@ from benchmarks.decide import PROJECT_KEY, Seen, asked, measured
 from benchmarks.http import Round, Running, shown, started
 from benchmarks.load import cores
 from benchmarks.records import request
-from hedgerow.capture.model import Arrived
-from hedgerow.kit.clock import utc_now
+from hedgerow.ingestion.model import Arrived
+from hedgerow.lib.clock import utc_now
 
 ROUNDS = 5
 CONNECTIONS = 64

@@ -35,7 +35,7 @@ from hedgerow.flags.snapshot import Snapshot, snapshot_of
 from hedgerow.flags.subject import Subject
 from hedgerow.http.flag_answers import Form, answer
 from hedgerow.http.sdk_config import WITHOUT_APPS
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 
 ROUNDS = 5
 SECONDS = 1.5

@@ -39,8 +39,8 @@ from benchmarks.http import Running, serve, started
 from benchmarks.load import cores
 from benchmarks.records import BASE, KEY
 from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliver import CONCURRENCY
 from hedgerow.pipelines.payload import payload_of
 from hedgerow.projects.model import ProjectId

@@ -25,7 +25,7 @@ import uvloop
 from chdb.state.sqlitelike import Connection
 
 from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventPlace, open_events
 from hedgerow.storage.events import EventRecords

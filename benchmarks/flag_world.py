@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import insert
 
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import generations, tables
 from hedgerow.storage.connect import Place, plain_engine

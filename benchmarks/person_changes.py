@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from hedgerow.capture.model import Arrived
+from hedgerow.ingestion.model import Arrived
 from hedgerow.persons.known import Known, KnownPerson, mentioned
 from hedgerow.persons.process import process
 from hedgerow.projects.bootstrap import FirstKeys

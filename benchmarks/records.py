@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from benchmarks.http import ROUNDS, Round, heading, measure, serve, shown, started
 from benchmarks.load import cores
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.storage.connect import Place, plain_engine
 from hedgerow.storage.tables import pipeline_records
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import uvloop
 from sqlalchemy import Column, Integer, MetaData, Table, Text
 
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import first_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import ProjectId

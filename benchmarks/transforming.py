@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.person_changes import EVENTS, PAGE, PROJECT, event, known_after, nowhere
-from hedgerow.capture.model import Accepted
-from hedgerow.capture.repeats import KnownEvents
-from hedgerow.capture.transform import Transforming
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.ingestion.model import Accepted
+from hedgerow.ingestion.repeats import KnownEvents
+from hedgerow.ingestion.transform import Transforming
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.persons.process import process
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.foreign import Foreign

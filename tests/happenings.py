@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from hedgerow.capture.model import Arrived
+from hedgerow.ingestion.model import Arrived
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
 

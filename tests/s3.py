@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.s3 import S3Access, signed
 from hedgerow.pipelines.sending import Request
 from tests.live import free_port

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)

@@ -20,8 +20,8 @@ from sqlalchemy import Connection, insert
 from hedgerow.app.state import place_of
 from hedgerow.errors import Conflict
 from hedgerow.flags.as_code import FlagsAsCode
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.yamlio import decode
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.yamlio import decode
 from hedgerow.persons.cohorts import CohortFields, Cohorts
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import ProjectId

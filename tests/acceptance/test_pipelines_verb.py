@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.kit.yamlio import FromEnv, decode
+from hedgerow.lib.yamlio import FromEnv, decode
 from tests.live import HEDGEROW, Installation, environment, seconds_until
 
 Done = subprocess.CompletedProcess[str]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.sealing import new_sealing_key
 from tests.clickhouse_http import OwnClickHouse
 from tests.live import PROJECT_KEY, LiveServer, error_of, seconds_until
 from tests.postgres import OwnPostgres

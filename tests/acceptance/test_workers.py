@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.sealing import new_sealing_key
 from tests.clickhouse_http import OwnClickHouse
 from tests.live import (
     PROJECT_KEY,

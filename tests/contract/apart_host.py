@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from hedgerow.kit.apart import answering
+from hedgerow.lib.apart import answering
 
 
 def hang() -> NoReturn:

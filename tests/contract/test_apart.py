@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.kit.apart import Apart, Lost
+from hedgerow.lib.apart import Apart, Lost
 from tests.receiver import wait_until
 
 HOST = "tests.contract.apart_host"

@@ -35,15 +35,15 @@ BANNED_NAMES = {
 
 # The functions in which everything may be caught, and why. Elsewhere an error has a name.
 CATCH_ALLS = {
-    "capture/care.py Careful.attempt": "one event's defect is not another's",
+    "ingestion/care.py Careful.attempt": "one event's defect is not another's",
     "app/serve.py _live": "whoever started the service is told why it cannot go on",
     "flags/snapshot.py Plan.answer_plain": "what breaks one flag must leave the others right",
     "flags/snapshot.py Snapshot._answer_others": "what breaks one flag must leave the others right",
     "http/door.py FrontDoor._serve_lean": "the HTTP edge: a defect becomes a 500",
     "http/door.py FrontDoor._serve_rest": "the HTTP edge: a defect becomes a 500",
-    "kit/eager.py _rest": "carried to the coroutine that waits for it",
-    "kit/threads.py in_daemon_thread.run": "carried to whoever awaits",
-    "kit/telling.py said": "somebody else's error may fail to tell what it is",
+    "lib/eager.py _rest": "carried to the coroutine that waits for it",
+    "lib/threads.py in_daemon_thread.run": "carried to whoever awaits",
+    "lib/telling.py said": "somebody else's error may fail to tell what it is",
     "pipelines/deliver.py Deliverer._lane": "one destination's defect is not another's",
     "pipelines/attempt.py attempted": "somebody else's component may raise anything",
     "surveys/keeping.py Keeping.keep": "one survey's defect is not another's; raised at the end",

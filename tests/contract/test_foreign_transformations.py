@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hedgerow.app.pipelines import join_pipelines
-from hedgerow.kit.apart import Apart
+from hedgerow.lib.apart import Apart
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.foreign import CRASHED, HOST, TOOK_LONG, Foreign
 from hedgerow.pipelines.foreign_host import KEPT

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.database_address import database_address
 from hedgerow.pipelines.s3 import Bucket, S3Access, S3Refused
 from hedgerow.pipelines.sending import CannotSend, Request, TablePlace

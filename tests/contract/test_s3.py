@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.s3 import Bucket, S3Access, S3Refused
 from hedgerow.pipelines.sending import CannotSend
 from hedgerow.storage.guard import Guard

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, select
 
-from hedgerow.capture.accept import Capture
-from hedgerow.capture.model import Accepted, Batch
-from hedgerow.capture.process import Processor
-from hedgerow.capture.progress import Progress
-from hedgerow.capture.reading import read_batch
-from hedgerow.capture.room import Room
-from hedgerow.capture.store import Ready
-from hedgerow.capture.transform import Transforming
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
-from hedgerow.kit.ids import UUID7_RANDOM_BYTES
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.ingestion.accept import Capture
+from hedgerow.ingestion.model import Accepted, Batch
+from hedgerow.ingestion.process import Processor
+from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.reading import read_batch
+from hedgerow.ingestion.room import Room
+from hedgerow.ingestion.store import Ready
+from hedgerow.ingestion.transform import Transforming
+from hedgerow.lib import jsonio
+from hedgerow.lib.ids import UUID7_RANDOM_BYTES
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries import NewDeliveries
 from hedgerow.pipelines.destinations import Destinations
@@ -426,7 +426,7 @@ async def test_a_rush_of_senders_goes_before_the_work(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless somebody waits to read."""
-    monkeypatch.setattr("hedgerow.capture.process.GIVE_WAY", 10_000)
+    monkeypatch.setattr("hedgerow.ingestion.process.GIVE_WAY", 10_000)
     life = await world.process(Death(""))
     await life.accept([event("first", "ann")])
     settle = MortalInbox.settle

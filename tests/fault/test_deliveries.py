@@ -19,8 +19,8 @@ from sqlalchemy import text
 
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.sealing import new_sealing_key
 from hedgerow.pipelines.deliver import CONCURRENCY, Turn
 from hedgerow.pipelines.deliveries import Delivery
 from hedgerow.pipelines.destinations import Destination

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.sealing import new_sealing_key
 from tests.acceptance.test_components_verb import BROKEN, EXITS, GOOD, install
 from tests.fault.stored import rows
 from tests.live import Installation, LiveServer, seconds_until

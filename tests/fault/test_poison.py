@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from hedgerow.capture.model import Arrived
+from hedgerow.ingestion.model import Arrived
 from tests.fault.capturing import event
 from tests.live import PROJECT_KEY, Installation
 from tests.receiver import wait_until

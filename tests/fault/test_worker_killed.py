@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 from sqlalchemy import text
 
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.sealing import new_sealing_key
 from hedgerow.storage.connect import Place, plain_engine
 from tests.clickhouse_http import OwnClickHouse
 from tests.fault.capturing import COUNTED, sent, story, uuids

@@ -13,8 +13,8 @@ from pathlib import Path
 from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.state import ensure_data_folder
 from hedgerow.errors import AppError, Unready
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.settings import Settings
 from hedgerow.storage import sealing_file
 from hedgerow.storage.backup import Backup, copy_key, copy_state

@@ -9,17 +9,17 @@ from typing import Any
 import structlog
 
 from hedgerow.app.events import OpenedWhenNeeded
-from hedgerow.capture.accept import Capture
-from hedgerow.capture.arrivals import Arrivals
-from hedgerow.capture.care import Note
-from hedgerow.capture.lag import Lag
-from hedgerow.capture.process import Processor
-from hedgerow.capture.progress import Progress
-from hedgerow.capture.room import Room
-from hedgerow.capture.store import Stage
-from hedgerow.capture.transform import Transforming
 from hedgerow.events.delete import CountedEvents, Deletion
-from hedgerow.kit.clock import utc_now
+from hedgerow.ingestion.accept import Capture
+from hedgerow.ingestion.arrivals import Arrivals
+from hedgerow.ingestion.care import Note
+from hedgerow.ingestion.lag import Lag
+from hedgerow.ingestion.process import Processor
+from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.room import Room
+from hedgerow.ingestion.store import Stage
+from hedgerow.ingestion.transform import Transforming
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.routing import Routing
 from hedgerow.pipelines.transformations import Transformations
 from hedgerow.settings import Settings
@@ -44,7 +44,7 @@ KEEP_LEASES_EVERY_S = 5.0
 # Who accepts events waits for nobody; who stores them comes back soon after an outage.
 MAX_PAUSE_S = 2.0
 
-_log = structlog.get_logger("hedgerow.capture")
+_log = structlog.get_logger("hedgerow.ingestion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from hedgerow.app.mirror import mirror_chore
 from hedgerow.app.state import State
 from hedgerow.events.delete import Deletion
 from hedgerow.events.retention import Retention
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.persons.mirror import Mirror
 from hedgerow.projects.model import Project
 from hedgerow.worker import Chore

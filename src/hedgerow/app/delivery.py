@@ -6,8 +6,8 @@ import structlog
 
 from hedgerow.app.outbound import OutboundWhenNeeded
 from hedgerow.app.pipelines import Pipelines
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.backlogs import Backlogs
 from hedgerow.pipelines.deliver import KEEP_EVERY_S, Deliverer
 from hedgerow.pipelines.deliveries import Ages

@@ -13,7 +13,7 @@ from hedgerow.errors import Unavailable, Unready
 from hedgerow.events.delete import Chosen, CountedEvents
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import EventPlace, lock_events, may_hold_events, open_events

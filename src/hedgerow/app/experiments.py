@@ -6,7 +6,7 @@ from hedgerow.app.reading import EventReading
 from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.queries import ExperimentQueries
 from hedgerow.experiments.results import ExperimentResults
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.storage.database import Database
 from hedgerow.storage.experiments import ExperimentRecords
 from hedgerow.storage.flags import FlagRecords
@@ -19,7 +19,7 @@ class JoinedExperiments:
 
 
 def join_experiments(
-    database: Database, flag_records: FlagRecords, flags: Board, reading: EventReading
+    database: Database, flag_records: FlagRecords, flags: FlagCache, reading: EventReading
 ) -> JoinedExperiments:
     """From now on the query endpoint answers about them as well."""
     experiments = Experiments(ExperimentRecords(database, flag_records), flags)

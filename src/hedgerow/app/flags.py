@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hedgerow.app.state import State, opened_state
 from hedgerow.flags.as_code import FlagsAsCode
-from hedgerow.flags.board import Board
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.flags.board import FlagCache
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.settings import Settings
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.subjects import SubjectRecords
@@ -17,7 +17,7 @@ from hedgerow.storage.subjects import SubjectRecords
 class FlagRooms:
     """What the terminal does with flags, on an open database."""
 
-    board: Board
+    board: FlagCache
     subjects: SubjectRecords
     as_code: FlagsAsCode
 
@@ -30,7 +30,7 @@ async def opened_flags(settings: Settings) -> AsyncIterator[tuple[State, FlagRoo
         yield (
             state,
             FlagRooms(
-                board=Board(store, in_daemon_thread),
+                board=FlagCache(store, in_daemon_thread),
                 subjects=SubjectRecords(state.database),
                 as_code=FlagsAsCode(store),
             ),

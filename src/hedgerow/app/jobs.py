@@ -7,8 +7,8 @@ import structlog
 from hedgerow.app.capture import Intake
 from hedgerow.app.delivery import MEGABYTE, Delivery
 from hedgerow.app.pipelines import Pipelines
-from hedgerow.capture.imported import ImportedEvents
-from hedgerow.kit.clock import utc_now
+from hedgerow.ingestion.imported import ImportedEvents
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.connection_test import ConnectionTest
 from hedgerow.pipelines.imports.run import Importing
 from hedgerow.pipelines.imports.scheduler import Scheduler

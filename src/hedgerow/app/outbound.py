@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.sending import Request, Response, Stream
 from hedgerow.storage.guard import Guard
 

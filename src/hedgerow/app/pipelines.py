@@ -8,8 +8,8 @@ import structlog
 
 from hedgerow.app.state import State, opened_state
 from hedgerow.errors import Unready
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue, installed, load_components
 from hedgerow.pipelines.foreign import Foreign

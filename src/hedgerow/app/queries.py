@@ -12,7 +12,7 @@ from hedgerow.app.events import OpenedWhenNeeded, event_place
 from hedgerow.app.mirror import join_mirror
 from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, opened_state
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.model import Project
 from hedgerow.queries.hogql_query import HogQLQueries, HogQLQuery
 from hedgerow.settings import Settings

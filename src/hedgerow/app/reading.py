@@ -10,7 +10,7 @@ from hedgerow.events.listing import Listing
 from hedgerow.events.reading import Arrived, Reading
 from hedgerow.events.selecting import Selecting
 from hedgerow.events.values import Values
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.queries.cache import Freshness
 from hedgerow.queries.events_query import EventsQueries
 from hedgerow.queries.hogql_query import HogQLQueries

@@ -31,8 +31,7 @@ from hedgerow.app.reading import join_reading
 from hedgerow.app.state import State, join_state, place_of, wished_keys
 from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
-from hedgerow.capture.subjects import FreshSubjects
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.decide import Decider
 from hedgerow.flags.early_access import EarlyAccess
 from hedgerow.flags.flags import Flags
@@ -56,9 +55,10 @@ from hedgerow.http.routes import Doors, api, lean_routes
 from hedgerow.http.sdk_config import SdkConfigs
 from hedgerow.http.sdk_extras import ExtrasDoor
 from hedgerow.http.surveys import SurveysDoor
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.logs import wants_people
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.ingestion.subjects import FreshSubjects
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.logs import wants_people
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.jobs import Jobs
 from hedgerow.pipelines.standings import Standings
@@ -125,7 +125,7 @@ async def service(settings: Settings, events: Events, *, worker: bool) -> AsyncI
     state = join_state(database)
     pipelines = join_pipelines(database, sealing_keys(settings.sealing_keys, settings.data))
     flag_records = FlagRecords(database)
-    board = Board(flag_records, in_daemon_thread)
+    board = FlagCache(flag_records, in_daemon_thread)
     geoip = GeoIp(settings.geoip_file)
     delivery = join_delivery(settings, database, pipelines)
     intake = join_intake(
@@ -318,7 +318,7 @@ def _places(geoip: GeoIp, origins: Origins) -> Places | None:
 
 
 def _watching_chores(
-    state: State, board: Board, surveys: SurveyBoard, sdk_configs: SdkConfigs, intake: Intake
+    state: State, board: FlagCache, surveys: SurveyBoard, sdk_configs: SdkConfigs, intake: Intake
 ) -> list[Chore]:
     return [
         Chore(name="see changes", every_s=POLL_S, run=state.directory.watch, backs_off=False),

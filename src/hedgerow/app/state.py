@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hedgerow.errors import Unready
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import FirstKeys, first_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import Keys

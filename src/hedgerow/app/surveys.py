@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from hedgerow.app.state import State
 from hedgerow.events.reading import Reading
-from hedgerow.flags.board import Board
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.flags.board import FlagCache
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.storage.database import Database
 from hedgerow.storage.flags import FlagRecords
@@ -37,7 +37,7 @@ class JoinedSurveys:
 
 
 def join_surveys(
-    database: Database, flag_records: FlagRecords, flags: Board, reading: Reading
+    database: Database, flag_records: FlagRecords, flags: FlagCache, reading: Reading
 ) -> JoinedSurveys:
     records = SurveyRecords(database, flag_records)
     board = SurveyBoard(records, in_daemon_thread)

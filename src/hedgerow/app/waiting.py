@@ -7,7 +7,7 @@ from typing import TypeVar
 import structlog
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from hedgerow.app.state import join_state, place_of
 from hedgerow.app.surveys import join_surveys
 from hedgerow.app.waiting import once_available
 from hedgerow.errors import Unavailable, Unready
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.http.metrics import Metrics
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import Place, open_database
 from hedgerow.storage.flags import FlagRecords
@@ -62,7 +62,7 @@ async def run_worker(
         partial(mirror.arrived, at_most_s=settings.read_wait_s),
     )
     flag_records = FlagRecords(database)
-    board = Board(flag_records, in_daemon_thread)
+    board = FlagCache(flag_records, in_daemon_thread)
     surveys = join_surveys(database, flag_records, board, reading.reading)
     failing = Failing()
     waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)

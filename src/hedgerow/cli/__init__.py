@@ -9,8 +9,8 @@ import typer
 from hedgerow import __version__
 from hedgerow.cli.verbs import MARKUP, Verbs
 from hedgerow.errors import AppError, Unready
-from hedgerow.kit.text import on_one_line
-from hedgerow.kit.tokens import without_secrets
+from hedgerow.lib.text import on_one_line
+from hedgerow.lib.tokens import without_secrets
 from hedgerow.settings import SettingError
 
 app = typer.Typer(

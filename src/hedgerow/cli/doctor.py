@@ -23,7 +23,7 @@ from hedgerow.app.pipelines import WRONG_SEALING_KEY
 from hedgerow.app.state import ensure_data_folder, place_of
 from hedgerow.cli.options import DataOption, command, settings_with
 from hedgerow.errors import AppError, Unready
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage import set_aside
 from hedgerow.storage.connect import Place, plain_engine

@@ -17,7 +17,7 @@ from hedgerow.cli.set_aside import aside, discard, retry
 from hedgerow.cli.tail import tail
 from hedgerow.errors import Unready
 from hedgerow.events.delete import Chosen, checked_choice, ids_of_person
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings

@@ -11,7 +11,7 @@ import typer
 from hedgerow.cli.options import JsonOption
 from hedgerow.cli.running import ServerOption, Service, ServiceProjectOption, service_of
 from hedgerow.cli.tables import show, table
-from hedgerow.kit.text import on_one_line
+from hedgerow.lib.text import on_one_line
 
 experiments = typer.Typer()
 

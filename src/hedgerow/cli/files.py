@@ -11,8 +11,8 @@ import typer
 
 from hedgerow.app.state import State
 from hedgerow.errors import Invalid, Unready
-from hedgerow.kit import jsonio, yamlio
-from hedgerow.kit.text import on_one_line
+from hedgerow.lib import jsonio, yamlio
+from hedgerow.lib.text import on_one_line
 from hedgerow.projects.model import Project
 
 ProjectOption = Annotated[

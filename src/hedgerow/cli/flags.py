@@ -30,6 +30,7 @@ from hedgerow.cli.files import (
 from hedgerow.cli.options import DataOption, JsonOption
 from hedgerow.cli.prepared import prepared_settings
 from hedgerow.errors import Unready
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.decide import Asked
 from hedgerow.flags.document import Composed
 from hedgerow.flags.explain import explained
@@ -37,12 +38,11 @@ from hedgerow.flags.model import DISTINCT_ID_MAX
 from hedgerow.flags.plan import Plan, Step
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.told import Explanation, plain
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.text import on_one_line, why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.text import on_one_line, why_unstorable
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.model import Project
-from hedgerow.properties.values import MISSING
 from hedgerow.settings import Settings
 
 flags = typer.Typer()

@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.capture.imported import checked
 from hedgerow.cli.options import settings_with
 from hedgerow.cli.running import ServerOption, Service, address, insisted
 from hedgerow.errors import Invalid, Unready
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.ids import UUID7_RANDOM_BYTES
+from hedgerow.ingestion.imported import checked
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 from hedgerow.pipelines.imports.mapping import check_mapping, mapped_by
 from hedgerow.pipelines.imports.model import BadRow
 from hedgerow.pipelines.imports.rows import Portion, format_of, portions

@@ -18,9 +18,9 @@ from hedgerow.cli.moving_plan import carried_out, is_wished, planned, show, tell
 from hedgerow.cli.moving_target import Target
 from hedgerow.cli.running import ServerOption
 from hedgerow.errors import Unready
-from hedgerow.kit import jsonio
-from hedgerow.moving import flagsmith, unleash
-from hedgerow.moving.model import Kind, Reading
+from hedgerow.importers import flagsmith, unleash
+from hedgerow.importers.model import Kind, Reading
+from hedgerow.lib import jsonio
 
 ExportArgument = Annotated[Path, typer.Argument(help="The export, a JSON file.")]
 

@@ -24,11 +24,11 @@ from hedgerow.cli.moving_target import Target
 from hedgerow.cli.running import ServerOption, address, service_settings
 from hedgerow.errors import Unready
 from hedgerow.events.dates import asked_moment
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.text import on_one_line
-from hedgerow.moving.matching import Numbers
-from hedgerow.moving.model import Kind, Reading
-from hedgerow.moving.posthog import understood
+from hedgerow.importers.matching import Numbers
+from hedgerow.importers.model import Kind, Reading
+from hedgerow.importers.posthog import understood
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.text import on_one_line
 from hedgerow.storage.moving_ledger import LedgerFile
 
 KINDS = (Kind.COHORT, Kind.FLAG, Kind.FEATURE, Kind.SURVEY, Kind.EXPERIMENT)

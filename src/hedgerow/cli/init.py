@@ -7,7 +7,7 @@ import uvloop
 from hedgerow.app.state import ensure_data_folder, opened_state, place_of, wished_keys
 from hedgerow.cli.options import DataOption, JsonOption, command, kept_in, settings_with
 from hedgerow.cli.patience import patiently
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
 from hedgerow.storage.migrate import prepare

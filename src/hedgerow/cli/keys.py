@@ -11,7 +11,7 @@ from hedgerow.cli.options import DataOption, JsonOption
 from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import NotFound
-from hedgerow.kit.clock import iso, utc_now
+from hedgerow.lib.clock import iso, utc_now
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.keys import IssuedKey, KeyWish
 from hedgerow.projects.model import KeyId, PersonalKey, ProjectId

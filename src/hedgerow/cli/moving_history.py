@@ -12,17 +12,17 @@ from rich.progress import Progress
 
 from hedgerow.cli.moving_source import Source
 from hedgerow.cli.moving_target import Target
-from hedgerow.kit.text import on_one_line
-from hedgerow.moving.matching import Numbers
-from hedgerow.moving.model import Kind
-from hedgerow.moving.people import (
+from hedgerow.importers.matching import Numbers
+from hedgerow.importers.model import Kind
+from hedgerow.importers.people import (
     CARRIER,
     group_event,
     ids_of,
     person_events,
     with_group_numbers,
 )
-from hedgerow.moving.posthog_surveys import with_survey_ids
+from hedgerow.importers.posthog_surveys import with_survey_ids
+from hedgerow.lib.text import on_one_line
 from hedgerow.pipelines.imports.mapping import mapped_by
 from hedgerow.storage.moving_ledger import LedgerFile, Walk
 

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hedgerow.cli.moving_target import Target
 from hedgerow.errors import AppError
-from hedgerow.kit.text import on_one_line
-from hedgerow.moving.lacking import without_lacking
-from hedgerow.moving.matching import MEMBERS, UNMADE, Action, Decision, Numbers, decided
-from hedgerow.moving.model import Kind, Reading, SourceId, Told
+from hedgerow.importers.lacking import without_lacking
+from hedgerow.importers.matching import MEMBERS, UNMADE, Action, Decision, Numbers, decided
+from hedgerow.importers.model import Kind, Reading, SourceId, Told
+from hedgerow.lib.text import on_one_line
 from hedgerow.persons.model import MAX_GROUP_TYPES
 
 Known = Mapping[Kind, Mapping[SourceId, Any]]

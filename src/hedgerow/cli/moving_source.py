@@ -12,8 +12,8 @@ from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from hedgerow.errors import Unready
-from hedgerow.kit.clock import utc_now
-from hedgerow.moving.posthog import Definitions
+from hedgerow.importers.posthog import Definitions
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.imports.instance import Instance, RefusedBy, is_address
 from hedgerow.pipelines.imports.instance_events import events_of
 from hedgerow.pipelines.imports.model import Portion

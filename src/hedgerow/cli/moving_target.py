@@ -8,13 +8,13 @@ from functools import partial
 from secrets import token_bytes
 from typing import Any
 
-from hedgerow.capture.imported import checked
 from hedgerow.cli.running import PAUSES_S, Away, Service, insisted
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.ids import UUID7_RANDOM_BYTES
-from hedgerow.moving.matching import Action, Decision, Numbers, There, decided
-from hedgerow.moving.model import Kind, SourceId, Wanted
-from hedgerow.moving.people import CARRIER, batches
+from hedgerow.importers.matching import Action, Decision, Numbers, There, decided
+from hedgerow.importers.model import Kind, SourceId, Wanted
+from hedgerow.importers.people import CARRIER, batches
+from hedgerow.ingestion.imported import checked
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 
 PATHS = {
     Kind.COHORT: "cohorts/",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from hedgerow.kit import logs
+from hedgerow.lib import logs
 from hedgerow.settings import (
     DEFAULT_DATA,
     Settings,

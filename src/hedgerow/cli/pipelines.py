@@ -27,7 +27,7 @@ from hedgerow.cli.files import (
 )
 from hedgerow.cli.options import DataOption
 from hedgerow.cli.prepared import prepared_settings
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.document import SECTIONS
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.plan import FamilyPlan, Plan

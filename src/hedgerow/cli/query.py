@@ -11,7 +11,7 @@ from hedgerow.cli.running import KeyOption, ServerOption, ServiceProjectOption, 
 from hedgerow.cli.tables import show, table
 from hedgerow.events.spreadsheet import lines
 from hedgerow.hogql.printer import MAX_LIMIT
-from hedgerow.kit.text import on_one_line
+from hedgerow.lib.text import on_one_line
 
 
 class Form(StrEnum):

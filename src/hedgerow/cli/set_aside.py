@@ -10,13 +10,13 @@ import typer
 import uvloop
 
 from hedgerow.app.state import opened_state
-from hedgerow.capture.store import SetAside
 from hedgerow.cli.files import YesOption, ask
 from hedgerow.cli.options import DataOption, JsonOption
 from hedgerow.cli.prepared import prepared_settings
 from hedgerow.cli.tables import show, table
 from hedgerow.errors import NotFound, Unready
-from hedgerow.kit.clock import iso, utc_now
+from hedgerow.ingestion.store import SetAside
+from hedgerow.lib.clock import iso, utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.inbox_packing import UNREADABLE, unpacked_plain
 from hedgerow.storage.set_aside import SetAsideRecords

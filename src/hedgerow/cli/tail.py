@@ -20,7 +20,7 @@ from hedgerow.cli.running import (
     ServiceProjectOption,
     service_of,
 )
-from hedgerow.kit.text import on_one_line
+from hedgerow.lib.text import on_one_line
 
 COLUMNS = ("uuid", "created_at", "timestamp", "event", "distinct_id", "properties")
 LOOK_EVERY_S = 1.0

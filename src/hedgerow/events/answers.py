@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from hedgerow.kit.jsonio import storable
+from hedgerow.lib.jsonio import storable
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.model import Event
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 
 MOMENTS = ("timestamp", "created_at")
 

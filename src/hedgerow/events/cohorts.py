@@ -20,10 +20,10 @@ from hedgerow.events.expressions import (
     value,
     within,
 )
+from hedgerow.filters.operators import Operator
 from hedgerow.hogql.ast import Expr, SelectQuery
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.persons.nesting import asked_within
-from hedgerow.properties.operators import Operator
 
 Cohorts = Mapping[CohortId, Cohort]
 

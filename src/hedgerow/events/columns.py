@@ -5,11 +5,11 @@ from typing import Any
 
 from hedgerow.events.conditions import Moment, checked_operator, condition, date_condition
 from hedgerow.events.expressions import any_of, call, field, value
+from hedgerow.filters.operators import Operator
+from hedgerow.filters.rules import refuse
 from hedgerow.hogql.ast import Expr
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.persons.model import MAX_GROUP_TYPES
-from hedgerow.properties.operators import Operator
-from hedgerow.properties.rules import refuse
 
 TEXTS = (
     "event",

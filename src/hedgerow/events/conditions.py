@@ -21,11 +21,11 @@ from hedgerow.events.expressions import (
     value,
 )
 from hedgerow.events.versions import version_condition
+from hedgerow.filters.operators import Operator, operator_named
+from hedgerow.filters.patterns import is_linear
+from hedgerow.filters.rules import LIST_OPERATORS, RANGE_OPERATORS, check_property, refuse
+from hedgerow.filters.values import as_moment, as_number, as_text, relative_moment
 from hedgerow.hogql.ast import Compare, Expr
-from hedgerow.properties.operators import Operator, operator_named
-from hedgerow.properties.patterns import is_linear
-from hedgerow.properties.rules import LIST_OPERATORS, RANGE_OPERATORS, check_property, refuse
-from hedgerow.properties.values import as_moment, as_number, as_text, relative_moment
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # So many seconds from 1970 no calendar goes on.
@@ -82,7 +82,7 @@ def checked_operator(filter: Mapping[str, Any], place: str) -> Operator:
 
 
 def condition(text: Expr, operator: Operator, wanted: Any, at: Moment) -> Expr:
-    """What the operator asks, of a value that properties/rules.py let pass. Of several values one
+    """What the operator asks, of a value that filters/rules.py let pass. Of several values one
     must do, or none where the operator says not."""
     if (opposite := _OPPOSITES.get(operator)) is not None:
         if wanted == []:
@@ -207,7 +207,7 @@ def date_condition(column: Expr, operator: Operator, wanted: Any, at: Moment) ->
 
 def asked_date(wanted: str, at: Moment) -> datetime:
     moment = relative_moment(wanted, at.now.astimezone(at.zone)) or as_moment(wanted, at.zone)
-    assert moment is not None  # properties/rules.py has read it
+    assert moment is not None  # filters/rules.py has read it
     return moment.astimezone(UTC)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from hedgerow.errors import Invalid
 from hedgerow.events.dates import EARLIEST, LATEST
-from hedgerow.kit.ids import canonical_uuid
+from hedgerow.lib.ids import canonical_uuid
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

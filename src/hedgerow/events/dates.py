@@ -7,8 +7,8 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.text import cut_short
-from hedgerow.properties.values import as_number, months_before, read_date
+from hedgerow.filters.values import as_number, months_before, read_date
+from hedgerow.lib.text import cut_short
 
 LONGEST = 64
 # What the event store can hold: who asks beyond asks for nothing more.

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from hedgerow.errors import Invalid
 from hedgerow.events.store import EventStore
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import cut_short, why_unstorable
 from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.activity import Actor, Entry
 from hedgerow.projects.model import ProjectId

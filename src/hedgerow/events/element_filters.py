@@ -11,10 +11,10 @@ from typing import Any
 
 from hedgerow.events.conditions import Moment, checked_operator, condition
 from hedgerow.events.expressions import all_of, any_of, call, equal, field, not_, value
+from hedgerow.filters.operators import Operator
+from hedgerow.filters.rules import refuse
 from hedgerow.hogql.ast import Arithmetic, ArithmeticOperation, Expr, Lambda
-from hedgerow.kit.text import cut_short
-from hedgerow.properties.operators import Operator
-from hedgerow.properties.rules import refuse
+from hedgerow.lib.text import cut_short
 
 MAX_PARTS = 10
 KEYS = ("text", "href", "tag_name", "selector")

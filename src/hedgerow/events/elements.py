@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from hedgerow.kit.jsonio import encode
-from hedgerow.kit.text import whole_number
+from hedgerow.lib.jsonio import encode
+from hedgerow.lib.text import whole_number
 
 MAX_TEXT_CHARS = 400
 MAX_HREF_CHARS = 2048

@@ -25,12 +25,12 @@ from hedgerow.events.expressions import (
     value,
     within,
 )
+from hedgerow.filters.operators import predicate
+from hedgerow.filters.rules import refuse
+from hedgerow.filters.values import MISSING
 from hedgerow.hogql.ast import Compare, Expr, SelectQuery
-from hedgerow.kit.text import cut_short, whole_number
+from hedgerow.lib.text import cut_short, whole_number
 from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId
-from hedgerow.properties.operators import predicate
-from hedgerow.properties.rules import refuse
-from hedgerow.properties.values import MISSING
 
 MAX_FILTERS = 200
 MAX_DEPTH = 10

@@ -15,9 +15,9 @@ from hedgerow.events.record import COLUMNS, EventPerson, EventRecord, Row, recor
 from hedgerow.events.store import Answer, AnswerTooLarge, EventPersons
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Expr, SelectQuery
-from hedgerow.kit.ids import canonical_uuid
-from hedgerow.kit.text import whole_number
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.ids import canonical_uuid
+from hedgerow.lib.text import whole_number
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.persons.store import PersonStore
 from hedgerow.projects.model import Project
 

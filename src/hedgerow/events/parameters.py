@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import whole_number
+from hedgerow.filters.operators import operator_named
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import whole_number
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.operators import operator_named
 
 MAX_EXPRESSIONS = 100
 

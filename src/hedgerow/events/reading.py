@@ -19,8 +19,8 @@ from hedgerow.hogql.ast import Select
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer import Limits as RowLimits
 from hedgerow.hogql.printer import Printed
-from hedgerow.kit import jsonio
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.persons.store import CohortStore
 from hedgerow.projects.model import Project
 

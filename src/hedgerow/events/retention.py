@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, time, timedelta
 
 from hedgerow.events.delete import Chosen, Deletion
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.model import Project
 

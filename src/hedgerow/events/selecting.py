@@ -25,7 +25,7 @@ from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Call, Expr, OrderExpr, SelectQuery
 from hedgerow.hogql.parse import parse_order
 from hedgerow.hogql.walk import aggregates
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 
 _MINUS = re.compile(r"\s*-\s*(?=[A-Za-z_$`(])")

@@ -13,7 +13,7 @@ from hedgerow.events.expressions import field
 from hedgerow.events.question import parsed
 from hedgerow.hogql.ast import Expr, Field
 from hedgerow.hogql.walk import aggregates
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 EVENT_FIELDS = (
     "uuid",

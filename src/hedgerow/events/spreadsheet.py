@@ -14,7 +14,7 @@ import msgspec
 
 from hedgerow.events.answers import encoded
 from hedgerow.events.record import TOLD_PROPERTIES, EventRecord
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 # Beyond so many columns, what has parts stays whole, as JSON in one column each.
 MAX_COLUMNS = 2_000

@@ -14,12 +14,12 @@ from hedgerow.events.parameters import Parameters, Reader
 from hedgerow.events.question import EVENTS
 from hedgerow.events.reading import Reading
 from hedgerow.events.store import Limits
+from hedgerow.filters.operators import Operator
+from hedgerow.filters.values import as_text
 from hedgerow.hogql.ast import Compare, Expr, OrderExpr, SelectQuery
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.operators import Operator
-from hedgerow.properties.values import as_text
 
 MOST = 10
 MOST_EVENTS = 1_000

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hedgerow.events.expressions import all_of, any_of, call, equal, not_, value
+from hedgerow.filters.operators import Operator, end_of_range, wildcard_numbers, wildcard_range
+from hedgerow.filters.values import Version, as_version
 from hedgerow.hogql.ast import Array, Expr, Field, Lambda, Tuple
-from hedgerow.properties.operators import Operator, end_of_range, wildcard_numbers, wildcard_range
-from hedgerow.properties.values import Version, as_version
 
 _WHOLE = (
     r"^\s*[vV]?[0-9]{1,18}(\.[0-9]{1,18})?(\.[0-9]{1,18})?"
@@ -31,7 +31,7 @@ def version_condition(text: Expr, operator: Operator, wanted: Any) -> Expr:
     is_version = call("match", text, value(_WHOLE))
     if operator in _SIGNS:
         limit = as_version(wanted)
-        assert limit is not None  # properties/rules.py has read it
+        assert limit is not None  # filters/rules.py has read it
         return all_of([is_version, call(_SIGNS[operator], _of(text), _known(limit))])
     if operator is Operator.SEMVER_WILDCARD:
         numbers = wildcard_numbers(str(wanted))

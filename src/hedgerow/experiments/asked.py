@@ -15,8 +15,8 @@ from hedgerow.experiments.counting import Exposure, exposures_by_day
 from hedgerow.experiments.criteria import BAYESIAN, LEVEL, Stats, read_criteria, read_stats
 from hedgerow.experiments.model import Experiment
 from hedgerow.experiments.variants import Seen, seen_of
+from hedgerow.filters.values import as_number
 from hedgerow.flags.model import Flag
-from hedgerow.properties.values import as_number
 
 CRITERIA_DEFAULT = (
     "So people count as exposed by $feature_flag_called, and those who saw "

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hedgerow.kit.text import cut_short
-from hedgerow.properties.rules import refuse
+from hedgerow.filters.rules import refuse
+from hedgerow.lib.text import cut_short
 
 CALLED = "$feature_flag_called"
 BAYESIAN, FREQUENTIST = "bayesian", "frequentist"

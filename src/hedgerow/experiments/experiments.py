@@ -30,14 +30,14 @@ from hedgerow.experiments.variants import (
     read_variants,
     seen_of,
 )
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.flags import person_of
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.flags.rules import variants_of
 from hedgerow.flags.store import FlagWrite
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
@@ -81,7 +81,7 @@ class Need:
 
 
 class Experiments:
-    def __init__(self, store: ExperimentStore, board: Board) -> None:
+    def __init__(self, store: ExperimentStore, board: FlagCache) -> None:
         self._store = store
         self._board = board
 

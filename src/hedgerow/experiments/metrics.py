@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from hedgerow.kit.text import cut_short
-from hedgerow.properties.rules import refuse
+from hedgerow.filters.rules import refuse
+from hedgerow.lib.text import cut_short
 
 MAX_METRICS = 20
 MAX_STEPS = 20

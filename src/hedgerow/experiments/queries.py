@@ -20,7 +20,7 @@ from hedgerow.experiments.experiments import Experiments, Found
 from hedgerow.experiments.metrics import read_metric
 from hedgerow.experiments.model import ExperimentId
 from hedgerow.experiments.results import ExperimentResults
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
 from hedgerow.queries.fields import Sent

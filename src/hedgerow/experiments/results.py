@@ -33,9 +33,9 @@ from hedgerow.experiments.model import MULTIPLE, Experiment
 from hedgerow.experiments.variants import seen_of
 from hedgerow.flags.model import Flag
 from hedgerow.hogql.ast import Select
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.queries.cache import Cache, Freshness, Kept
 from hedgerow.queries.model import Timeline

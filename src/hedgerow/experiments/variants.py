@@ -12,7 +12,7 @@ from hedgerow.flags.flags import blank_flag, entry_of, person_of
 from hedgerow.flags.model import Definitions, Flag
 from hedgerow.flags.rules import variant_keys, variants_of
 from hedgerow.flags.store import FlagWrite
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 

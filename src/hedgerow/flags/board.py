@@ -21,7 +21,7 @@ LONG_TEXT = 100
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 
 
-class Board:
+class FlagCache:
     def __init__(self, store: FlagStore, elsewhere: Elsewhere) -> None:
         self._store = store
         self._elsewhere = elsewhere
@@ -31,7 +31,7 @@ class Board:
         # Set, and another put in its place, when any snapshot is replaced.
         self._news = asyncio.Event()
 
-    def at_hand(self, project: Project) -> Snapshot | None:
+    def get_cached(self, project: Project) -> Snapshot | None:
         """The snapshot in memory, if it is one for the project's present time zone."""
         found = self._snapshots.get(project.id)
         if found is None or found.definitions.timezone != project.timezone:
@@ -39,13 +39,13 @@ class Board:
         return found
 
     async def snapshot(self, project: Project) -> Snapshot:
-        return self.at_hand(project) or await self.refreshed(project)
+        return self.get_cached(project) or await self.refreshed(project)
 
     async def refreshed(self, project: Project) -> Snapshot:
         """The snapshot of what is stored now."""
         self._projects[project.id] = project
         async with self._reading.setdefault(project.id, asyncio.Lock()):
-            at_hand = self.at_hand(project)
+            at_hand = self.get_cached(project)
             stored = await self._store.generation(project.id)
             if at_hand is not None and stored == at_hand.definitions.generation:
                 return at_hand

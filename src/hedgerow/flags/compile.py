@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.bucket import (
     HOLDOUT,
     VARIANT,
@@ -22,7 +23,6 @@ from hedgerow.flags.model import Bucketing, Flag, FlagId, Outcome, Reason
 from hedgerow.flags.questions import Broken, Question, Questions, dependency_of
 from hedgerow.flags.rules import super_groups
 from hedgerow.flags.subject import Subject
-from hedgerow.properties.values import MISSING
 
 Answers = dict[int, bool]
 Run = Callable[[Subject, Answers], Outcome]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.compile import Compiled
 from hedgerow.flags.model import DISTINCT_ID_MAX, SURVEY_PREFIX, Outcome, Runtime
 from hedgerow.flags.snapshot import Snapshot
@@ -51,12 +51,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decider:
-    def __init__(self, board: Board, subjects: SubjectStore) -> None:
+    def __init__(self, board: FlagCache, subjects: SubjectStore) -> None:
         self._board = board
         self._subjects = subjects
 
     async def decide(self, project: Project, asked: Asked, now: datetime) -> Decision:
-        snapshot = self._board.at_hand(project) or await self._board.refreshed(project)
+        snapshot = self._board.get_cached(project) or await self._board.refreshed(project)
         flags = _wanted(snapshot, asked)
         subject = subject_of(snapshot, asked, now)
         keeps = True

@@ -20,12 +20,12 @@ from enum import StrEnum
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.model import SURVEY_PREFIX, Bucketing, Definitions, Flag, Runtime
 from hedgerow.flags.references import Names, Rewrite, rewritten
 from hedgerow.flags.rules import check_key
 from hedgerow.projects.document import At, check_names, check_no_reference, check_version
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.values import MISSING
 
 VERSION = 1
 NAME_MAX = 10_000

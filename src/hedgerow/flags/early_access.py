@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.edits import FlagFields, checked
 from hedgerow.flags.flags import blank_flag, entry_of, person_of
 from hedgerow.flags.model import KEY_MAX, Definitions, Flag, FlagId
 from hedgerow.flags.rules import condition_sets, super_groups, variant_keys
 from hedgerow.flags.store import FlagWrite
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project, ProjectId
 from hedgerow.projects.text import check_storable
@@ -118,7 +118,7 @@ class FeatureStore(Protocol):
 
 
 class EarlyAccess:
-    def __init__(self, store: FeatureStore, board: Board) -> None:
+    def __init__(self, store: FeatureStore, board: FlagCache) -> None:
         self._store = store
         self._board = board
 

@@ -15,7 +15,7 @@ from hedgerow.flags.rules import (
     checked_filters,
     needed_ids,
 )
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.text import check_storable
 
 NEW = FlagId(0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.bucket import HOLDOUT, VARIANT, identifier_bytes, place
 from hedgerow.flags.compile import (
     ENROLLMENT,
@@ -39,9 +40,8 @@ from hedgerow.flags.told import (
     VariantsTold,
     Verdict,
 )
-from hedgerow.kit.text import whole_number
+from hedgerow.lib.text import whole_number
 from hedgerow.persons.model import Cohort, CohortId
-from hedgerow.properties.values import MISSING
 
 
 def explained(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.edits import NEW, FlagFields, Seen, changed_since, checked, shown
 from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
 from hedgerow.flags.payloads import Sealer, payload_in_the_clear, sealed
@@ -75,7 +75,7 @@ def type_of(flag: Flag) -> str:
 
 
 class Flags:
-    def __init__(self, store: FlagStore, board: Board, sealer: Sealer) -> None:
+    def __init__(self, store: FlagStore, board: FlagCache, sealer: Sealer) -> None:
         self._store = store
         self._board = board
         self._sealer = sealer

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.local import Audience, local_definitions
 from hedgerow.flags.snapshot import Snapshot
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import Project, ProjectId
 
 
@@ -27,7 +27,7 @@ Elsewhere = Callable[[Callable[[], Told]], Awaitable[Told]]
 class LocalBoard:
     """Most who ask know the answer already, and nothing is read or written for them."""
 
-    def __init__(self, board: Board, elsewhere: Elsewhere) -> None:
+    def __init__(self, board: FlagCache, elsewhere: Elsewhere) -> None:
         self._board = board
         self._elsewhere = elsewhere
         # With what it was made of, by number: a snapshot is too large to be held for this.
@@ -35,7 +35,7 @@ class LocalBoard:
         self._making = asyncio.Lock()
 
     def at_hand(self, project: Project, audience: Audience) -> Told | None:
-        snapshot = self._board.at_hand(project)
+        snapshot = self._board.get_cached(project)
         kept = self._told.get((project.id, audience))
         if snapshot is None or kept is None or kept[0] != _made_of(snapshot):
             return None

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from hedgerow.errors import Conflict
+from hedgerow.filters.rules import refuse
 from hedgerow.flags.model import REDACTED, Flag
-from hedgerow.kit.sealing import CannotUnseal
-from hedgerow.properties.rules import refuse
+from hedgerow.lib.sealing import CannotUnseal
 
 
 class Sealer(Protocol):

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.document import Wanted, is_told, item_of
 from hedgerow.flags.model import MAX_FLAGS, TOO_MANY, Definitions, Flag, FlagId
 from hedgerow.flags.references import FLAG, Names, rewritten
@@ -16,10 +17,9 @@ from hedgerow.flags.rules import (
     checked_filters,
     needed_ids,
 )
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.document import At
 from hedgerow.projects.model import ProjectId
-from hedgerow.properties.values import MISSING
 
 # New flags have such ids until they are stored.
 FIRST_PROVISIONAL = 10**17

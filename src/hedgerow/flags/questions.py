@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
+from hedgerow.filters.operators import Operator, operator_named, predicate
 from hedgerow.flags.model import FlagId
 from hedgerow.flags.subject import NeedsStored, Subject
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.model import Cohort, CohortId
-from hedgerow.properties.operators import Operator, operator_named, predicate
 
 Question = Callable[[Subject], bool]
 

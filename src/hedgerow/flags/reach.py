@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.compile import Compiled, of_own_group
 from hedgerow.flags.model import Definitions
 from hedgerow.flags.questions import Broken, Question, Questions
@@ -30,7 +30,7 @@ class Reach:
 
 
 class Reaches:
-    def __init__(self, board: Board, persons: PersonStore) -> None:
+    def __init__(self, board: FlagCache, persons: PersonStore) -> None:
         self._board = board
         self._persons = persons
 

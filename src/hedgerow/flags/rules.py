@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.filters.rules import check_property, refuse
 from hedgerow.flags.model import KEY_MAX, SURVEY_PREFIX, Bucketing, Flag, FlagId
 from hedgerow.flags.questions import FLAG_OPERATOR
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import cut_short
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import cut_short
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.persons.nesting import MAX_LEVELS, asked_cohort, asked_within, asks_behaviour
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.rules import check_property, refuse
 
 MAX_BYTES = 512 * 1024
 KINDS = ("person", "cohort", "group", "flag")

@@ -10,7 +10,7 @@ from hedgerow.flags.compile import Answers, Compiled, Variants, compiled, missin
 from hedgerow.flags.model import Definitions, FlagId, Outcome, Runtime
 from hedgerow.flags.questions import Question, Questions, everybody
 from hedgerow.flags.subject import NeedsStored, Subject
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.model import Cohort
 
 # A plain flag within its question: its place, the prefix of its hash, its limit if it has one, what

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hedgerow.errors import Throttled
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.local import Audience
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.snapshot import Snapshot
@@ -22,7 +22,7 @@ TRY_AGAIN_S = 30
 class FlagStreams:
     """Who listens. All end when `stopping` is set."""
 
-    def __init__(self, board: Board, local_board: LocalBoard, stopping: asyncio.Event) -> None:
+    def __init__(self, board: FlagCache, local_board: LocalBoard, stopping: asyncio.Event) -> None:
         self._board = board
         self._local_board = local_board
         self._stopping = stopping

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from hedgerow.filters.values import MISSING, comparable
 from hedgerow.flags.bucket import hasher_for, identifier_bytes
 from hedgerow.flags.model import DISTINCT_ID_MAX, FlagId, Outcome
-from hedgerow.properties.values import MISSING, comparable
 
 INITIAL = "$initial_"
 

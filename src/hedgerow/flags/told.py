@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.model import Outcome
-from hedgerow.properties.values import MISSING
 
 
 class Source(StrEnum):

@@ -14,8 +14,6 @@ from typing import Any, Protocol, TypeVar
 from fastapi import Depends
 from starlette.requests import Request
 
-from hedgerow.capture.arrivals import Arrivals
-from hedgerow.capture.store import WarningStore
 from hedgerow.errors import (
     AppError,
     AuthenticationFailed,
@@ -43,7 +41,9 @@ from hedgerow.http.page_cache import PageCache
 from hedgerow.http.paging import Window, window
 from hedgerow.http.request_headers import bearer
 from hedgerow.http.trace import trace_of
-from hedgerow.kit.clock import Clock
+from hedgerow.ingestion.arrivals import Arrivals
+from hedgerow.ingestion.store import WarningStore
+from hedgerow.lib.clock import Clock
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.persons.store import PersonStore
 from hedgerow.pipelines.catalogue import Catalogue

@@ -15,8 +15,8 @@ from hedgerow.http.access import Call, ProjectCall, anywhere, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET, link_with, positive
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import why_unstorable
 from hedgerow.projects.activity import Actor, Recorded
 from hedgerow.projects.store import ActivityQuery
 

@@ -12,8 +12,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from hedgerow.errors import AppError, Malformed, TooLarge, TooSlow, UnsupportedMediaType
-from hedgerow.kit import jsonio
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.threads import in_daemon_thread
 
 SCOPE_KEY = "hedgerow.body"
 PARSED_KEY = "hedgerow.parsed_body"

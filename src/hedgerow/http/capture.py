@@ -9,10 +9,6 @@ from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope
 
-from hedgerow.capture.accept import Capture
-from hedgerow.capture.model import Batch
-from hedgerow.capture.per_event import as_batch, results
-from hedgerow.capture.reading import NothingAccepted, read_batch
 from hedgerow.http.origin import Address, Origins, header
 from hedgerow.http.payload.forms import sent_at_ms
 from hedgerow.http.payload.reader import PayloadReader
@@ -20,8 +16,12 @@ from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, json_reply, reply
 from hedgerow.http.request_headers import bearer
 from hedgerow.http.trace import Trace
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.randomness import Randomness
+from hedgerow.ingestion.accept import Capture
+from hedgerow.ingestion.model import Batch
+from hedgerow.ingestion.per_event import as_batch, results
+from hedgerow.ingestion.reading import NothingAccepted, read_batch
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.randomness import Randomness
 from hedgerow.projects.directory import Directory
 
 # Older and newer libraries send events to different paths; all of them are alike.

@@ -14,8 +14,8 @@ from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, Boolean, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page, positive
 from hedgerow.http.reply import JsonResponse, no_content
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
 from hedgerow.persons.cohorts import DESCRIPTION_MAX, NAME_MAX, SCOPE, CohortFields, ids_of_csv
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.store import ActivityQuery

@@ -18,7 +18,7 @@ from hedgerow.http.project_key import project_of
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.sdk_config import OF_DECIDE, SdkConfigs, newer
 from hedgerow.http.trace import Trace
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.token_places import token_in
 

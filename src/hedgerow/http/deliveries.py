@@ -15,8 +15,8 @@ from hedgerow.http.fields import INT64_MAX, Fields
 from hedgerow.http.paging import WINDOW, Page, page, positive
 from hedgerow.http.records import OTHERS, found_record, under_every_base
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import cut_short, why_unstorable
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import DeliveryStatus, Hour, LogLevel, ToldDelivery
 from hedgerow.pipelines.payload import payload_of

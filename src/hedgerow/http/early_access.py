@@ -21,7 +21,7 @@ from hedgerow.http.project_key import asked_by_page, project_of_page
 from hedgerow.http.reply import JsonResponse, Reply, json_reply, no_content
 from hedgerow.http.sdk_shapes import PublicFeature
 from hedgerow.http.trace import Trace
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.store import ActivityQuery
 

@@ -24,10 +24,10 @@ from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.errors import allowed_methods
 from hedgerow.http.paging import link_with
 from hedgerow.http.reply import Streamed
-from hedgerow.kit.clock import iso
-from hedgerow.kit.ids import canonical_uuid
-from hedgerow.kit.text import cut_short
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.clock import iso
+from hedgerow.lib.ids import canonical_uuid
+from hedgerow.lib.text import cut_short
+from hedgerow.lib.threads import in_daemon_thread
 
 router = APIRouter(tags=["Events"])
 

@@ -24,8 +24,8 @@ from hedgerow.http.flags import FlagItem, Ties, person, ties_of
 from hedgerow.http.flags import item as flag_item
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse, no_content
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import why_unstorable
 from hedgerow.projects.store import ActivityQuery
 from hedgerow.queries.queries import Refresh
 

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
 from hedgerow.http.body import Form
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.lib.text import cut_short, why_unstorable
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

@@ -12,7 +12,7 @@ from itertools import count
 
 from hedgerow.flags.decide import Decision
 from hedgerow.flags.model import Outcome
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 
 class Form(StrEnum):

@@ -13,7 +13,7 @@ from hedgerow.errors import AppError
 from hedgerow.http.reply import Streamed
 from hedgerow.http.sdk_access import SdkCall, for_sdks, sdk_project
 from hedgerow.http.trace import Trace
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 TYPE = "text/event-stream"
 SIGN_OF_LIFE = b": still here\n\n"

@@ -28,9 +28,9 @@ from hedgerow.http.request_headers import has_answer
 from hedgerow.http.sdk_access import SdkCall, for_sdks
 from hedgerow.http.sdk_operations import COHORTS, TOKEN_OF_PROJECT
 from hedgerow.http.sdk_shapes import Definitions, PublicFeature
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import cut_short, why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import cut_short, why_unstorable
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.store import ActivityQuery
 from hedgerow.surveys.told import told

@@ -6,13 +6,13 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from hedgerow.capture.store import WarningQuery, WarningTold
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.ingestion.store import WarningQuery, WarningTold
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import why_unstorable
 
 router = APIRouter(tags=["Ingestion warnings"])
 

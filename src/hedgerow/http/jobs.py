@@ -19,8 +19,8 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.record_actions import FORMAT, empty, wants
 from hedgerow.http.records import place_of, under_every_base
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import why_unstorable
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.jobs import JobWish
 from hedgerow.pipelines.model import Job, JobId, Record

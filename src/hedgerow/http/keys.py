@@ -13,7 +13,7 @@ from hedgerow.http.access import NO_KEY_ACCESS, Call, anywhere
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Fields, Text
 from hedgerow.http.reply import JsonResponse, no_content
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.projects.keys import LABEL_MAX, IssuedKey, KeyWish
 from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from hedgerow.projects.scopes import ALL

@@ -23,9 +23,9 @@ from hedgerow.http.project_key import NoProjectKey, project_of
 from hedgerow.http.reply import JSON_TYPE, Header, Reply, json_reply, reply
 from hedgerow.http.request_headers import bearer, has_answer
 from hedgerow.http.trace import Trace
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.text import cut_short
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.text import cut_short
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 

@@ -15,9 +15,9 @@ from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import whole_number, why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import whole_number, why_unstorable
 from hedgerow.persons.curate import edit
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId, Group, Person
 from hedgerow.persons.properties import changed, laid_over

@@ -14,7 +14,7 @@ from hedgerow.http.describe import describes
 from hedgerow.http.fields import LEFT_OUT, Between, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.projects.model import Project
 from hedgerow.projects.projects import (
     GRACE_MAX_S,

@@ -12,7 +12,7 @@ from hedgerow.events.answers import encoded
 from hedgerow.http.access import ProjectCall, in_project
 from hedgerow.http.describe import describes
 from hedgerow.http.fields import Boolean, Fields, Text
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.queries.model import Answered, QueryStatus
 from hedgerow.queries.queries import Refresh
 

@@ -30,7 +30,7 @@ from hedgerow.http.records import (
 )
 from hedgerow.http.reply import JsonResponse
 from hedgerow.http.site_app import frontend_module
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.model import ComponentId, Record, RecordId

@@ -18,9 +18,9 @@ from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.fields import INT64_MAX, LEFT_OUT, Between, Boolean, Fields, Text
 from hedgerow.http.paging import WINDOW, Page, page, positive
 from hedgerow.http.reply import JsonResponse, no_content
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
-from hedgerow.kit.text import whole_number, why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
+from hedgerow.lib.text import whole_number, why_unstorable
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.model import (

@@ -19,7 +19,7 @@ from hedgerow.http.for_pages import (
 )
 from hedgerow.http.project_key import project_of
 from hedgerow.http.sdk_config import newer
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 router = APIRouter(include_in_schema=False)
 

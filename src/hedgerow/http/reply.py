@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 Header = tuple[bytes, bytes]
 

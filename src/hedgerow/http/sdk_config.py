@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hedgerow.http.site_app import page_path
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.store import ServedRecords

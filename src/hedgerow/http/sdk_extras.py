@@ -16,7 +16,7 @@ from hedgerow.http.access import Rooms
 from hedgerow.http.for_pages import for_pages, preflight, refused
 from hedgerow.http.reply import JSON_TYPE, Reply, reply
 from hedgerow.http.trace import Trace
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 
 # The largest of posthog-js has one megabyte.
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024

@@ -18,7 +18,7 @@ from hedgerow.http.door import FrontDoor
 from hedgerow.http.errors import error_reply
 from hedgerow.http.payload.reader import WHOLE_BODY
 from hedgerow.http.reply import WHOLE_ANSWER, header_lines
-from hedgerow.kit.eager import begun
+from hedgerow.lib.eager import begun
 
 MAX_HEADER_BYTES = 64 * 1024
 BACKLOG = 2048

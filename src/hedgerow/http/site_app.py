@@ -18,7 +18,7 @@ from hedgerow.http.for_pages import (
     preflight,
     told,
 )
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.model import Record, RecordId

@@ -23,8 +23,8 @@ from hedgerow.http.paging import WINDOW, Page, page
 from hedgerow.http.project_key import asked_by_page, project_of_page
 from hedgerow.http.reply import JSON_TYPE, JsonResponse, Reply, no_content, reply
 from hedgerow.http.trace import Trace
-from hedgerow.kit.clock import iso
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.clock import iso
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.store import ActivityQuery
 from hedgerow.surveys.board import SurveyBoard

@@ -14,7 +14,7 @@ from hedgerow.http.describe import Parameter, describes
 from hedgerow.http.paging import positive
 from hedgerow.http.records import TRANSFORMATIONS, place_of, under_every_base
 from hedgerow.http.reply import JsonResponse
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.pipelines.transforming import Incoming
 
 router = APIRouter(tags=["Pipelines"])

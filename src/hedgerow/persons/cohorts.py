@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.kit.text import cut_short
+from hedgerow.filters.rules import check_property, refuse
+from hedgerow.lib.text import cut_short
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.persons.nesting import MAX_LEVELS, asked_within
 from hedgerow.persons.store import Askers, CohortStore
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import ProjectId
 from hedgerow.projects.text import check_storable, checked_text
-from hedgerow.properties.rules import check_property, refuse
 
 SCOPE = "Cohort"
 NAME_MAX = 400

@@ -6,7 +6,7 @@ it outlives them.
 """
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.model import Person
 from hedgerow.persons.store import Split
 from hedgerow.projects.activity import Actor, Entry

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.changes import GroupChange
 from hedgerow.persons.known import MAX_GROUP_TEXT, Known, group_text
 from hedgerow.persons.model import MAX_GROUP_TYPES

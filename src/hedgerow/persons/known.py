@@ -8,8 +8,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import storable_text
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import storable_text
 from hedgerow.projects.model import ProjectId
 
 # PostHog's: the same distinct id in the same project is the same person in both.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.changes import PersonChange
 from hedgerow.persons.known import Known, KnownPerson, person_uuid
 from hedgerow.persons.updates import MAX_BYTES, laid_over, trimmed

@@ -6,7 +6,7 @@ Pure, and the same however events are split into batches. It never raises, whate
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hedgerow.kit.text import storable_text
+from hedgerow.lib.text import storable_text
 from hedgerow.persons.changes import NEVER, Changes, Placed, Processed, Warned
 from hedgerow.persons.enrich import Enriched, Place, enriched
 from hedgerow.persons.group_changes import PROPERTIES, Groups

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.enrich import COPIED
 
 # PostHog's numbers.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hedgerow.events.model import Event
-from hedgerow.kit.text import storable_text
+from hedgerow.lib.text import storable_text
 from hedgerow.pipelines.sending import Deliver, Failed, Outcome, Sent, Surroundings
 
 # A component that takes longer than this has forgotten its own bounds.

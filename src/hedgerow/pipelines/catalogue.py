@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
-from hedgerow.kit.telling import said
+from hedgerow.lib.telling import describe_error
 from hedgerow.pipelines.component import ENTRY_POINTS, Component
 from hedgerow.pipelines.components import BUILT_IN
 from hedgerow.pipelines.model import ComponentId, Family
@@ -90,7 +90,7 @@ def load_components(points: Iterable[Loadable]) -> tuple[list[Component], list[B
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            broken.append(Broken(name=point.name, reason=said(error)))
+            broken.append(Broken(name=point.name, reason=describe_error(error)))
     return list(components.values()), broken
 
 

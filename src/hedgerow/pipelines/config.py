@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from hedgerow.errors import Conflict, Invalid
-from hedgerow.kit import jsonio
-from hedgerow.kit.sealing import CannotUnseal
-from hedgerow.kit.text import cut_short
+from hedgerow.lib import jsonio
+from hedgerow.lib.sealing import CannotUnseal
+from hedgerow.lib.text import cut_short
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.numbers import checked_int32
 from hedgerow.projects.text import check_storable

@@ -1,7 +1,7 @@
 """The job that looks whether the other side answers: one sample event for a destination, the first
 word with a source for an import."""
 
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.deliveries import LogLevel, LogLine
 from hedgerow.pipelines.imports.run import Importing
 from hedgerow.pipelines.model import JobProblem

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.attempt import attempted
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import Delivery, LogLevel, LogLine, Report

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib.yamlio import FromEnv
 from hedgerow.pipelines.catalogue import Catalogue, Listed
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import is_sealed

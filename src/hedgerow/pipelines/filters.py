@@ -10,14 +10,14 @@ from typing import Any
 
 from hedgerow.errors import AppError, Conflict, Invalid
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
+from hedgerow.filters.operators import Predicate, operator_named, predicate
+from hedgerow.filters.rules import check_property
+from hedgerow.filters.values import MISSING
+from hedgerow.lib import jsonio
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import Sealer
 from hedgerow.pipelines.transforming import Incoming
-from hedgerow.properties.operators import Predicate, operator_named, predicate
-from hedgerow.properties.rules import check_property
-from hedgerow.properties.values import MISSING
 
 MAX_NAMES = 1000
 MAX_FILTERS = 100

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hedgerow.kit.apart import Apart, Lost
+from hedgerow.lib.apart import Apart, Lost
 from hedgerow.pipelines.transforming import CannotTransform, Incoming, Transform
 
 HOST = "hedgerow.pipelines.foreign_host"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hedgerow.kit.apart import answering
+from hedgerow.lib.apart import answering
 from hedgerow.pipelines.catalogue import installed, load_components
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.foreign import Answer, Question

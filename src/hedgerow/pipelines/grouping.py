@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.known import group_text
 from hedgerow.pipelines.routed import RoutedEvent
 from hedgerow.pipelines.store import GroupStore, KnownGroups

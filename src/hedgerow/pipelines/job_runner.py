@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from hedgerow.errors import AppError, Unavailable
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.text import storable_text
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.text import storable_text
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.deliveries import LogLevel, LogLine
 from hedgerow.pipelines.model import Job, JobId, JobProblem, JobStatus, Record

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.pipelines.audit import SCOPE
 from hedgerow.pipelines.component import Component, JobOffer
 from hedgerow.pipelines.config import checked_value

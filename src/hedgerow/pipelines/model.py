@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 
 RecordId = NewType("RecordId", int)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import Clock, iso
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock, iso
 from hedgerow.pipelines.answers import outcome_of
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.sending import CannotSend, Failed, Outbound, Outcome, Request

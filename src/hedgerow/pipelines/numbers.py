@@ -3,7 +3,7 @@
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.text import whole_number
+from hedgerow.lib.text import whole_number
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 

@@ -4,7 +4,7 @@ from datetime import UTC
 from typing import Any
 
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.routed import RoutedEvent
 
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
-from hedgerow.kit.tokens import random_token
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib import jsonio
+from hedgerow.lib.tokens import random_token
+from hedgerow.lib.yamlio import FromEnv
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.component import SettingField, SettingType
 from hedgerow.pipelines.config import Sealer

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.kit.tokens import random_token
+from hedgerow.lib.tokens import random_token
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.arrange import dense
 from hedgerow.pipelines.audit import Audit

@@ -13,7 +13,7 @@ import msgspec
 
 from hedgerow.events.model import Event
 from hedgerow.events.store import AnswerTooLarge
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.deliveries import LogLevel, LogLine, NewDelivery
 from hedgerow.pipelines.filters import wants
 from hedgerow.pipelines.model import RecordId

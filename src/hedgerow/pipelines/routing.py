@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hedgerow.events.model import Event
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.deliveries import NewDeliveries, NewDelivery
 from hedgerow.pipelines.destinations import Destinations
 from hedgerow.pipelines.grouping import with_groups

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.sending import CannotSend, Outbound, Request, Stream
 
 PUT_S = 50.0

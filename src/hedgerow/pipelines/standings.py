@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.store import StandingStore
 

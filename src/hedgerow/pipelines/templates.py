@@ -13,7 +13,7 @@ from liquid.builtin.output import OutputNode
 from liquid.exceptions import LiquidError
 from liquid.undefined import Undefined
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 MAX_DEPTH = 50
 

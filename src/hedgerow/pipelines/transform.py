@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import storable_text
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import storable_text
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.transforming import CannotTransform, Incoming, Transform
 

@@ -6,7 +6,7 @@ from functools import partial
 from uuid import uuid4
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.records import Records
 from hedgerow.pipelines.transform import Chain

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.attempt import attempted
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.config import MASK

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.tokens import token_hash
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.tokens import token_hash
 from hedgerow.projects.model import KeyId, PersonalKey, Project, ProjectId, User
 from hedgerow.projects.store import DirectoryStore, Snapshot
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib.yamlio import FromEnv
 
 
 def check_version(document: Mapping[str, Any], known: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.tokens import random_token, token_hash, token_mask
+from hedgerow.lib.tokens import random_token, token_hash, token_mask
 from hedgerow.projects import scopes as scope_rules
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory

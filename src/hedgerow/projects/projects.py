@@ -8,7 +8,7 @@ from typing import Final
 from zoneinfo import available_timezones
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.tokens import random_token, token_hash, token_mask
+from hedgerow.lib.tokens import random_token, token_hash, token_mask
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib.text import why_unstorable
 
 
 def checked_text(field: str, value: str, most: int) -> str:

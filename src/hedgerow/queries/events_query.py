@@ -15,8 +15,8 @@ from hedgerow.events.ask import DEFAULT_LIMIT, Asked, asked
 from hedgerow.events.selecting import Selecting
 from hedgerow.hogql.printer import MAX_LIMIT
 from hedgerow.hogql.text import to_hogql
-from hedgerow.kit import jsonio
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.queries.fields import Sent
 from hedgerow.queries.model import Ran, Timing

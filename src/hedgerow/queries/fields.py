@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib.text import why_unstorable
 
 
 class Sent:

@@ -24,7 +24,7 @@ from hedgerow.hogql.parse import parse_expr, parse_select
 from hedgerow.hogql.printer import Limits, Printed
 from hedgerow.hogql.text import to_hogql
 from hedgerow.hogql.walk import replaced
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.projects.text import check_storable
 from hedgerow.queries.fields import Sent

@@ -11,9 +11,9 @@ import msgspec
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.reading import Arrived
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.text import cut_short
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.text import cut_short
 from hedgerow.projects.model import Project, ProjectId
 from hedgerow.queries.cache import Cache, Freshness, Kept
 from hedgerow.queries.events_query import EventsQueries, read_events_query

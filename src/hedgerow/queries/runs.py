@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hedgerow.errors import AppError, Conflict, Invalid, Throttled, Unexpected
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.projects.model import ProjectId
 from hedgerow.queries.model import Answered, QueryStatus
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hedgerow import __version__
 from hedgerow.errors import Unready
-from hedgerow.kit.clock import iso
+from hedgerow.lib.clock import iso
 from hedgerow.storage import sealing_file
 
 NOTE = "backup.json"

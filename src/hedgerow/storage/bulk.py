@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 
 Rows = Sequence[tuple[Any, ...]]
 

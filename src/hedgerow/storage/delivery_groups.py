@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.store import KnownGroups
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import bulk

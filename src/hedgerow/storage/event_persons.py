@@ -8,8 +8,8 @@ import msgspec
 from sqlalchemy import bindparam, func, select
 
 from hedgerow.events.record import TOLD_PROPERTIES, EventPerson
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import why_unstorable
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.tables import person_distinct_ids, persons

@@ -17,7 +17,7 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.errors import Invalid, Unready
 from hedgerow.events.delete import Chosen
 from hedgerow.events.model import Event, EventKey
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import mirror_schema
 from hedgerow.storage.clickhouse import INSERT_S, ClickHouse, rows_of

@@ -9,8 +9,8 @@ import msgspec
 
 from hedgerow.errors import Unready
 from hedgerow.events.spreadsheet import lines
-from hedgerow.kit.clock import iso
-from hedgerow.kit.parquet import Parquet
+from hedgerow.lib.clock import iso
+from hedgerow.lib.parquet import Parquet
 from hedgerow.queries.export import COLUMNS, Ledger
 
 LEDGER = "export.json"

@@ -7,8 +7,8 @@ from hedgerow.experiments.model import Status
 from hedgerow.experiments.variants import are_alike, group_type_of, holdouts_of
 from hedgerow.flags.model import Flag
 from hedgerow.flags.rules import variants_of
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import cut_short
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import cut_short
 from hedgerow.storage.tables import experiments as table
 
 OF_STATUS = {

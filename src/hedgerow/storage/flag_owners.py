@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 from hedgerow.errors import Invalid
 from hedgerow.flags.early_access import why_unfit
 from hedgerow.flags.model import Flag, FlagId
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.flag_experiments import RUNNING
 from hedgerow.storage.tables import early_access_features, experiments, surveys

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from hedgerow.kit.text import cut_short
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.text import cut_short
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.imports.model import LocalFile
 from hedgerow.pipelines.model import JobProblem
 from hedgerow.projects.model import ProjectId

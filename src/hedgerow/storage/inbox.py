@@ -22,8 +22,10 @@ from sqlalchemy import (
     update,
 )
 
-from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import (
+from hedgerow.errors import Unavailable
+from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.model import Accepted, Arrived, IngestionWarning
+from hedgerow.ingestion.store import (
     SETTLED_AT_ONCE,
     SETTLED_BYTES,
     STORED_AT_ONCE,
@@ -32,10 +34,8 @@ from hedgerow.capture.store import (
     Ready,
     Waiting,
 )
-from hedgerow.errors import Unavailable
-from hedgerow.events.model import Event, EventKey
-from hedgerow.kit.telling import said
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.telling import describe_error
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.persons.known import mentioned
 from hedgerow.pipelines.deliveries import NewDeliveries
 from hedgerow.pipelines.transform import Tally
@@ -379,4 +379,4 @@ def _read(packed: bytes, unpack: Callable[[bytes], Sequence[T]]) -> tuple[Sequen
     try:
         return unpack(packed), ""
     except UNREADABLE as error:
-        return (), said(error)
+        return (), describe_error(error)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from hedgerow.capture.model import Arrived
 from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.model import Arrived
 from hedgerow.projects.model import ProjectId
 
 # No row has more, unless it is one event.

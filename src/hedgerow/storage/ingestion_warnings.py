@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
-from hedgerow.capture.model import IngestionWarning
-from hedgerow.capture.store import WarningQuery, WarningTold
+from hedgerow.ingestion.model import IngestionWarning
+from hedgerow.ingestion.store import WarningQuery, WarningTold
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import ingestion_warnings as table

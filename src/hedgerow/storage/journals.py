@@ -22,7 +22,7 @@ from typing import BinaryIO
 import msgspec
 
 from hedgerow.events.archive import COLUMNS, MOMENTS, rows_of
-from hedgerow.kit.parquet import Parquet
+from hedgerow.lib.parquet import Parquet
 
 GROWING = ".part"
 MAKING = ".tmp"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.sending import CannotSend, FilePlace
 from hedgerow.storage.journals import Journal, finish_left_behind
 

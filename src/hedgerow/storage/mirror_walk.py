@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.mirrored import (
     KINDS,
     DistinctIdCopy,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.changes import Changes, GroupChange, PersonChange
 from hedgerow.persons.known import (
     GroupName,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Integer, Text, bindparam, func, literal_colum
 
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.events.reading import PLAIN
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.replay_span import Place, Span
 from hedgerow.projects.model import ProjectId

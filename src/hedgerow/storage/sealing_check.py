@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, select, text, update
 
 from hedgerow.errors import Conflict
-from hedgerow.kit.sealing import CannotUnseal, SealingKeys
+from hedgerow.lib.sealing import CannotUnseal, SealingKeys
 from hedgerow.pipelines.config import resealed
 from hedgerow.storage.database import Database
 from hedgerow.storage.tables import flags, sealing_check

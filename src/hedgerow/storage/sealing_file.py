@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from hedgerow.errors import Unready
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 
 NAME = "sealing.key"
 

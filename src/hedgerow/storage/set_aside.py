@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select
 
-from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import Ready, SetAside
 from hedgerow.events.model import Event
-from hedgerow.kit.text import storable_text
+from hedgerow.ingestion.model import Accepted, Arrived, IngestionWarning
+from hedgerow.ingestion.store import Ready, SetAside
+from hedgerow.lib.text import storable_text
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import bulk, ingestion_warnings
 from hedgerow.storage.database import Database

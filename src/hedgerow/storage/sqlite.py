@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.storage.database import Append, DatabaseStats, HotRead, Rows
 from hedgerow.storage.group_commit import GroupWriter
 

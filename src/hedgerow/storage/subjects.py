@@ -10,8 +10,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from hedgerow.flags.store import StoredSubject
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import why_unstorable
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import why_unstorable
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.database import Database, HotRead
 from hedgerow.storage.tables import (

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from hedgerow.errors import NotFound
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.model import Project
 from hedgerow.surveys.board import SurveyBoard

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
-from hedgerow.kit.text import cut_short
+from hedgerow.filters.rules import refuse
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import cut_short
 from hedgerow.projects.text import check_storable
-from hedgerow.properties.rules import refuse
 from hedgerow.surveys.html import SHOWN_AS_HTML, harmless
 
 MAX_BYTES = 128 * 1024

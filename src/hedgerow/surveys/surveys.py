@@ -7,11 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.flags import person_of
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.flags.rules import variant_keys
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 from hedgerow.projects.activity import Actor, Entry, differences
 from hedgerow.projects.model import Project
 from hedgerow.surveys.board import SurveyBoard
@@ -40,7 +40,7 @@ class Wish:
 
 
 class Surveys:
-    def __init__(self, store: SurveyStore, board: SurveyBoard, flags: Board) -> None:
+    def __init__(self, store: SurveyStore, board: SurveyBoard, flags: FlagCache) -> None:
         self._store = store
         self._board = board
         self._flags = flags

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
 from hedgerow.surveys.model import Flagged
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import httpx
 from lzstring import LZString
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from tests.contract.api.wire import differences
 
 

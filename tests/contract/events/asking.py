@@ -19,7 +19,7 @@ from hedgerow.events.question import of_events
 from hedgerow.events.reading import PLAIN
 from hedgerow.events.surroundings import Surroundings
 from hedgerow.hogql.ast import Expr
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import Project, ProjectId
 from hedgerow.storage.connect import EventPlace, open_events
 from hedgerow.storage.event_reading import EventQueries

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hedgerow.properties.operators import Operator
+from hedgerow.filters.operators import Operator
 from tests.contract.api.shape import faults
 from tests.live import PROJECT_KEY, LiveServer
 

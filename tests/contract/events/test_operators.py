@@ -9,8 +9,8 @@ import pytest
 
 from hedgerow.events.conditions import checked_operator, condition, folded_condition
 from hedgerow.events.expressions import field
-from hedgerow.properties.operators import Operator, operator_named, predicate
-from hedgerow.properties.values import MISSING, as_text
+from hedgerow.filters.operators import Operator, operator_named, predicate
+from hedgerow.filters.values import MISSING, as_text
 from tests.contract.events.asking import NOW, PROJECT, Asking, event, opened_world, surroundings
 
 ZONE = ZoneInfo(PROJECT.timezone)

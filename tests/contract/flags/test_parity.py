@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from posthog import feature_flags
 
+from hedgerow.filters.operators import operator_named, predicate
+from hedgerow.filters.values import as_text
 from hedgerow.flags.bucket import place
-from hedgerow.properties.operators import operator_named, predicate
-from hedgerow.properties.values import as_text
 from tests.unit.flags.world import (
     a_cohort,
     a_flag,

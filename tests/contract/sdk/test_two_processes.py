@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.kit.sealing import new_sealing_key
+from hedgerow.lib.sealing import new_sealing_key
 from tests.clickhouse_http import OwnClickHouse
 from tests.contract.sdk.driven import SDKS, Driven, Sdk, all_driven
 from tests.contract.sdk.projects import Project, new_project

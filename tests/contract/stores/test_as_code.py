@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Conflict, NotFound
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.yamlio import FromEnv
 from hedgerow.pipelines.as_code import AsCode
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.config import unsealed

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import func, select, update
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.early_access import EarlyAccess, FeatureFields, Stage
 from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.model import Flag
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.storage.early_access import FeatureRecords
 from hedgerow.storage.flags import FlagRecords
@@ -23,7 +23,7 @@ from tests.contract.stores.conftest import NOW, SOMEBODY, Stores, statements
 
 def room(stores: Stores) -> EarlyAccess:
     records = FlagRecords(stores.database)
-    board = Board(records, in_daemon_thread)
+    board = FlagCache(records, in_daemon_thread)
     return EarlyAccess(FeatureRecords(stores.database, records), board)
 
 
@@ -127,7 +127,7 @@ async def test_a_flag_that_nobody_could_choose_already_can_still_be_changed(
 ) -> None:
     project = await stores.new_project()
     early, records = room(stores), FlagRecords(stores.database)
-    board = Board(records, in_daemon_thread)
+    board = FlagCache(records, in_daemon_thread)
     edits = Flags(records, board, SealingKeys([new_sealing_key()]))
     feature, flag = await early.create(project, fields("One"), None, SOMEBODY, NOW)
 

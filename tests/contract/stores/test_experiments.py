@@ -11,10 +11,10 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.experiments.experiments import Edit, Experiments
 from hedgerow.experiments.model import Conclusion, ExperimentId, Status
 from hedgerow.experiments.store import ExperimentQuery
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.flags import person_of
 from hedgerow.flags.model import Flag
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.storage.experiments import ExperimentRecords
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.tables import flags
@@ -27,7 +27,7 @@ METRICS = [{"metric_type": "mean", "source": {"event": "größer"}}]
 def room(stores: Stores) -> Experiments:
     records = FlagRecords(stores.database)
     return Experiments(
-        ExperimentRecords(stores.database, records), Board(records, in_daemon_thread)
+        ExperimentRecords(stores.database, records), FlagCache(records, in_daemon_thread)
     )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, update
 
-from hedgerow.capture.model import Accepted, Arrived, IngestionWarning
-from hedgerow.capture.store import (
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.ingestion.model import Accepted, Arrived, IngestionWarning
+from hedgerow.ingestion.store import (
     SETTLED_AT_ONCE,
     SETTLED_BYTES,
     STORED_BYTES,
@@ -19,8 +20,7 @@ from hedgerow.capture.store import (
     Waiting,
     WarningQuery,
 )
-from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.known import Known
 from hedgerow.persons.process import process
 from hedgerow.persons.store import PersonQuery

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines import job_runner
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.component import Component

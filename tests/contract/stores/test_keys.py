@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hedgerow.errors import NotFound
-from hedgerow.kit.tokens import token_hash
+from hedgerow.lib.tokens import token_hash
 from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from tests.contract.stores.conftest import NOW, SOMEBODY, Stores, run_sql
 

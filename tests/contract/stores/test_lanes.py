@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import func, select
 
 from hedgerow.events.model import Event
-from hedgerow.kit.clock import utc_now
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.deliver import Deliverer

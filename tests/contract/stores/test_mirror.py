@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from hedgerow.errors import Unavailable
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.curate import split
 from hedgerow.persons.known import person_uuid
 from hedgerow.persons.mirror import Mirror

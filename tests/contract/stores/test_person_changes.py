@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from hedgerow.capture.model import Arrived
+from hedgerow.ingestion.model import Arrived
 from hedgerow.persons.changes import Processed
 from hedgerow.persons.known import Known, mentioned, person_uuid
 from hedgerow.persons.model import Person

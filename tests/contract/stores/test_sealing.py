@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Conflict
-from hedgerow.kit.sealing import CannotUnseal, SealingKeys, new_sealing_key
+from hedgerow.lib.sealing import CannotUnseal, SealingKeys, new_sealing_key
 from hedgerow.storage.sealing_check import keys_fit, reseal
 from tests.contract.stores.conftest import ALL, Stores, add, numbered
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, LargeBinary, bindparam, func, insert, select, text
 
-from hedgerow.capture.care import Careful
-from hedgerow.capture.model import Accepted, Arrived
-from hedgerow.capture.store import SETTLED_AT_ONCE, Settled, Waiting, WarningQuery
 from hedgerow.errors import Unavailable
+from hedgerow.ingestion.care import Careful
+from hedgerow.ingestion.model import Accepted, Arrived
+from hedgerow.ingestion.store import SETTLED_AT_ONCE, Settled, Waiting, WarningQuery
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.blame import is_about_values

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.flags import Flags
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.projects.model import Project
 from hedgerow.storage.flags import FlagRecords
 from hedgerow.storage.surveys import SurveyRecords
@@ -34,7 +34,7 @@ class Process:
         records = FlagRecords(stores.database)
         self.store = SurveyRecords(stores.database, records)
         self.board = SurveyBoard(self.store, in_daemon_thread)
-        board = Board(records, in_daemon_thread)
+        board = FlagCache(records, in_daemon_thread)
         self.surveys = Surveys(self.store, self.board, board)
         self.flags = Flags(records, board, SealingKeys([new_sealing_key()]))
 

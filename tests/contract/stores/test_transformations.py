@@ -7,9 +7,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from hedgerow.capture.model import Arrived
-from hedgerow.capture.store import Settled
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.ingestion.model import Arrived
+from hedgerow.ingestion.store import Settled
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.persons.known import Known
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries import Ages

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from hedgerow.capture.model import Arrived
-from hedgerow.capture.store import Settled, Waiting
+from hedgerow.ingestion.model import Arrived
+from hedgerow.ingestion.store import Settled, Waiting
 from hedgerow.persons.changes import Changes
 from hedgerow.persons.known import Known
 from hedgerow.projects.model import ProjectId

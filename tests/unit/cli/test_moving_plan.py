@@ -5,8 +5,8 @@ from rich.progress import TextColumn
 
 from hedgerow.cli.moving_plan import planned, progress, show
 from hedgerow.cli.moving_target import Target
-from hedgerow.moving.posthog import Definitions, understood
-from tests.unit.moving.test_posthog import flag, groups
+from hedgerow.importers.posthog import Definitions, understood
+from tests.unit.importers.test_posthog import flag, groups
 
 
 def test_what_there_is_no_room_for_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.capture.storable import storable
 from hedgerow.events.elements import (
     Element,
     elements_chain,
@@ -13,7 +12,8 @@ from hedgerow.events.elements import (
     sent_elements,
     without_elements,
 )
-from hedgerow.kit.jsonio import decode, encode
+from hedgerow.ingestion.storable import storable
+from hedgerow.lib.jsonio import decode, encode
 from tests.unit.generated import JSON, bounded
 
 BUTTON = {

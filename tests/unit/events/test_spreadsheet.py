@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hedgerow.events import spreadsheet
 from hedgerow.events.record import EventPerson, EventRecord
 from hedgerow.events.spreadsheet import MAX_COLUMNS, Sheet, cell_text, lines
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from tests.unit.generated import bounded
 
 OWN = ["distinct_id", "elements_chain", "event", "id"]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.model import Definitions, Flag, FlagId
 from hedgerow.flags.snapshot import Snapshot
 from hedgerow.flags.store import FlagWrite, StoredSubject
@@ -262,5 +262,5 @@ async def at_once(make: Callable[[], Snapshot]) -> Snapshot:
     return make()
 
 
-def a_board(store: ListFlags) -> Board:
-    return Board(store, at_once)
+def a_board(store: ListFlags) -> FlagCache:
+    return FlagCache(store, at_once)

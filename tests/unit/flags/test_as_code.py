@@ -12,7 +12,7 @@ from hedgerow.errors import Conflict
 from hedgerow.flags.document import composed
 from hedgerow.flags.model import Bucketing, FlagId
 from hedgerow.flags.rules import Surroundings, checked_filters
-from hedgerow.kit.yamlio import decode, encode
+from hedgerow.lib.yamlio import decode, encode
 from hedgerow.projects.activity import TERMINAL
 from tests.unit.fake_time import START
 from tests.unit.flags.documents import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import INLINE_VALUES, Board
+from hedgerow.flags.board import INLINE_VALUES, FlagCache
 from hedgerow.flags.edits import FlagFields
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.model import Flag
@@ -30,7 +30,7 @@ def keys(snapshot: Snapshot) -> list[str]:
     return [each.flag.key for each in snapshot.everything]
 
 
-async def seen(board: Board, project: Project = PROJECT) -> list[str]:
+async def seen(board: FlagCache, project: Project = PROJECT) -> list[str]:
     return keys(await board.snapshot(project))
 
 
@@ -38,7 +38,7 @@ async def test_nothing_is_read_before_somebody_asks() -> None:
     store = ListFlags(a_flag())
     board = a_board(store)
     await board.watch()
-    assert board.at_hand(PROJECT) is None
+    assert board.get_cached(PROJECT) is None
     assert store.calls == []
 
 
@@ -48,7 +48,7 @@ async def test_a_snapshot_is_read_once_and_then_at_hand() -> None:
     first = await board.snapshot(PROJECT)
     store.calls.clear()
     assert await board.snapshot(PROJECT) is first
-    assert board.at_hand(PROJECT) is first
+    assert board.get_cached(PROJECT) is first
     assert store.calls == []
 
 
@@ -88,7 +88,7 @@ async def test_watching_costs_one_question_when_nothing_has_changed() -> None:
     store.calls.clear()
     await board.watch()
     assert store.calls == ["generations"]
-    assert (board.at_hand(PROJECT), board.at_hand(OTHER)) == (one, two)
+    assert (board.get_cached(PROJECT), board.get_cached(OTHER)) == (one, two)
 
 
 async def test_watching_reads_only_the_project_that_changed() -> None:
@@ -100,8 +100,8 @@ async def test_watching_reads_only_the_project_that_changed() -> None:
     store.calls.clear()
     await board.watch()
     assert store.calls.count("definitions") == 1
-    assert board.at_hand(PROJECT) is one
-    assert board.at_hand(OTHER) is not two
+    assert board.get_cached(PROJECT) is one
+    assert board.get_cached(OTHER) is not two
 
 
 async def test_projects_that_nobody_asked_for_are_not_read() -> None:
@@ -143,9 +143,9 @@ async def test_another_time_zone_is_another_snapshot() -> None:
     board = a_board(store)
     await board.snapshot(PROJECT)
     moved = replace(PROJECT, timezone="Asia/Tokyo")
-    assert board.at_hand(moved) is None
+    assert board.get_cached(moved) is None
     assert (await board.snapshot(moved)).definitions.timezone == "Asia/Tokyo"
-    assert board.at_hand(moved) is not None
+    assert board.get_cached(moved) is not None
 
 
 async def test_a_look_that_fails_leaves_the_snapshot_and_the_next_one_catches_up() -> None:
@@ -157,7 +157,7 @@ async def test_a_look_that_fails_leaves_the_snapshot_and_the_next_one_catches_up
         store.away[call] = 1
         with pytest.raises(Unavailable):
             await board.watch()
-        assert board.at_hand(PROJECT) is not None
+        assert board.get_cached(PROJECT) is not None
     await board.watch()
     assert await seen(board) == ["flag-1", "flag-2"]
 
@@ -197,7 +197,7 @@ async def test_who_writes_a_flag_finds_it_at_once() -> None:
     assert await seen(board) == ["new"]
     off = FlagFields(active=False)
     await room.change(PROJECT, made.id, off, seen=None, actor=SOMEBODY, now=START)
-    at_hand = board.at_hand(PROJECT)
+    at_hand = board.get_cached(PROJECT)
     assert at_hand is not None
     [flag] = at_hand.definitions.flags
     assert (flag.active, flag.version) == (False, 2)
@@ -260,7 +260,7 @@ async def test_what_is_large_is_compiled_elsewhere(
 
     store = ListFlags()
     store.put(*flags, cohorts=cohorts)
-    assert len(await seen(Board(store, beside))) == len(flags)
+    assert len(await seen(FlagCache(store, beside))) == len(flags)
     assert len(sent) == elsewhere
 
 

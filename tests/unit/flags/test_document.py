@@ -7,7 +7,7 @@ import pytest
 from hedgerow.errors import Invalid
 from hedgerow.flags.document import parsed
 from hedgerow.flags.model import Runtime
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib.yamlio import FromEnv
 from tests.unit.flags.documents import Store, asking, document, planned
 from tests.unit.flags.world import (
     EVERYBODY,

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.decide import Asked
 from hedgerow.flags.explain import explained
 from hedgerow.flags.model import Bucketing, Flag, Reason
 from hedgerow.flags.store import StoredSubject
 from hedgerow.flags.told import Explanation, FilterTold, PartsTold, Source, Verdict, plain
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.persons.model import Cohort
-from hedgerow.properties.values import MISSING
 from tests.unit.fake_time import START
 from tests.unit.flags.world import (
     EVERYBODY,

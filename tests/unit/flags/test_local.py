@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.local import MAX_SETS, Audience, local_definitions
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.model import Bucketing, Definitions, Flag
-from hedgerow.kit import jsonio
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.persons.model import Cohort
 from tests.unit.flags.stores import ListFlags
 from tests.unit.flags.world import (
@@ -264,7 +264,7 @@ async def test_the_answer_is_made_once_and_again_when_definitions_change() -> No
         return work()
 
     store = ListFlags(a_flag())
-    board = Board(store, in_daemon_thread)
+    board = FlagCache(store, in_daemon_thread)
     local, project = LocalBoard(board, counted), a_project()
     first = await local.told(project, Audience.CURRENT)
     read = list(store.calls)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from hedgerow.errors import Invalid
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.model import MAX_FLAGS
-from hedgerow.properties.values import MISSING
 from tests.unit.flags.documents import (
     JSON,
     Store,

@@ -7,10 +7,10 @@ import pytest
 
 from hedgerow.errors import Throttled
 from hedgerow.flags import streams as module
-from hedgerow.flags.board import Board
+from hedgerow.flags.board import FlagCache
 from hedgerow.flags.local_board import LocalBoard
 from hedgerow.flags.streams import FlagStreams
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.threads import in_daemon_thread
 from tests.unit.flags.stores import ListFlags
 from tests.unit.flags.world import a_flag
 from tests.unit.projects.world import TWO, a_project
@@ -22,7 +22,7 @@ SOON_S = 30.0
 class World:
     def __init__(self) -> None:
         self.store = ListFlags(a_flag())
-        self.board = Board(self.store, in_daemon_thread)
+        self.board = FlagCache(self.store, in_daemon_thread)
         self.stopping = asyncio.Event()
         local = LocalBoard(self.board, in_daemon_thread)
         self.streams = FlagStreams(self.board, local, self.stopping)

@@ -23,7 +23,7 @@ from hedgerow.http.payload.forms import sent_at_ms, unquote
 from hedgerow.http.payload.layers import MAX_LAYERS, decode, decode_query
 from hedgerow.http.payload.lz64 import MAX_LZ64_BYTES, unpack_lz64
 from hedgerow.http.payload.reader import PayloadReader
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from tests.unit.generated import thorough
 from tests.unit.http.asgi import http_scope, receiving
 

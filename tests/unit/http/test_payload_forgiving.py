@@ -8,7 +8,7 @@ import pytest
 
 from hedgerow.http.payload.errors import MalformedData
 from hedgerow.http.payload.reader import PayloadReader
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from tests.unit.http.asgi import http_scope, receiving
 
 LIMIT = 100_000

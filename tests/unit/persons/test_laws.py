@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.capture.model import Arrived
+from hedgerow.ingestion.model import Arrived
 from tests.happenings import AT, happening
 from tests.unit.generated import bounded
 from tests.unit.persons.world import World

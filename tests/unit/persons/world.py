@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from hedgerow.capture.model import Arrived
-from hedgerow.kit import jsonio
+from hedgerow.ingestion.model import Arrived
+from hedgerow.lib import jsonio
 from hedgerow.persons.changes import Changes, Placed, Processed
 from hedgerow.persons.enrich import Place
 from hedgerow.persons.known import GroupName, Known, KnownGroup, KnownPerson, mentioned

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.yamlio import FromEnv, decode, encode
+from hedgerow.lib.yamlio import FromEnv, decode, encode
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.document import composed, parsed
 from hedgerow.pipelines.model import ComponentId, Family, Record

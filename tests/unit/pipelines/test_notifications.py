@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.notifications import MAX_TRIES, Notifier, Receiver, notice
 from hedgerow.pipelines.sending import CannotSend, Request, Response
 from hedgerow.pipelines.store import Notification

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.yamlio import FromEnv
+from hedgerow.lib.yamlio import FromEnv
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.config import unsealed
 from hedgerow.pipelines.document import composed, parsed

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, PersonMode
-from hedgerow.kit import jsonio
+from hedgerow.filters.operators import Operator
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.filters import check_destination, wants
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.route import Route, Router
-from hedgerow.properties.operators import Operator
 from tests.unit.fake_time import START
 from tests.unit.generated import bounded
 from tests.unit.pipelines.world import PROJECT

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.events.model import Event
-from hedgerow.kit.clock import utc_now
+from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliver import Turn, _full
 from hedgerow.pipelines.deliveries import Delivery, Report
 from hedgerow.pipelines.destinations import Destination

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hedgerow.kit.sealing import SealingKeys, new_sealing_key
+from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.component import Component, JobField, JobOffer, SettingField, SettingType
 from hedgerow.pipelines.model import ComponentId, Family, Record, RecordId
 from hedgerow.projects.activity import Actor

@@ -1,6 +1,6 @@
 from uuid import UUID
 
-from hedgerow.kit.tokens import token_hash
+from hedgerow.lib.tokens import token_hash
 from hedgerow.projects.bootstrap import first_keys, installation
 from tests.unit.fake_time import START
 from tests.unit.projects.world import KEY, TOKEN

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.kit.tokens import token_hash, token_mask
+from hedgerow.lib.tokens import token_hash, token_mask
 from hedgerow.projects.activity import TERMINAL
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import LABEL_MAX, Keys, KeyWish, draft_key, new_key_value

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from hedgerow.errors import NotFound, Unavailable
-from hedgerow.kit.tokens import token_hash, token_mask
+from hedgerow.lib.tokens import token_hash, token_mask
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import (

@@ -10,7 +10,7 @@ import msgspec
 
 from hedgerow.errors import TooLarge
 from hedgerow.http.payload.errors import MalformedData
-from hedgerow.kit.jsonio import MAX_DEPTH, MAX_DIGITS
+from hedgerow.lib.jsonio import MAX_DEPTH, MAX_DIGITS
 
 # Small values take many times their length in memory.
 MAX_OBJECTS = 1_000_000

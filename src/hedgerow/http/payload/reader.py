@@ -12,8 +12,8 @@ from hedgerow.errors import TooLarge, TooSlow
 from hedgerow.http.payload.documents import OPENERS, json_value
 from hedgerow.http.payload.forms import field_text, urlencoded
 from hedgerow.http.payload.layers import decode, decode_query
-from hedgerow.kit.eager import own_task
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib.eager import own_task
+from hedgerow.lib.threads import in_daemon_thread
 
 # Larger ones would keep others waiting; what is packed may become a thousand times as large, and
 # a million times if it is packed twice.

@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Any
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.component import Component, SettingField, SettingType
 from hedgerow.pipelines.components.fields import CONCERNED
 from hedgerow.pipelines.components.property_names import Properties, check_listed

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.component import Component, SettingField, Settings, SettingType
 from hedgerow.pipelines.components.fields import MAPPING, RUN_IMPORT, SCHEDULE, TEST_CONNECTION
 from hedgerow.pipelines.database_address import DatabaseAddress, database_address

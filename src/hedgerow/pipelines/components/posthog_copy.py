@@ -7,8 +7,8 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import iso
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import iso
 from hedgerow.pipelines.answers import outcome_of
 from hedgerow.pipelines.component import Component, SettingField, Settings
 from hedgerow.pipelines.components.fields import (

@@ -8,7 +8,7 @@ from hashlib import sha256
 from hedgerow.errors import Invalid
 from hedgerow.events.archive import COLUMNS, MOMENTS, line_of, rows_of
 from hedgerow.events.model import Event
-from hedgerow.kit.parquet import parquet_bytes
+from hedgerow.lib.parquet import parquet_bytes
 from hedgerow.pipelines.component import Component, SettingField, Settings, SettingType
 from hedgerow.pipelines.components.fields import (
     DELIVERY,

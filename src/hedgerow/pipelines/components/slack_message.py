@@ -6,7 +6,7 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.answers import outcome_of
 from hedgerow.pipelines.component import Component, Origin, SettingField, Settings, SettingType
 from hedgerow.pipelines.components.fields import (

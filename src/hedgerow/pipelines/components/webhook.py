@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.answers import outcome_of
 from hedgerow.pipelines.component import Component, SettingField, Settings, SettingType
 from hedgerow.pipelines.components.fields import (

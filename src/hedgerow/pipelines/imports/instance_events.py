@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hedgerow.events.dates import EARLIEST, asked_moment
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.imports.instance import Instance, asked_in, asking
 from hedgerow.pipelines.imports.model import BadRow, Portion, SourceRow
 from hedgerow.pipelines.model import JobProblem

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from hedgerow.errors import Invalid
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.imports.model import SourceRow
 
 FIELDS = ("event", "distinct_id", "timestamp", "uuid")

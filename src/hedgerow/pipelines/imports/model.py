@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.database_address import DatabaseAddress
 from hedgerow.pipelines.model import FileMark
 from hedgerow.pipelines.sending import Aside, Outbound

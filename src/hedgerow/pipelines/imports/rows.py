@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
 
-from hedgerow.kit import jsonio
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.imports.model import BadRow, SourceRow
 from hedgerow.pipelines.imports.values import plain
 from hedgerow.pipelines.model import JobProblem

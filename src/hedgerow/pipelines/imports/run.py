@@ -11,10 +11,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
-from hedgerow.kit import jsonio
-from hedgerow.kit.clock import Clock
-from hedgerow.kit.text import storable_text
-from hedgerow.kit.threads import in_daemon_thread
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.text import storable_text
+from hedgerow.lib.threads import in_daemon_thread
 from hedgerow.pipelines.component import Component
 from hedgerow.pipelines.deliveries import LogLevel, LogLine
 from hedgerow.pipelines.imports.mapping import mapped_by

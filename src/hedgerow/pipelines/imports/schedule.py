@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from cronsim import CronSim, CronSimError
 
 from hedgerow.errors import Invalid
-from hedgerow.kit.text import cut_short
+from hedgerow.lib.text import cut_short
 
 ATTR = "config__schedule"
 ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 from uuid import uuid4
 
-from hedgerow.kit.clock import Clock
+from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.imports.schedule import next_run
 from hedgerow.pipelines.job_runner import SCHEDULE

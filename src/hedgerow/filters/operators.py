@@ -1,0 +1,329 @@
+"""The operator table: what a filter asks of one value.
+
+`predicate` makes a function of (value, now) once; it is asked for every subject after that. It
+never raises: what cannot be compared does not match.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from hedgerow.filters.patterns import BadPattern, searcher
+from hedgerow.filters.values import (
+    MISSING,
+    TOO_LONG,
+    Version,
+    as_moment,
+    as_number,
+    as_text,
+    as_version,
+    is_relative_date,
+    relative_moment,
+)
+
+Predicate = Callable[[Any, datetime], bool]
+
+
+class Operator(StrEnum):
+    EXACT = "exact"
+    IS_NOT = "is_not"
+    ICONTAINS = "icontains"
+    NOT_ICONTAINS = "not_icontains"
+    ICONTAINS_MULTI = "icontains_multi"
+    NOT_ICONTAINS_MULTI = "not_icontains_multi"
+    STARTS_WITH = "starts_with"
+    NOT_STARTS_WITH = "not_starts_with"
+    ENDS_WITH = "ends_with"
+    NOT_ENDS_WITH = "not_ends_with"
+    REGEX = "regex"
+    NOT_REGEX = "not_regex"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    BETWEEN = "between"
+    NOT_BETWEEN = "not_between"
+    IS_SET = "is_set"
+    IS_NOT_SET = "is_not_set"
+    IS_DATE_EXACT = "is_date_exact"
+    IS_DATE_BEFORE = "is_date_before"
+    IS_DATE_AFTER = "is_date_after"
+    SEMVER_EQ = "semver_eq"
+    SEMVER_NEQ = "semver_neq"
+    SEMVER_GT = "semver_gt"
+    SEMVER_GTE = "semver_gte"
+    SEMVER_LT = "semver_lt"
+    SEMVER_LTE = "semver_lte"
+    SEMVER_TILDE = "semver_tilde"
+    SEMVER_CARET = "semver_caret"
+    SEMVER_WILDCARD = "semver_wildcard"
+
+
+ALIASES = {"min": Operator.GTE, "max": Operator.LTE}
+
+
+def operator_named(name: Any) -> Operator | None:
+    """None for a name that is no operator. No name at all means exact."""
+    if name is None:
+        return Operator.EXACT
+    try:
+        return ALIASES.get(name) or Operator(name)
+    except (ValueError, TypeError):
+        return None
+
+
+def predicate(operator: Operator, wanted: Any, zone: tzinfo = UTC) -> Predicate:
+    if operator is Operator.IS_SET:
+        return lambda value, now: value is not MISSING
+    if operator is Operator.IS_NOT_SET:
+        return lambda value, now: value is MISSING
+    if wanted is None:
+        return _never
+    for part, build in _BUILDERS:
+        if operator in part:
+            return build(operator, wanted, zone)
+    return _never
+
+
+def _never(value: Any, now: datetime) -> bool:
+    return False
+
+
+def _negated(matches: Predicate) -> Predicate:
+    return lambda value, now: not matches(value, now)
+
+
+def _equality(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    options = wanted if isinstance(wanted, list) else [wanted]
+    if all(_is_truth_text(option) for option in options):
+        truth = _is_true(wanted)
+
+        def exact(value: Any, now: datetime) -> bool:
+            return value is not MISSING and _is_true(value) is truth
+    else:
+        texts = frozenset(as_text(option).lower() for option in options)
+
+        def exact(value: Any, now: datetime) -> bool:
+            if value.__class__ is str:
+                return value.lower() in texts
+            return value is not MISSING and as_text(value).lower() in texts
+
+    return exact if operator is Operator.EXACT else _negated(exact)
+
+
+def _is_truth_text(value: Any) -> bool:
+    return isinstance(value, bool) or (
+        isinstance(value, str) and value.lower() in ("true", "false")
+    )
+
+
+def _is_true(value: Any) -> bool:
+    """A list is true when all of it is."""
+    if isinstance(value, list):
+        return all(_is_true(each) for each in value)
+    return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def _containing(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    several = operator in (Operator.ICONTAINS_MULTI, Operator.NOT_ICONTAINS_MULTI)
+    parts = [
+        _folded(part) for part in (wanted if several and isinstance(wanted, list) else [wanted])
+    ]
+
+    def contains(value: Any, now: datetime) -> bool:
+        if value is MISSING:
+            return False
+        text = _folded(value)
+        return any(part in text for part in parts)
+
+    positive = operator in (Operator.ICONTAINS, Operator.ICONTAINS_MULTI)
+    return contains if positive else _negated(contains)
+
+
+def _folded(value: Any) -> bytes:
+    """Lower case for ASCII letters only, which is what bytes do."""
+    return as_text(value).encode("utf-8", "surrogatepass").lower()
+
+
+def _edges(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    edge = _folded(wanted)
+    at_start = operator in (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH)
+
+    def matches(value: Any, now: datetime) -> bool:
+        if value is MISSING:
+            return False
+        text = _folded(value)
+        return text.startswith(edge) if at_start else text.endswith(edge)
+
+    positive = operator in (Operator.STARTS_WITH, Operator.ENDS_WITH)
+    return matches if positive else _negated(matches)
+
+
+def _pattern(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    try:
+        search = searcher(as_text(wanted))
+    except BadPattern:
+        return _never
+
+    wanted_answer = operator is Operator.REGEX
+
+    def matches(value: Any, now: datetime) -> bool:
+        if value is MISSING:
+            return not wanted_answer
+        if value is TOO_LONG:
+            return False
+        return search(value if value.__class__ is str else as_text(value)) is wanted_answer
+
+    return matches
+
+
+def _comparison(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    limit = as_number(wanted)
+    if limit is None:
+        return _never
+    compare = {
+        Operator.GT: limit.__lt__,
+        Operator.GTE: limit.__le__,
+        Operator.LT: limit.__gt__,
+        Operator.LTE: limit.__ge__,
+    }[operator]
+
+    def matches(value: Any, now: datetime) -> bool:
+        number = as_number(value)
+        return number is not None and compare(number)
+
+    return matches
+
+
+def _between(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    if not isinstance(wanted, list) or len(wanted) != 2:
+        return _never
+    low, high = map(as_number, wanted)
+    if low is None or high is None or low > high:
+        return _never
+    inside = operator is Operator.BETWEEN
+
+    def matches(value: Any, now: datetime) -> bool:
+        if value is MISSING:
+            return not inside
+        number = as_number(value)
+        return number is not None and (low <= number <= high) is inside
+
+    return matches
+
+
+def _date(operator: Operator, wanted: Any, zone: tzinfo) -> Predicate:
+    if not isinstance(wanted, str):
+        return _never
+    relative = is_relative_date(wanted)
+    fixed = None if relative else as_moment(wanted, zone)
+    if not relative and fixed is None:
+        return _never
+
+    def matches(value: Any, now: datetime) -> bool:
+        moment = as_moment(value, zone)
+        limit = relative_moment(wanted, now.astimezone(zone)) if relative else fixed
+        if moment is None or limit is None:
+            return False
+        if operator is Operator.IS_DATE_BEFORE:
+            return moment < limit
+        return moment > limit if operator is Operator.IS_DATE_AFTER else moment == limit
+
+    return matches
+
+
+def _semver(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+    inside = _version_range(operator, wanted)
+    if inside is None:
+        return _never
+
+    def matches(value: Any, now: datetime) -> bool:
+        version = None if value is MISSING else as_version(value)
+        return version is not None and inside(version)
+
+    return matches
+
+
+def _version_range(operator: Operator, wanted: Any) -> Callable[[Version], bool] | None:
+    if operator is Operator.SEMVER_WILDCARD:
+        return _wildcard(as_text(wanted))
+    limit = as_version(wanted)
+    if limit is None:
+        return None
+    compare = _VERSION_COMPARISONS.get(operator)
+    if compare is not None:
+        return lambda version: compare(version, limit)
+    return _range(limit, end_of_range(operator, limit.numbers))
+
+
+def _range(start: Version, end: Version) -> Callable[[Version], bool]:
+    """A pre-release is in a range only if the range begins with one of the same version."""
+
+    def inside(version: Version) -> bool:
+        if version.pre and not (start.pre and version.numbers == start.numbers):
+            return False
+        return start <= version < end
+
+    return inside
+
+
+def end_of_range(operator: Operator, numbers: tuple[int, int, int]) -> Version:
+    """Where ~1.2.3 and ^1.2.3 end: a caret keeps the first number that is not zero."""
+    major, minor, patch = numbers
+    if operator is Operator.SEMVER_TILDE:
+        return Version((major, minor + 1, 0))
+    if major:
+        return Version((major + 1, 0, 0))
+    return Version((0, minor + 1, 0)) if minor else Version((0, 0, patch + 1))
+
+
+def _wildcard(text: str) -> Callable[[Version], bool] | None:
+    """`1.*`, `1.2.*`, `*`; nothing but stars may follow a star."""
+    numbers = wildcard_numbers(text)
+    if numbers is None:
+        return None
+    if not numbers:
+        return lambda version: not version.pre
+    return _range(*wildcard_range(numbers))
+
+
+def wildcard_range(numbers: Sequence[int]) -> tuple[Version, Version]:
+    """Where versions that begin with these numbers begin and end."""
+    start = Version((*numbers, 0, 0, 0)[:3])  # type: ignore[arg-type]
+    end = Version((*numbers[:-1], numbers[-1] + 1, 0, 0)[:3])  # type: ignore[arg-type]
+    return start, end
+
+
+def wildcard_numbers(text: str) -> Sequence[int] | None:
+    """The numbers before the stars; None for what is no wildcard."""
+    parts = text.strip().lstrip("vV").split(".")
+    fixed = [part for part in parts if part != "*"]
+    good = (
+        len(fixed) < len(parts) <= 3
+        and parts[: len(fixed)] == fixed
+        and all(part.isascii() and part.isdecimal() and len(part) < 19 for part in fixed)
+    )
+    return [int(part) for part in fixed] if good else None
+
+
+_VERSION_COMPARISONS: dict[Operator, Callable[[Version, Version], bool]] = {
+    Operator.SEMVER_EQ: eq,
+    Operator.SEMVER_NEQ: ne,
+    Operator.SEMVER_GT: gt,
+    Operator.SEMVER_GTE: ge,
+    Operator.SEMVER_LT: lt,
+    Operator.SEMVER_LTE: le,
+}
+_SEMVER_ALL = frozenset(operator for operator in Operator if operator.startswith("semver"))
+_BUILDERS: tuple[tuple[frozenset[Operator], Callable[[Operator, Any, tzinfo], Predicate]], ...] = (
+    (frozenset({Operator.EXACT, Operator.IS_NOT}), _equality),
+    (frozenset(o for o in Operator if "icontains" in o), _containing),
+    (frozenset(o for o in Operator if o.endswith("s_with")), _edges),
+    (frozenset({Operator.REGEX, Operator.NOT_REGEX}), _pattern),
+    (frozenset({Operator.GT, Operator.GTE, Operator.LT, Operator.LTE}), _comparison),
+    (frozenset({Operator.BETWEEN, Operator.NOT_BETWEEN}), _between),
+    (frozenset(o for o in Operator if o.startswith("is_date")), _date),
+    (_SEMVER_ALL, _semver),
+)

@@ -1,0 +1,277 @@
+"""What an export of Unleash becomes here, and what is said of the rest."""
+
+from typing import Any
+
+import pytest
+
+from hedgerow.errors import Invalid
+from hedgerow.importers.model import Reading
+from hedgerow.importers.unleash import understood
+
+
+def feature(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": f"about {name}",
+        "type": "release",
+        "project": "default",
+        "stale": False,
+        "impressionData": False,
+        "archived": False,
+        **more,
+    }
+
+
+def strategy(feature: str, name: str = "flexibleRollout", **more: Any) -> dict[str, Any]:
+    parameters = {"groupId": feature, "rollout": "50", "stickiness": "default"}
+    return {
+        "name": name,
+        "id": f"{feature}-{name}",
+        "featureName": feature,
+        "title": None,
+        "parameters": parameters if name == "flexibleRollout" else {},
+        "constraints": [],
+        "variants": [],
+        "disabled": False,
+        "segments": [],
+        **more,
+    }
+
+
+def constraint(operator: str, name: str = "region", *values: str, **more: Any) -> dict[str, Any]:
+    return {
+        "contextName": name,
+        "operator": operator,
+        "values": list(values),
+        "inverted": False,
+        "caseInsensitive": False,
+        **more,
+    }
+
+
+def export(*strategies: Any, features: Any = None, **more: Any) -> dict[str, Any]:
+    names = dict.fromkeys(each["featureName"] for each in strategies)
+    features = features or [feature(name) for name in names]
+    return {
+        "features": features,
+        "featureStrategies": list(strategies),
+        "featureEnvironments": [
+            {
+                "name": each["name"],
+                "featureName": each["name"],
+                "environment": "production",
+                "enabled": True,
+                "variants": [],
+            }
+            for each in features
+        ],
+        "contextFields": [],
+        "featureTags": [],
+        "segments": [],
+        "tagTypes": [],
+        "dependencies": [],
+        **more,
+    }
+
+
+def filters(reading: Reading) -> Any:
+    [only] = reading.wanted
+    return only.body["filters"]
+
+
+def asked(*constraints: Any, **more: Any) -> Any:
+    """The filters that constraints become, and what is said about them."""
+    reading = understood(export(strategy("f", constraints=list(constraints)), **more), None)
+    [group] = filters(reading)["groups"]
+    found = [(each["key"], each["operator"], each["value"]) for each in group["properties"]]
+    return found, [each.text for each in reading.notes]
+
+
+def test_strategies_are_condition_sets() -> None:
+    document = export(
+        strategy("f", constraints=[constraint("IN", "region", "eu", "us")]),
+        strategy("f", "userWithId", parameters={"userIds": "ann, ben,"}),
+        strategy("f", "gradualRolloutUserId", parameters={"percentage": "12.5", "groupId": "f"}),
+        strategy("f", "default"),
+        featureTags=[{"featureName": "f", "tagType": "simple", "tagValue": "old"}],
+    )
+    reading = understood(document, "production")
+    assert (reading.lost, reading.notes) == ([], [])
+    [made] = reading.wanted
+    assert {name: made.body[name] for name in ("key", "name", "active", "tags")} == {
+        "key": "f",
+        "name": "about f",
+        "active": True,
+        "tags": ["old"],
+    }
+
+    def of(key: str, *values: str) -> list[dict[str, Any]]:
+        return [{"key": key, "type": "person", "operator": "exact", "value": list(values)}]
+
+    assert made.body["filters"]["groups"] == [
+        {"properties": of("region", "eu", "us"), "rollout_percentage": 50},
+        {"properties": of("distinct_id", "ann", "ben"), "rollout_percentage": 100},
+        {"properties": [], "rollout_percentage": 12.5},
+        {"properties": [], "rollout_percentage": 100},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operator", "more", "expected"),
+    [
+        ("IN", {}, ("exact", ["a", "b"])),
+        ("NOT_IN", {}, ("is_not", ["a", "b"])),
+        ("IN", {"inverted": True}, ("is_not", ["a", "b"])),
+        ("STR_CONTAINS", {}, ("regex", "(?:a|b)")),
+        ("STR_STARTS_WITH", {"caseInsensitive": True}, ("regex", "(?i)^(?:a|b)")),
+        ("STR_ENDS_WITH", {"inverted": True}, ("not_regex", "(?:a|b)$")),
+        ("NUM_EQ", {"value": "5"}, ("between", ["5", "5"])),
+        ("NUM_GTE", {"value": "5"}, ("gte", "5")),
+        (
+            "DATE_AFTER",
+            {"value": "2026-01-01T00:00:00Z"},
+            ("is_date_after", "2026-01-01T00:00:00Z"),
+        ),
+        ("SEMVER_LT", {"value": "1.2.3"}, ("semver_lt", "1.2.3")),
+    ],
+)
+def test_constraints_are_filters(operator: str, more: Any, expected: Any) -> None:
+    values = () if "value" in more else ("a", "b")
+    assert asked(constraint(operator, "region", *values, **more)) == ([("region", *expected)], [])
+
+
+def test_the_opposite_of_a_comparison_does_not_take_who_has_no_value() -> None:
+    found, notes = asked(constraint("NUM_GT", "age", value="5", inverted=True))
+    assert found == [("age", "lte", "5")]
+    assert notes == ["Who has no age is taken there, and not here."]
+
+
+def test_segments_are_their_constraints() -> None:
+    segment = {"id": 4, "name": "eu", "constraints": [constraint("IN", "region", "eu")]}
+    document = export(
+        strategy("f", segments=[4], constraints=[constraint("IN", "plan", "pro")]),
+        segments=[segment],
+    )
+    [group] = filters(understood(document, None))["groups"]
+    assert [each["key"] for each in group["properties"]] == ["plan", "region"]
+    assert [each.text for each in understood(export(strategy("f", segments=[4])), None).lost] == [
+        "Without its strategy flexibleRollout: the export does not have its segment 4."
+    ]
+
+
+def test_variants_keep_their_weights_and_payloads() -> None:
+    variants = [
+        {
+            "name": "a",
+            "weight": 333,
+            "payload": {"type": "string", "value": "green"},
+            "stickiness": "default",
+        },
+        {"name": "b", "weight": 333, "payload": {"type": "json", "value": '{"x": 1}'}},
+        {"name": "c", "weight": 334, "payload": {"type": "number", "value": "7"}},
+    ]
+    made = filters(understood(export(strategy("f", variants=variants)), None))
+    assert made["multivariate"]["variants"] == [
+        {"key": "a", "rollout_percentage": 33.3},
+        {"key": "b", "rollout_percentage": 33.3},
+        {"key": "c", "rollout_percentage": 33.4},
+    ]
+    assert made["payloads"] == {"a": '"green"', "b": '{"x": 1}', "c": "7"}
+
+
+def test_variants_of_the_environment_with_people_named_for_one() -> None:
+    document = export(strategy("f"))
+    document["featureEnvironments"][0]["variants"] = [
+        {"name": "a", "weight": 500, "overrides": [{"contextName": "userId", "values": ["ann"]}]},
+        {"name": "b", "weight": 500},
+    ]
+    first, second = filters(understood(document, None))["groups"]
+    assert (first["variant"], first["properties"][0]["key"]) == ("a", "distinct_id")
+    assert (second["rollout_percentage"], "variant" in second) == (50, False)
+
+
+def test_dependencies_are_asked_for_in_every_condition_set() -> None:
+    document = export(
+        strategy("child"),
+        strategy("child", "default"),
+        strategy("parent"),
+        dependencies=[
+            {"feature": "child", "dependencies": [{"feature": "parent", "enabled": True}]}
+        ],
+    )
+    reading = understood(document, None)
+    parent, child = reading.wanted
+    assert (parent.name, child.name) == ("parent", "child")
+    assert [
+        [(each["key"], each["value"]) for each in group["properties"]]
+        for group in child.body["filters"]["groups"]
+    ] == [[(str(parent.source_id), True)]] * 2
+
+
+def test_what_cannot_be_said_is_said_by_name() -> None:
+    document = export(
+        strategy("by-ip", "remoteAddress", parameters={"IPs": "10.0.0.1"}),
+        strategy("now", constraints=[constraint("DATE_AFTER", "currentTime", value="2026-01-01")]),
+        strategy("some", "applicationHostname"),
+        strategy("some", "default"),
+        strategy("torn", variants=[{"name": "a", "weight": 1000}]),
+        strategy("torn", "default"),
+        strategy("session", parameters={"rollout": "10", "stickiness": "sessionId"}),
+        strategy("off", disabled=True),
+        strategy("team.flag"),
+        features=[
+            *(feature(name) for name in ("by-ip", "now", "some", "torn", "session", "off")),
+            feature("team.flag"),
+            feature("team flag"),
+            feature("old", archived=True),
+            feature("bare"),
+        ],
+    )
+    reading = understood(document, None)
+    assert {each.name: each.text for each in reading.lost} == {
+        "by-ip": "Without its strategy remoteAddress: there is nothing like it here.",
+        "now": "Without its strategy flexibleRollout: it asks for currentTime, which is no "
+        "property of a person.",
+        "torn": "Its strategies have different variants.",
+        "team flag": "Its key would be team-flag, as that of team.flag.",
+        "old": "It is archived.",
+    }
+    assert {each.name: each.text for each in reading.notes} == {
+        "some": "Without its strategy applicationHostname: there is nothing like it here.",
+        "session": "It counts by sessionId, which is by person here.",
+        "team.flag": "It is called team-flag here: keys have no other characters.",
+    }
+    rollouts = {
+        each.name: [group["rollout_percentage"] for group in each.body["filters"]["groups"]]
+        for each in reading.wanted
+    }
+    assert rollouts == {
+        "some": [100],
+        "session": [10],
+        "off": [0],
+        "team-flag": [50],
+        "bare": [100],
+    }
+
+
+def test_an_environment_is_named_where_there_are_several() -> None:
+    document = export(
+        strategy("f", environment="production"), strategy("f", "default", environment="dev")
+    )
+    document["featureEnvironments"].append(
+        {"featureName": "f", "environment": "dev", "enabled": False, "variants": []}
+    )
+    with pytest.raises(Invalid, match="Name one with --environment: dev, production"):
+        understood(document, None)
+    with pytest.raises(Invalid, match="There is no environment staging"):
+        understood(document, "staging")
+    [dev], [production] = (understood(document, name).wanted for name in ("dev", "production"))
+    assert (dev.body["active"], production.body["active"]) == (False, True)
+    assert dev.body["filters"]["groups"][0]["rollout_percentage"] == 100
+    assert production.body["filters"]["groups"][0]["rollout_percentage"] == 50
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"features": {}}, "x"])
+def test_what_is_no_export_is_refused(document: Any) -> None:
+    with pytest.raises(Invalid, match="no export of Unleash"):
+        understood(document, None)
