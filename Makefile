@@ -5,15 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNS := $(VENV)/.runs
-# Tests are spread over this many processes. Each has a service and a PostgreSQL of its own, and waits for them often:
-# there may be one more than cores.
+# Test processes. Each has its own service and PostgreSQL and often waits for them, so use one more than cores.
 WORKERS ?= 3
-# How many values are made up for each test on generated ones; `make unit` takes fewer.
+# Examples per Hypothesis test; `make unit` uses fewer.
 EXAMPLES ?= 60
-# Which values those are: the same each time, so that only a change can break a test. `make unit` makes up others each time.
+# A fixed seed, so that only a change can break a test. `make unit` uses a random one.
 SEED ?= 0
 PYTEST := $(BIN)/python -m pytest
-# Compiled files are kept: tests start many processes.
+# Keep compiled files: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test check fix unit bench clean
@@ -21,12 +20,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Make .venv and install Hedgerow with everything its tests need
+setup: $(STAMP) ## Create .venv and install Hedgerow with its test tools
 
-# Who only runs it waits for less.
+
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
-	@test -x $(BIN)/python || { echo "Making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo "Creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing into $(VENV) (about a minute the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'
 endef
@@ -39,30 +38,30 @@ $(RUNS): pyproject.toml constraints.txt
 	$(call install,.)
 	@touch $@
 
-run: $(RUNS) ## Start the service on http://127.0.0.1:8000, data in ./hedgerow-data
+run: $(RUNS) ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
 	@exec $(BIN)/hedgerow serve
 
-test: check ## Set up, run every check and every test: the same line CI runs
+test: check ## Run every check and every test, as CI does
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED)
 
-check: setup ## Formatting, lint, types and import contracts
+check: setup ## Check formatting, lint, types and import contracts
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-fix: setup ## Format and repair what can be repaired
+fix: setup ## Format, and fix what can be fixed automatically
 	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix src tests benchmarks examples
 
-unit: setup ## Only the unit tests, a few seconds
+unit: setup ## Run the unit tests (about 20 s on two quiet cores)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync unit-half-0 unit-half-1
 
-# Each half in a process that reads no other's files; pytest-xdist would have both read all.
+# Two processes that each collect half of the files; with pytest-xdist both would collect all of them.
 unit-half-%:
 	@$(PYTEST) --quiet $$(find tests/unit -name 'test_*.py' | sort | awk 'NR % 2 == $*')
 
-bench: setup ## Every benchmark, each beside its reference
+bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.records
@@ -73,7 +72,7 @@ bench: setup ## Every benchmark, each beside its reference
 	$(BIN)/python -m benchmarks.experiments
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
-	$(BIN)/python -m benchmarks.transforming
+	$(BIN)/python -m benchmarks.transformations
 
-clean: ## Remove .venv and caches; never touches your data
+clean: ## Remove .venv and caches, never your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

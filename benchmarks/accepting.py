@@ -1,5 +1,5 @@
 """A server that accepts events and works on none, to measure accepting alone. `hedgerow serve`
-refuses to be one on SQLite: nobody else could work on what it accepts.
+refuses to be one on SQLite, where no other process could process the events.
 """
 
 import sys
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import uvloop
 
-from hedgerow.app.state import ensure_data_folder
-from hedgerow.cli.options import settings_with
-from hedgerow.cli.serve import run
+from hedgerow.app.state import ensure_data_dir
+from hedgerow.cli.installation.serve import run
+from hedgerow.cli.options import load_command_settings
 
 
 def main(data: str, port: str = "0") -> None:
-    settings = settings_with(data=Path(data), port=int(port))
-    ensure_data_folder(settings.data)
+    settings = load_command_settings(data_dir=Path(data), port=int(port))
+    ensure_data_dir(settings.data_dir)
     uvloop.run(run(settings, worker=False))
 
 

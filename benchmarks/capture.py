@@ -2,7 +2,7 @@
 
     python -m benchmarks.capture [part ...] [--seconds 60] [--events 200000] [--inbox 100000]
 
-Parts are single, batches, queryable, backlog, restart; all of them unless told. `--seconds` is how
+Parts are single, batches, queryable, backlog, restart; all of them by default. `--seconds` is how
 long the backlog is watched at a steady rate, `--events` how many the memory and the disk are
 measured over, `--inbox` how many wait when a server starts. Durable settings throughout.
 
@@ -27,11 +27,11 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.decide import PROJECT_KEY, Seen, asked, measured
+from benchmarks.decide import PROJECT_KEY, LoadResult, measured, run_load
 from benchmarks.http import Round, Running, shown, started
 from benchmarks.load import cores
 from benchmarks.records import request
-from hedgerow.ingestion.model import Arrived
+from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.lib.clock import utc_now
 
 ROUNDS = 5
@@ -93,7 +93,7 @@ def hedgerow(core: set[int], data: str, *, worker: bool = True) -> Iterator[Runn
     serving = [HEDGEROW, "serve", "--port", "0", "--data", data]
     accepting = [sys.executable, "-m", "benchmarks.accepting", data]
     with started(serving if worker else accepting, core) as server:
-        asked(server.port, singles(server.port, 2), connections=2, seconds=0.1)
+        run_load(server.port, singles(server.port, 2), connections=2, seconds=0.1)
         if worker:
             wait_until_stored(data)
         yield server
@@ -124,7 +124,7 @@ def resident_mib(pid: int) -> int:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The engine makes and removes files meanwhile; os.walk passes over folders that are gone."""
+    """The engine creates and removes files at the same time; os.walk skips missing folders."""
     size = 0
     for parent, _, files in os.walk(folder):
         for name in files:
@@ -181,20 +181,20 @@ def batched() -> None:
         ):
             spent = server.cpu_seconds()
             requests = batches(server.port)
-            seen = asked(server.port, requests, connections=8, seconds=BATCH_SECONDS)
+            seen = run_load(server.port, requests, connections=8, seconds=BATCH_SECONDS)
             spent = server.cpu_seconds() - spent
             accepted = len(seen.latencies) * BATCH
-            unsettled, unstored = waiting(data)
+            unprocessed, unstored = waiting(data)
             rest_s = wait_until_stored(data) if worker else 0.0
-        told = seen.measured()
+        summary = seen.measured()
         print(
             f"  {'with' if worker else 'without'} a worker: accepted"
             f" {accepted / seen.seconds:,.0f} events/s (at least 25,000),"
-            f" {accepted / spent:,.0f} a core-second, p50 {told.p50_ms:.1f} ms,"
-            f" p99 {told.p99_ms:.1f} ms, {seen.failures} failures"
+            f" {accepted / spent:,.0f} a core-second, p50 {summary.p50_ms:.1f} ms,"
+            f" p99 {summary.p99_ms:.1f} ms, {seen.failures} failures"
         )
     print(
-        f"  then {unsettled:,} events waited for their person and {unstored:,} for the event store;"
+        f"  then {unprocessed:,} events were unprocessed, {unstored:,} unstored;"
         f" all were queryable {rest_s:.1f} s later:"
         f" {accepted / (seen.seconds + rest_s):,.0f} events/s in all"
     )
@@ -290,9 +290,9 @@ def backlog(seconds: float) -> None:
 
 async def _steady(
     port: int, data: str, size: int, seconds: float
-) -> tuple[list[float], list[int], Seen]:
+) -> tuple[list[float], list[int], LoadResult]:
     """Each request has its moment; if no connection is free then, that counts as waiting."""
-    seen = Seen()
+    seen = LoadResult()
     requests = batches(port, size)
     lags: list[float] = []
     waits: list[int] = []
@@ -366,7 +366,7 @@ def _fill_inbox(data: str, count: int) -> None:
         (
             msgspec.msgpack.encode(
                 [
-                    Arrived(
+                    CapturedEvent(
                         uuid=f"0199aaaa-0000-7000-8000-{number:012}",
                         event="$pageview",
                         distinct_id=f"person {number % PEOPLE}",
@@ -389,22 +389,22 @@ def _fill_inbox(data: str, count: int) -> None:
 
 
 def main() -> None:
-    told = argparse.ArgumentParser(prog="benchmarks.capture")
+    parser = argparse.ArgumentParser(prog="benchmarks.capture")
     parts = ("single", "batches", "queryable", "backlog", "restart")
-    told.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
-    told.add_argument("--seconds", type=float, default=60)
-    told.add_argument("--events", type=int, default=200_000)
-    told.add_argument("--inbox", type=int, default=100_000)
-    wished = told.parse_args()
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--inbox", type=int, default=100_000)
+    options = parser.parse_args()
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     run: dict[str, Callable[[], None]] = {
         "single": single,
         "batches": batched,
-        "queryable": lambda: queryable(wished.events),
-        "backlog": lambda: backlog(wished.seconds),
-        "restart": lambda: restart(wished.inbox),
+        "queryable": lambda: queryable(options.events),
+        "backlog": lambda: backlog(options.seconds),
+        "restart": lambda: restart(options.inbox),
     }
-    for part in wished.parts or parts:
+    for part in options.parts or parts:
         run[part]()
 
 

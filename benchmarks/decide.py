@@ -30,11 +30,11 @@ from benchmarks import flag_world
 from benchmarks.http import Round, Running, serve, shown, started
 from benchmarks.load import Load, Measured, _Client, cores
 from benchmarks.records import KEY, request
-from hedgerow.flags.decide import Decision
-from hedgerow.flags.snapshot import Snapshot, snapshot_of
-from hedgerow.flags.subject import Subject
-from hedgerow.http.flag_answers import Form, answer
-from hedgerow.http.sdk_config import WITHOUT_APPS
+from hedgerow.flags.evaluation.decide import FlagDecision
+from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
+from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
+from hedgerow.http.sdk.decide_response import DecideFormat, render_decision
+from hedgerow.http.sdk.sdk_config import NO_SITE_APPS
 from hedgerow.lib.clock import utc_now
 
 ROUNDS = 5
@@ -62,12 +62,12 @@ def people(count: int = PEOPLE) -> People:
     return [(flag_world.distinct_id(number), flag_world.properties(number)) for number in numbers]
 
 
-def ours(snapshot: Snapshot) -> Callable[[str, dict[str, Any]], list[bool | str]]:
+def ours(snapshot: FlagSnapshot) -> Callable[[str, dict[str, Any]], list[bool | str]]:
     now = utc_now()
 
     def ask(id: str, properties: dict[str, Any]) -> list[bool | str]:
-        subject = Subject(distinct_id=id, now=now, person_properties=properties)
-        return [outcome.value for outcome in snapshot.evaluate(snapshot.everything, subject)]
+        subject = EvaluationContext(distinct_id=id, now=now, person_properties=properties)
+        return [outcome.value for outcome in snapshot.evaluate(snapshot.all_flags, subject)]
 
     return ask
 
@@ -82,11 +82,11 @@ def theirs(flags: list[dict[str, Any]]) -> Callable[[str, dict[str, Any]], list[
     return ask
 
 
-def only_evaluated(snapshot: Snapshot) -> Ask:
+def only_evaluated(snapshot: FlagSnapshot) -> Ask:
     """What is timed: a subject and its outcomes, as a request makes them."""
-    now, flags, evaluate = utc_now(), snapshot.everything, snapshot.evaluate
+    now, flags, evaluate = utc_now(), snapshot.all_flags, snapshot.evaluate
     return lambda id, properties: evaluate(
-        flags, Subject(distinct_id=id, now=now, person_properties=properties)
+        flags, EvaluationContext(distinct_id=id, now=now, person_properties=properties)
     )
 
 
@@ -100,7 +100,7 @@ def us_per_user(ask: Ask, who: People, times: int = 1) -> float:
 
 def engine() -> None:
     who = people()
-    snapshot = snapshot_of(flag_world.definitions())
+    snapshot = build_snapshot(flag_world.definitions())
     reference, measured = theirs(flag_world.bodies()), only_evaluated(snapshot)
     differing = sum(ours(snapshot)(*each) != reference(*each) for each in who)
     them, us = [], []
@@ -129,12 +129,12 @@ def growth() -> None:
         compiling, changing = [], []
         for _ in range(3):
             began = time.perf_counter()
-            snapshot = snapshot_of(definitions)
+            snapshot = build_snapshot(definitions)
             compiling.append(time.perf_counter() - began)
             first, *others = flag_world.flags(count)
             changed = replace(definitions, flags=[replace(first, version=2), *others])
             began = time.perf_counter()
-            snapshot_of(changed, snapshot)
+            build_snapshot(changed, snapshot)
             changing.append(time.perf_counter() - began)
         times = max(1, 200 // count)
         spent = statistics.median(
@@ -152,25 +152,25 @@ def memory(count: int, who: People) -> tuple[int, int]:
     tracemalloc.start()
     definitions = flag_world.definitions(count)
     described = tracemalloc.get_traced_memory()[0]
-    snapshot = snapshot_of(definitions)
+    snapshot = build_snapshot(definitions)
     for id, properties in who:
-        subject = Subject(distinct_id=id, now=utc_now(), person_properties=properties)
-        outcomes = snapshot.evaluate(snapshot.everything, subject)
-        decision = Decision(outcomes=outcomes, has_errors=False)
-        answer(decision, Form.VALUES, WITHOUT_APPS.without_surveys)
+        subject = EvaluationContext(distinct_id=id, now=utc_now(), person_properties=properties)
+        outcomes = snapshot.evaluate(snapshot.all_flags, subject)
+        decision = FlagDecision(outcomes=outcomes, has_errors=False)
+        render_decision(decision, DecideFormat.VALUES, NO_SITE_APPS.without_surveys)
     del decision, outcomes, subject
     compiled = tracemalloc.get_traced_memory()[0] - described
     tracemalloc.stop()
     return described, compiled
 
 
-# The load: like benchmarks/load.py, but each request is about somebody else, what fails is counted
-# instead of ending the run, and nobody asks before all are connected: the server takes one new
+# The load: like benchmarks/load.py, but each request has another distinct id, failures are counted
+# instead of ending the run, and requests start when all are connected: the server takes one new
 # connection per turn of its loop, so the last of 64 would wait for thousands of answers to others.
 
 
 @dataclass(slots=True)
-class Seen:
+class LoadResult:
     latencies: list[float] = field(default_factory=list)
     failures: int = 0
     seconds: float = 0.0
@@ -186,7 +186,7 @@ class Seen:
 
 
 class Asker(_Client):
-    def __init__(self, load: Load, seen: Seen, requests: Iterator[bytes]) -> None:
+    def __init__(self, load: Load, seen: LoadResult, requests: Iterator[bytes]) -> None:
         super().__init__(load, 0.0, seen.latencies)
         self._seen = seen
         self._requests = requests
@@ -214,9 +214,9 @@ class Asker(_Client):
         self._transport.close()  # which counts as a failure, being too early
 
 
-async def _asked(load: Load, requests: Sequence[bytes], beside: Beside | None) -> Seen:
+async def _run_load(load: Load, requests: Sequence[bytes], beside: Beside | None) -> LoadResult:
     """With something done beside, the load lasts until that is done."""
-    seen, turns = Seen(), itertools.cycle(requests)
+    seen, turns = LoadResult(), itertools.cycle(requests)
     loop = asyncio.get_running_loop()
     askers = []
     for _ in range(load.connections):
@@ -238,21 +238,21 @@ async def _asked(load: Load, requests: Sequence[bytes], beside: Beside | None) -
     return seen
 
 
-def asked(
+def run_load(
     port: int,
     requests: Sequence[bytes],
     *,
     connections: int,
     seconds: float = SECONDS,
     beside: Beside | None = None,
-) -> Seen:
+) -> LoadResult:
     load = Load(host="127.0.0.1", port=port, request=b"", connections=connections, seconds=seconds)
-    return uvloop.run(_asked(load, requests, beside))
+    return uvloop.run(_run_load(load, requests, beside))
 
 
 def measured(server: Running, requests: Sequence[bytes], connections: int) -> Round:
     before = server.cpu_seconds()
-    seen = asked(server.port, requests, connections=connections)
+    seen = run_load(server.port, requests, connections=connections)
     spent = server.cpu_seconds() - before
     if seen.failures:
         raise RuntimeError(f"{seen.failures} requests failed")
@@ -298,7 +298,7 @@ def hedgerow(core: set[int], *, flag_count: int) -> Iterator[Running]:
     ):
         flag_world.fill(data, flag_count=flag_count, person_count=PEOPLE)
         first = decide_requests(server.port, with_properties=False)[:1]
-        if asked(server.port, first, connections=2, seconds=0.1).failures:
+        if run_load(server.port, first, connections=2, seconds=0.1).failures:
             raise RuntimeError("the server does not answer as it should")
         yield server
 
@@ -371,8 +371,8 @@ def swap(core: set[int]) -> None:
         with hedgerow(core, flag_count=count) as server:
             requests = decide_requests(server.port, with_properties=True)
             spent: list[float] = []
-            alone = asked(server.port, requests, connections=SWAP_CONNECTIONS, seconds=3)
-            changed = asked(
+            alone = run_load(server.port, requests, connections=SWAP_CONNECTIONS, seconds=3)
+            changed = run_load(
                 server.port,
                 requests,
                 connections=SWAP_CONNECTIONS,
@@ -381,11 +381,11 @@ def swap(core: set[int]) -> None:
             )
         took = f" {statistics.median(spent) * 1000:>12.1f} ms {max(spent) * 1000:>8.1f}"
         for name, seen, more in (("no changes", alone, ""), ("changes", changed, took)):
-            told = seen.measured()
+            summary = seen.measured()
             slowest = max(seen.latencies) * 1000
             print(
-                f"  {count:>6,} {name:<12} {told.answers:>9,} {seen.failures:>9}"
-                f" {told.p50_ms:>8.2f} {told.p99_ms:>8.2f} {slowest:>11.1f}{more}"
+                f"  {count:>6,} {name:<12} {summary.answers:>9,} {seen.failures:>9}"
+                f" {summary.p50_ms:>8.2f} {summary.p99_ms:>8.2f} {slowest:>11.1f}{more}"
             )
 
 

@@ -1,15 +1,16 @@
-"""Deliveries: webhooks against a bare httpx loop, a dead destination beside live ones, a replay.
+"""Deliveries: webhooks compared with a bare httpx loop, a dead destination next to live
+ones, and a replay.
 
     python -m benchmarks.deliver [part ...] [--events 5000] [--waiting 1000000] [--stored 1000000]
 
-Parts are single, batched, dead, replay; all of them unless told. `--events` is how many are
-delivered in a round, ten times as many in batches; `--waiting` how many wait for the dead
-destination; `--stored` how many are replayed.
+Parts are single, batched, dead and replay; the default is all of them. `--events` is the number of
+events in a round (ten times as many in batches), `--waiting` the backlog of the dead destination,
+`--stored` the number of replayed events.
 
-Receiver and sender have a core each, and rounds alternate. The receiver counts events and says when
-the first and the last of them came. The httpx loop sends bodies that are ready made, as many at a
-time as one destination does; ours are read from a queue on disk, made, signed, sent and recorded.
-Queues are filled past the service, for it would take long to capture so many.
+Receiver and sender have a core each, and rounds alternate. The receiver counts events between the
+first and the last one. The httpx loop sends prepared bodies with the concurrency of one
+destination; Hedgerow reads events from a queue on disk, renders, signs, sends and records them.
+Queues are filled directly in the database, because capturing that many events would take long.
 """
 
 import argparse
@@ -33,7 +34,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from benchmarks.capture import PAGE, batches, resident_mib
-from benchmarks.decide import PROJECT_KEY, asked
+from benchmarks.decide import PROJECT_KEY, run_load
 from benchmarks.event_world import PERSONAL_KEY, generate
 from benchmarks.http import Running, serve, started
 from benchmarks.load import cores
@@ -41,8 +42,8 @@ from benchmarks.records import BASE, KEY
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import utc_now
-from hedgerow.pipelines.deliver import CONCURRENCY
-from hedgerow.pipelines.payload import payload_of
+from hedgerow.pipelines.deliveries.deliverer import CONCURRENCY
+from hedgerow.plugin.payload import build_payload
 from hedgerow.projects.model import ProjectId
 
 ROUNDS = 3
@@ -51,11 +52,11 @@ PEOPLE = 5_000
 WEBHOOK = 1
 DEAD = "http://127.0.0.1:9/hook"
 SECRET = "a secret of a benchmark"
-BESIDE_SECONDS = 5.0
+LOAD_SECONDS = 5.0
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 
 
-def event(number: int) -> Event:
+def build_event(number: int) -> Event:
     now = utc_now()
     return Event(
         project_id=ProjectId(1),
@@ -78,7 +79,7 @@ def event(number: int) -> Event:
 
 
 class Counted:
-    """Events that came, and when the first and the last of them did."""
+    """Counts received events, and the time of the first and the last one."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -94,7 +95,7 @@ class Counted:
         answer = b"ok"
         if scope["method"] == "GET":
             answer = jsonio.encode([self.events, self.last - self.first])
-            if scope["query_string"] == b"anew":
+            if scope["query_string"] == b"reset":
                 self.events = 0
         else:
             self.last = time.perf_counter()
@@ -107,7 +108,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class ReceivedEvents:
     events: int
     seconds: float
     spent_s: float
@@ -125,14 +126,14 @@ def hook(receiver: Running) -> str:
     return f"http://127.0.0.1:{receiver.port}/hook"
 
 
-def counted(receiver: Running, *, anew: bool = True) -> tuple[int, float]:
-    """How many came since counting began anew, and within which time."""
-    events, seconds = httpx.get(hook(receiver) + ("?anew" if anew else "")).json()
+def count_received(receiver: Running, *, reset: bool = True) -> tuple[int, float]:
+    """Return the number of events since the last reset, and the time between first and last."""
+    events, seconds = httpx.get(hook(receiver) + ("?reset" if reset else "")).json()
     return events, seconds
 
 
 @contextmanager
-def receiving(core: set[int]) -> Iterator[Running]:
+def run_receiver(core: set[int]) -> Iterator[Running]:
     with started([sys.executable, "-m", "benchmarks.deliver", "receiver"], core) as running:
         yield running
 
@@ -141,11 +142,11 @@ def receiving(core: set[int]) -> Iterator[Running]:
 
 
 def bare_loop(url: str, requests: str, size: str) -> None:
-    """Each of the senders sends its next request when the last is answered."""
+    """Each sender sends its next request after the response to the previous one."""
     ready = [
         jsonio.encode(some if int(size) > 1 else some[0])
         for start in range(100)
-        for some in [[payload_of(event(start + number)) for number in range(int(size))]]
+        for some in [[build_payload(build_event(start + number)) for number in range(int(size))]]
     ]
     left = iter(range(int(requests)))
 
@@ -163,23 +164,23 @@ def bare_loop(url: str, requests: str, size: str) -> None:
     uvloop.run(send_all())
 
 
-def by_bare_loop(receiver: Running, core: set[int], number: int, size: int) -> Arrived:
+def measure_bare_loop(receiver: Running, core: set[int], number: int, size: int) -> ReceivedEvents:
     command = [sys.executable, "-m", "benchmarks.deliver", "loop", hook(receiver)]
     pin: Callable[[], None] = lambda: os.sched_setaffinity(0, core)  # noqa: E731
     before = os.times()
     subprocess.run([*command, str(number // size), str(size)], check=True, preexec_fn=pin)
     after = os.times()
-    events, seconds = counted(receiver)
+    events, seconds = count_received(receiver)
     spent = after.children_user + after.children_system
     spent -= before.children_user + before.children_system
-    return Arrived(events=events, seconds=seconds, spent_s=spent)
+    return ReceivedEvents(events=events, seconds=seconds, spent_s=spent)
 
 
-# Ours
+# Hedgerow
 
 
 @contextmanager
-def hedgerow(core: set[int], data: str) -> Iterator[Running]:
+def run_hedgerow(core: set[int], data: str) -> Iterator[Running]:
     os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
     os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
     os.environ["HEDGEROW_ALLOW_PRIVATE_DESTINATIONS"] = "true"
@@ -190,15 +191,15 @@ def hedgerow(core: set[int], data: str) -> Iterator[Running]:
 
 
 @contextmanager
-def talking(server: Running, key: str = KEY) -> Iterator[httpx.Client]:
+def open_client(server: Running, key: str = KEY) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {key}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}{BASE}", headers=headers) as client:
         yield client
 
 
-def made(server: Running, url: str, key: str = KEY, **settings: Any) -> int:
-    """The id of a new destination, enabled."""
-    with talking(server, key) as client:
+def create_destination(server: Running, url: str, key: str = KEY, **settings: Any) -> int:
+    """Create and enable a destination, and return its id."""
+    with open_client(server, key) as client:
         id = client.post("", json={"plugin": WEBHOOK}).raise_for_status().json()["id"]
         config = {"url": url, "secret": SECRET, **settings}
         client.put(f"{id}/config/", json=config).raise_for_status()
@@ -211,7 +212,7 @@ def fill(data: str, record_id: int, number: int) -> None:
     now_ms = int(time.time() * 1000)
     rows = (
         (record_id, each.uuid, each.distinct_id, pack(each), now_ms)
-        for each in map(event, range(number))
+        for each in map(build_event, range(number))
     )
     with closing(sqlite3.connect(f"{data}/hedgerow.db")) as connection:
         connection.executemany(
@@ -223,74 +224,73 @@ def fill(data: str, record_id: int, number: int) -> None:
         connection.commit()
 
 
-def left(data: str, record_id: int) -> bool:
-    asked = "SELECT 1 FROM deliveries WHERE record_id = ? LIMIT 1"
+def has_deliveries(data: str, record_id: int) -> bool:
+    query = "SELECT 1 FROM deliveries WHERE record_id = ? LIMIT 1"
     with closing(sqlite3.connect(f"{data}/hedgerow.db", timeout=30)) as connection:
-        return connection.execute(asked, (record_id,)).fetchone() is not None
+        return connection.execute(query, (record_id,)).fetchone() is not None
 
 
-def by_hedgerow(receiver: Running, core: set[int], number: int, size: int) -> Arrived:
+def measure_hedgerow(receiver: Running, core: set[int], number: int, size: int) -> ReceivedEvents:
     with tempfile.TemporaryDirectory(dir=".") as data:
-        with hedgerow(core, data) as server:
-            record_id = made(server, hook(receiver), batch_size=size)
+        with run_hedgerow(core, data) as server:
+            record_id = create_destination(server, hook(receiver), batch_size=size)
         fill(data, record_id, number)
-        with hedgerow(core, data) as server:
-            while not counted(receiver)[0]:
+        with run_hedgerow(core, data) as server:
+            while not count_received(receiver)[0]:
                 time.sleep(0.01)
             spent = server.cpu_seconds()
-            while left(data, record_id):
+            while has_deliveries(data, record_id):
                 time.sleep(0.1)
             spent = server.cpu_seconds() - spent
-            events, seconds = counted(receiver)
-        return Arrived(events=events, seconds=seconds, spent_s=spent)
+            events, seconds = count_received(receiver)
+        return ReceivedEvents(events=events, seconds=seconds, spent_s=spent)
 
 
-def rates(name: str, number: int, size: int, least: int) -> None:
+def compare_rates(name: str, number: int, size: int, least: int) -> None:
     ours_core, receiver_core = cores()
     bare, ours = [], []
-    with receiving(receiver_core) as receiver:
+    with run_receiver(receiver_core) as receiver:
         for _ in range(ROUNDS):
-            bare.append(by_bare_loop(receiver, ours_core, number, size))
-            ours.append(by_hedgerow(receiver, ours_core, number, size))
+            bare.append(measure_bare_loop(receiver, ours_core, number, size))
+            ours.append(measure_hedgerow(receiver, ours_core, number, size))
     print(f"{name}, {number:,} events, median of {ROUNDS} alternating rounds")
     print(f"  {'':<28} {'per s':>10} {'per core-s':>12}")
-    told = []
-    for who, some in (("bare httpx loop", bare), ("delivered", ours)):
-        told.append(statistics.median(each.per_second for each in some))
+    medians = []
+    for sender, some in (("bare httpx loop", bare), ("delivered", ours)):
+        medians.append(statistics.median(each.per_second for each in some))
         per_core = statistics.median(each.per_core_second for each in some)
-        print(f"  {who:<28} {told[-1]:>10,.0f} {per_core:>12,.0f}")
-    print(f"  at least {least:,} events/s; delivered / bare: {told[1] / told[0]:.0%} (50 %)")
+        print(f"  {sender:<28} {medians[-1]:>10,.0f} {per_core:>12,.0f}")
+    print(f"  at least {least:,} events/s; delivered / bare: {medians[1] / medians[0]:.0%} (50 %)")
 
 
 # A dead destination
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class LoadMeasurement:
     captured: float
     delivered: float
     p99_ms: float
     resident_mib: int
 
 
-def beside(waiting: int) -> Beside:
-    """How fast batches are captured, and delivered to a destination that works, while so many wait
-    for one that is dead."""
+def measure_under_backlog(waiting: int) -> LoadMeasurement:
+    """Measure capture and delivery to a live destination while a dead one has a backlog."""
     ours_core, receiver_core = os.sched_getaffinity(0), os.sched_getaffinity(0)
-    with tempfile.TemporaryDirectory(dir=".") as data, receiving(receiver_core) as receiver:
-        with hedgerow(ours_core, data) as server:
-            made(server, hook(receiver), batch_size=BATCH)
-            dead = made(server, DEAD, events=["something else"])
+    with tempfile.TemporaryDirectory(dir=".") as data, run_receiver(receiver_core) as receiver:
+        with run_hedgerow(ours_core, data) as server:
+            create_destination(server, hook(receiver), batch_size=BATCH)
+            dead = create_destination(server, DEAD, events=["something else"])
         fill(data, dead, waiting)
-        with hedgerow(ours_core, data) as server:
-            seen = asked(server.port, batches(server.port, count=2), connections=2, seconds=0.1)
+        with run_hedgerow(ours_core, data) as server:
+            seen = run_load(server.port, batches(server.port, count=2), connections=2, seconds=0.1)
             sent = len(seen.latencies) * BATCH
             wait_for(receiver, sent)
-            seen = asked(server.port, batches(server.port), connections=2, seconds=BESIDE_SECONDS)
+            seen = run_load(server.port, batches(server.port), connections=2, seconds=LOAD_SECONDS)
             sent = len(seen.latencies) * BATCH
             seconds = wait_for(receiver, sent)
             resident = resident_mib(server.pid)
-        return Beside(
+        return LoadMeasurement(
             captured=sent / seen.seconds,
             delivered=sent / seconds,
             p99_ms=seen.measured().p99_ms,
@@ -299,21 +299,21 @@ def beside(waiting: int) -> Beside:
 
 
 def wait_for(receiver: Running, number: int) -> float:
-    """Until so many have come: within which time they did."""
+    """Wait for a number of events and return the time between first and last."""
     began = time.perf_counter()
-    while (came := counted(receiver, anew=False)[0]) < number:
+    while (came := count_received(receiver, reset=False)[0]) < number:
         time.sleep(0.05)
         if time.perf_counter() - began > 600:
             raise TimeoutError(f"{came} of {number} events came")
-    return counted(receiver)[1]
+    return count_received(receiver)[1]
 
 
 def dead(waiting: int) -> None:
     alone, full = [], []
     for _ in range(ROUNDS):
-        alone.append(beside(0))
-        full.append(beside(waiting))
-    print(f"A dead destination beside a live one, median of {ROUNDS} alternating rounds")
+        alone.append(measure_under_backlog(0))
+        full.append(measure_under_backlog(waiting))
+    print(f"A dead destination next to a live one, median of {ROUNDS} alternating rounds")
     print(f"  {'':<28} {'captured/s':>11} {'p99 ms':>8} {'delivered/s':>12} {'MiB':>6}")
     for name, some in (("nothing waits", alone), (f"{waiting:,} wait", full)):
         print(
@@ -333,20 +333,20 @@ def dead(waiting: int) -> None:
 
 
 def replay(number: int) -> None:
-    """In batches, to a receiver on the same cores. Events are generated past the service."""
-    with tempfile.TemporaryDirectory(dir=".") as data, receiving(os.sched_getaffinity(0)) as to:
+    """Replay in batches to a receiver on the same cores. Events are generated in the database."""
+    with tempfile.TemporaryDirectory(dir=".") as data, run_receiver(os.sched_getaffinity(0)) as to:
         generating = [sys.executable, "-m", "benchmarks.deliver", "generate", data, str(number)]
         subprocess.run(generating, check=True)
-        with hedgerow(os.sched_getaffinity(0), data) as server:
-            id = made(server, hook(to), key=PERSONAL_KEY, batch_size=BATCH)
+        with run_hedgerow(os.sched_getaffinity(0), data) as server:
+            id = create_destination(server, hook(to), key=PERSONAL_KEY, batch_size=BATCH)
             before = resident_mib(server.pid)
-            wish = {"job": {"type": "replay", "payload": {"date_from": "-100d"}}}
-            with talking(server, PERSONAL_KEY) as client:
-                client.post(f"{id}/job/?format=json", json=wish).raise_for_status()
+            job = {"job": {"type": "replay", "payload": {"date_from": "-100d"}}}
+            with open_client(server, PERSONAL_KEY) as client:
+                client.post(f"{id}/job/?format=json", json=job).raise_for_status()
             resident, came = [before], 0
             while came < number:
                 time.sleep(1)
-                came, seconds = counted(to, anew=False)
+                came, seconds = count_received(to, reset=False)
                 resident.append(resident_mib(server.pid))
     half = len(resident) // 2
     print(f"A replay of {number:,} events, in batches of {BATCH}")
@@ -357,21 +357,21 @@ def replay(number: int) -> None:
 
 
 def main() -> None:
-    told = argparse.ArgumentParser(prog="benchmarks.deliver")
+    parser = argparse.ArgumentParser(prog="benchmarks.deliver")
     parts = ("single", "batched", "dead", "replay")
-    told.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
-    told.add_argument("--events", type=int, default=5_000)
-    told.add_argument("--waiting", type=int, default=1_000_000)
-    told.add_argument("--stored", type=int, default=1_000_000)
-    wished = told.parse_args()
-    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
+    parser.add_argument("--events", type=int, default=5_000)
+    parser.add_argument("--waiting", type=int, default=1_000_000)
+    parser.add_argument("--stored", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    print(f"system load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     run: dict[str, Callable[[], None]] = {
-        "single": lambda: rates("A webhook, single", wished.events, 1, 1_500),
-        "batched": lambda: rates("In batches of 100", wished.events * 10, BATCH, 15_000),
-        "dead": lambda: dead(wished.waiting),
-        "replay": lambda: replay(wished.stored),
+        "single": lambda: compare_rates("A webhook, single", arguments.events, 1, 1_500),
+        "batched": lambda: compare_rates("In batches of 100", arguments.events * 10, BATCH, 15_000),
+        "dead": lambda: dead(arguments.waiting),
+        "replay": lambda: replay(arguments.stored),
     }
-    for part in wished.parts or parts:
+    for part in arguments.parts or parts:
         run[part]()
 
 

@@ -27,9 +27,9 @@ from chdb.state.sqlitelike import Connection
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.connect import EventPlace, open_events
-from hedgerow.storage.events import EventRecords
-from hedgerow.storage.events_schema import COLUMNS
+from hedgerow.storage.connect import EventStoreLocation, open_event_store
+from hedgerow.storage.events.events import ClickHouseEventStore
+from hedgerow.storage.events.schema import COLUMNS
 
 BLOCKS = {100: 20, 1_000: 10, 5_000: 8}
 ROUNDS_AMONG_MANY = 5
@@ -87,13 +87,13 @@ def raw_insert(connection: Connection, lines: bytes) -> None:
         stream.finish()
 
 
-async def append_s(store: EventRecords, events: list[Event]) -> float:
+async def append_s(store: ClickHouseEventStore, events: list[Event]) -> float:
     started = time.perf_counter()
     await store.append(events)
     return time.perf_counter() - started
 
 
-async def appends(store: EventRecords, raw: Connection) -> None:
+async def appends(store: ClickHouseEventStore, raw: Connection) -> None:
     print("rows/s, median of interleaved blocks")
     print(f"  {'block':>6} {'raw chDB':>10} {'hedgerow':>10} {'ratio':>6}")
     for size, rounds in BLOCKS.items():
@@ -121,7 +121,7 @@ def fill(raw: Connection, stored: int) -> None:
         """)
 
 
-async def among_many(store: EventRecords, stored: int) -> None:
+async def among_many(store: ClickHouseEventStore, stored: int) -> None:
     print(f"among {stored:,} events, ms")
     print(
         f"  first append, which learns their uuids: {await append_s(store, block(1)) * 1000:,.0f}"
@@ -150,8 +150,8 @@ def resident_mb() -> float:
 
 
 async def measure(folder: Path, stored: int) -> None:
-    place = EventPlace(url="", folder=folder, timeout_s=5)
-    store = open_events(place)
+    place = EventStoreLocation(url="", folder=folder, timeout_s=5)
+    store = open_event_store(place)
     await store.prepare()
     raw = chdb.connect(str((folder / "chdb").resolve()))
     raw.query("USE hedgerow")
@@ -165,7 +165,7 @@ async def measure(folder: Path, stored: int) -> None:
     fill(raw, stored)
     raw.close()
     await store.close()
-    store = open_events(place)
+    store = open_event_store(place)
     await among_many(store, stored)
     print(f"resident memory at the end: {resident_mb():.0f} MB")
     await store.close()

@@ -13,10 +13,15 @@ from clickhouse_connect.driver.client import Client
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import insert
 
-from hedgerow.projects.bootstrap import FirstKeys
-from hedgerow.storage.connect import EventPlace, Place, open_events, plain_engine
-from hedgerow.storage.events_schema import COLUMNS
-from hedgerow.storage.migrate import prepare
+from hedgerow.projects.bootstrap import InitialKeys
+from hedgerow.storage.connect import (
+    DatabaseLocation,
+    EventStoreLocation,
+    create_sync_engine,
+    open_event_store,
+)
+from hedgerow.storage.events.schema import COLUMNS
+from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.tables import person_distinct_ids, persons
 
 PROJECT_KEY = "phc_for-benchmarks-only"
@@ -55,32 +60,32 @@ _SQL = f"""
 
 
 async def generate(data: Path, rows: int) -> None:
-    place = Place(url="", path=data / "hedgerow.db", timeout_s=5)
-    keys = FirstKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY)
-    prepare(place, keys, datetime.now(UTC))
+    place = DatabaseLocation(url="", path=data / "hedgerow.db", timeout_s=5)
+    keys = InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY)
+    prepare_database(place, keys, datetime.now(UTC))
     _people(place)
-    events = open_events(EventPlace(url="", folder=data / "events", timeout_s=5))
+    events = open_event_store(EventStoreLocation(url="", folder=data / "events", timeout_s=5))
     await events.prepare()
     columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
         task = progress.add_task("events", total=rows)
         for start in range(0, rows, BLOCK):
             count = min(BLOCK, rows - start)
-            asked = {"rows": rows, "start": start, "count": count}
-            await events.run(partial(_insert, asked))
+            parameters = {"rows": rows, "start": start, "count": count}
+            await events.run(partial(_insert, parameters))
             progress.advance(task, count)
     await events.close()
 
 
-def _insert(asked: dict[str, int], client: Client) -> None:
-    client.command(_SQL, parameters=asked)
+def _insert(parameters: dict[str, int], client: Client) -> None:
+    client.command(_SQL, parameters=parameters)
 
 
 def person_uuid(number: int) -> str:
     return str(uuid5(NAMESPACE, str(number)))
 
 
-def _people(place: Place) -> None:
+def _people(place: DatabaseLocation) -> None:
     """One in ten is a pro."""
     now = datetime.now(UTC) - timedelta(days=DAYS)
     rows = [
@@ -102,6 +107,6 @@ def _people(place: Place) -> None:
         {"project_id": 1, "distinct_id": f"user-{number}", "person_id": number + 1}
         for number in range(PEOPLE)
     ]
-    with plain_engine(place).begin() as connection:
+    with create_sync_engine(place).begin() as connection:
         connection.execute(insert(persons), rows)
         connection.execute(insert(person_distinct_ids), ids)

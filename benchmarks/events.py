@@ -33,8 +33,8 @@ import uvloop
 from chdb.state.sqlitelike import Connection
 
 from benchmarks.event_world import DAYS, PERSONAL_KEY, generate, person_uuid
-from hedgerow.app.serve import Events, service
-from hedgerow.http.server import listen, server
+from hedgerow.app.serve import ServiceCallbacks, run_service
+from hedgerow.http.server.server import build_server, listen
 from hedgerow.settings import Settings
 
 ROUNDS = 11
@@ -195,11 +195,11 @@ async def running(data: Path) -> AsyncIterator[int]:
     def failed(error: Exception) -> None:
         raise error
 
-    settings = Settings(data=data, port=0, log_level="error", read_wait_s=30)
+    settings = Settings(data_dir=data, port=0, log_level="error", read_after_write_timeout_s=30)
     listening = listen("127.0.0.1", 0)
-    told = Events(ready=lambda _: ready.set(), failed=failed)
-    async with service(settings, told, worker=True) as door:
-        web = server(door, header_timeout_s=60, grace_s=1)
+    callbacks = ServiceCallbacks(ready=lambda _: ready.set(), failed=failed)
+    async with run_service(settings, callbacks, worker=True) as gateway:
+        web = build_server(gateway, header_timeout_s=60, grace_s=1)
         task = asyncio.create_task(web.serve(sockets=[listening]))
         await ready.wait()
         yield listening.getsockname()[1]

@@ -26,8 +26,8 @@ from chdb.state.sqlitelike import Connection
 
 from benchmarks.event_world import DAYS, PEOPLE, SEED, generate
 from benchmarks.events import Client, resident_mb, running, timed
-from hedgerow.storage.connect import EventPlace, open_events
-from hedgerow.storage.events_schema import COLUMNS
+from hedgerow.storage.connect import EventStoreLocation, open_event_store
+from hedgerow.storage.events.schema import COLUMNS
 
 ROUNDS = 7
 _EXPOSURES = f"""
@@ -76,7 +76,7 @@ _METRICS = [
 
 
 async def expose(data: Path, rows: int) -> None:
-    events = open_events(EventPlace(url="", folder=data / "events", timeout_s=5))
+    events = open_event_store(EventStoreLocation(url="", folder=data / "events", timeout_s=5))
     await events.run(lambda client: client.command(_EXPOSURES, parameters={"rows": rows}))
     await events.close()
 

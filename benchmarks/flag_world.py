@@ -13,12 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import insert
 
-from hedgerow.flags.model import Bucketing, Definitions, Flag, FlagId, Runtime
+from hedgerow.flags.model import Bucketing, Flag, FlagDefinitions, FlagId, Runtime
 from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import generations, tables
-from hedgerow.storage.connect import Place, plain_engine
-from hedgerow.storage.flags import topic_of
+from hedgerow.storage import tables
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.engine import generations
+from hedgerow.storage.flags.flags import flag_topic
 
 PROJECT = ProjectId(1)
 FLAGS = 50
@@ -35,9 +36,9 @@ _ASKED: Sequence[tuple[str, str, Any]] = (
 
 def filters(number: int) -> dict[str, Any]:
     key, operator, value = _ASKED[number % len(_ASKED)]
-    asked = {"key": key, "operator": operator, "value": value, "type": "person"}
+    filter_ = {"key": key, "operator": operator, "value": value, "type": "person"}
     percentage = 10 + number % 10 * 10
-    made: dict[str, Any] = {"groups": [{"properties": [asked], "rollout_percentage": percentage}]}
+    made: dict[str, Any] = {"groups": [{"properties": [filter_], "rollout_percentage": percentage}]}
     if number % 5 == 0:
         made["multivariate"] = {
             "variants": [
@@ -87,8 +88,10 @@ def flags(count: int = FLAGS) -> list[Flag]:
     ]
 
 
-def definitions(count: int = FLAGS) -> Definitions:
-    return Definitions(generation=1, flags=flags(count), cohorts=(), group_types={}, timezone="UTC")
+def definitions(count: int = FLAGS) -> FlagDefinitions:
+    return FlagDefinitions(
+        generation=1, flags=flags(count), cohorts=(), group_types={}, timezone="UTC"
+    )
 
 
 def distinct_id(number: int) -> str:
@@ -106,12 +109,12 @@ def properties(number: int) -> dict[str, Any]:
 
 
 def fill(data: str, *, flag_count: int, person_count: int) -> None:
-    """Put the world into the database of a server that has not been asked about flags yet."""
-    place = Place(url="", path=Path(data) / "hedgerow.db", timeout_s=5)
+    """Store the world in the database of a server that has not served flags yet."""
+    place = DatabaseLocation(url="", path=Path(data) / "hedgerow.db", timeout_s=5)
     people = range(1, person_count + 1)
-    with plain_engine(place).begin() as connection:
+    with create_sync_engine(place).begin() as connection:
         connection.execute(insert(tables.flags), [asdict(flag) for flag in flags(flag_count)])
-        generations.advance(connection, topic_of(PROJECT))
+        generations.advance(connection, flag_topic(PROJECT))
         if not people:
             return
         connection.execute(

@@ -1,14 +1,13 @@
-"""The lean front door against a bare ASGI application on the same server, in one run.
+"""A fast route of the gateway against a bare ASGI application on the same server, in one run.
 
     python -m benchmarks.http
 
-Both run on uvicorn, uvloop and httptools, pinned to one core; the load comes from another. Rounds
-alternate between the two, so that a noisy machine is noisy for both, and each round starts both
-anew: where the loader puts a process in memory alone moves its rate by a fifth.
+Both run on uvicorn, uvloop and httptools, pinned to one core; the load comes from another core.
+Rounds alternate between the two, so that a noisy machine affects both, and each round restarts
+both: the memory layout of a process alone changes its rate by a fifth.
 
-What counts is requests per second of the server's own processor time. Requests per second of the
-clock are shown beside it: two event loops that wait for each other fall into step now and then, and
-then both idle half of the time, which says nothing about either.
+The result is requests per second of the server's CPU time. Requests per second of wall time are
+shown, too, but two event loops that wait for each other can both idle half of the time.
 """
 
 import os
@@ -36,13 +35,13 @@ HEADERS = [(b"content-length", b"%d" % len(BODY)), (b"content-type", b"applicati
 
 
 async def bare(scope: Scope, receive: Receive, send: Send) -> None:
-    """The least that an ASGI application can do."""
+    """The smallest possible ASGI application."""
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": BODY})
 
 
 def serve(app: ASGIApp) -> None:
-    """Run an application on the same server as Hedgerow, with nothing around it."""
+    """Run an application on the same server as Hedgerow, without the gateway."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(f"is ready at http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
@@ -65,7 +64,7 @@ class Running:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Processor time of all of the process's threads so far."""
+        """Return the CPU time of all threads of the process."""
         times = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -78,7 +77,7 @@ class Round:
 
 @contextmanager
 def started(command: list[str], core: set[int]) -> Iterator[Running]:
-    """A server that runs on one core while the block lasts."""
+    """Run a server on one core for the duration of the block."""
     pin: Callable[[], None] = lambda: os.sched_setaffinity(0, core)  # noqa: E731
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=pin
@@ -110,7 +109,7 @@ def measure(server: Running, request: bytes) -> Round:
 
 
 def shown(name: str, rounds: list[Round]) -> float:
-    """Print the medians; the rate per second of processor time is what ratios are made of."""
+    """Print the medians. Return the rate per second of CPU time."""
     rate = statistics.median(each.per_core_second for each in rounds)
     clock = statistics.median(each.measured.per_second for each in rounds)
     p50 = statistics.median(each.measured.p50_ms for each in rounds)
@@ -139,8 +138,8 @@ def main() -> None:
             reference.append(measure(bare_server, get("/", bare_server.port)))
             ours.append(measure(our_server, get("/_liveness", our_server.port)))
     heading("GET")
-    bare_rate, our_rate = shown("bare ASGI", reference), shown("lean door", ours)
-    print(f"  lean door / bare: {our_rate / bare_rate:.0%}")
+    bare_rate, our_rate = shown("bare ASGI", reference), shown("fast route", ours)
+    print(f"  fast route / bare: {our_rate / bare_rate:.0%}")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from hedgerow.ingestion.model import Arrived
-from hedgerow.persons.known import Known, KnownPerson, mentioned
-from hedgerow.persons.process import process
-from hedgerow.projects.bootstrap import FirstKeys
+from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.persons.processing.loaded_state import LoadedState, StoredPerson, collect_references
+from hedgerow.persons.processing.process import process_batch
+from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.connect import Place, plain_engine
-from hedgerow.storage.migrate import prepare
-from hedgerow.storage.person_changes import load, save
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.migrations.apply import prepare_database
+from hedgerow.storage.persons.changes import load_state, save_changes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROJECT = ProjectId(1)
@@ -48,8 +48,8 @@ def somewhere(_: str) -> Mapping[str, Any]:
     return {"$geoip_country_code": "DE", "$geoip_country_name": "Germany"}
 
 
-def event(number: int, properties: dict[str, Any]) -> Arrived:
-    return Arrived(
+def event(number: int, properties: dict[str, Any]) -> CapturedEvent:
+    return CapturedEvent(
         uuid=f"0199-{number}",
         event="$pageview",
         distinct_id=f"id-{number}",
@@ -60,9 +60,9 @@ def event(number: int, properties: dict[str, Any]) -> Arrived:
     )
 
 
-def known_after(properties: dict[str, Any], place: Any) -> Known:
+def known_after(properties: dict[str, Any], place: Any) -> LoadedState:
     """Everybody, after an event with these properties, as if read from the store."""
-    after = process(PROJECT, Known(), [event(0, properties)], place).placed[0]
+    after = process_batch(PROJECT, LoadedState(), [event(0, properties)], place).events[0]
     assert after is not None
     stored = (
         {**after.properties["$set_once"], **after.properties["$set"]}
@@ -70,7 +70,7 @@ def known_after(properties: dict[str, Any], place: Any) -> Known:
         else {}
     )
     persons = {
-        f"id-{number}": KnownPerson(
+        f"id-{number}": StoredPerson(
             id=number,
             uuid=str(number),
             properties=dict(stored),
@@ -79,44 +79,46 @@ def known_after(properties: dict[str, Any], place: Any) -> Known:
         )
         for number in range(EVENTS)
     }
-    return Known(persons=persons, group_types={"company": 0})
+    return LoadedState(persons=persons, group_types={"company": 0})
 
 
-def measure(name: str, known: Known, events: list[Arrived], place: Any = nowhere) -> None:
+def measure(
+    name: str, known: LoadedState, events: list[CapturedEvent], place: Any = nowhere
+) -> None:
     best = float("inf")
     for _ in range(3):
         begun = time.process_time()
         for first in range(0, EVENTS, 500):
             batch = events[first : first + 500]
-            mentioned(batch)
-            process(PROJECT, known, batch, place)
+            collect_references(batch)
+            process_batch(PROJECT, known, batch, place)
         best = min(best, time.process_time() - begun)
     print(f"{name:<44} {best / EVENTS * 1e6:6.1f} us an event")
 
 
 def measure_store(folder: Path) -> None:
-    place = Place(url="", path=folder / "hedgerow.db", timeout_s=5)
-    keys = FirstKeys(project_key="phc_a-project-key-for-this", personal_key="phx_a-personal-key")
-    prepare(place, keys, NOW)
+    place = DatabaseLocation(url="", path=folder / "hedgerow.db", timeout_s=5)
+    keys = InitialKeys(project_key="phc_a-project-key-for-this", personal_key="phx_a-personal-key")
+    prepare_database(place, keys, NOW)
     events = [event(number, dict(PAGE)) for number in range(EVENTS)]
     changing = [event(number, {**PAGE, "$set": {"visits": 1}}) for number in range(EVENTS)]
-    with plain_engine(place).connect() as connection:
+    with create_sync_engine(place).connect() as connection:
         for name, these in (("new", events), ("known", events), ("changed", changing)):
             spent = dict.fromkeys(("load", "process", "save", "commit"), 0.0)
             for first in range(0, EVENTS, 500):
                 _step(connection, these[first : first + 500], spent)
-            told = ", ".join(f"{step} {time / EVENTS * 1e6:.1f}" for step, time in spent.items())
-            print(f"SQLite, {name:<8} persons, us an event: {told}")
+            times = ", ".join(f"{step} {time / EVENTS * 1e6:.1f}" for step, time in spent.items())
+            print(f"SQLite, {name:<8} persons, us an event: {times}")
 
 
-def _step(connection: Connection, batch: list[Arrived], spent: dict[str, float]) -> None:
+def _step(connection: Connection, batch: list[CapturedEvent], spent: dict[str, float]) -> None:
     marks = [time.process_time()]
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-    known = load(connection, PROJECT, mentioned(batch))
+    known = load_state(connection, PROJECT, collect_references(batch))
     marks.append(time.process_time())
-    changes = process(PROJECT, known, batch, nowhere).changes
+    changes = process_batch(PROJECT, known, batch, nowhere).changes
     marks.append(time.process_time())
-    save(connection, PROJECT, changes, NOW)
+    save_changes(connection, PROJECT, changes, NOW)
     marks.append(time.process_time())
     connection.exec_driver_sql("COMMIT")
     marks.append(time.process_time())
@@ -140,7 +142,7 @@ def main() -> None:
     measure("page view, another page, with a place", known_after(PAGE, somewhere), moved, somewhere)
     changing = [event(number, {**PAGE, "$set": {"visits": number}}) for number in range(EVENTS)]
     measure("page view with a change", known_after(PAGE, nowhere), changing)
-    measure("page view of a new person", Known(), same)
+    measure("page view of a new person", LoadedState(), same)
     with TemporaryDirectory() as folder:
         measure_store(Path(folder))
 

@@ -1,4 +1,4 @@
-"""Pipeline records: a page of 100 out of 10,000 against a bare FastAPI route with the same bytes.
+"""Pipeline records: a page of 100 out of 10,000 against a bare Starlette route with the same bytes.
 
     python -m benchmarks.records
 
@@ -12,14 +12,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fastapi import FastAPI
 from sqlalchemy import insert
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from benchmarks.http import ROUNDS, Round, heading, measure, serve, shown, started
 from benchmarks.load import cores
 from hedgerow.lib.clock import utc_now
-from hedgerow.storage.connect import Place, plain_engine
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.tables import pipeline_records
 
 RECORDS = 10_000
@@ -29,13 +31,11 @@ BASE = "/api/environments/1/pipeline_destination_configs/"
 
 def serve_bare(body_file: str) -> None:
     body = Path(body_file).read_bytes()
-    app = FastAPI(openapi_url=None)
 
-    @app.get("/")
-    async def same_bytes() -> Response:
+    async def same_bytes(_: Request) -> Response:
         return Response(body, media_type="application/json")
 
-    serve(app)
+    serve(Starlette(routes=[Route("/", same_bytes)]))
 
 
 def request(method: str, path: str, port: int, body: object = None) -> bytes:
@@ -67,8 +67,8 @@ def fill(data: str) -> None:
         }
         for number in range(RECORDS)
     ]
-    place = Place(url="", path=Path(data) / "hedgerow.db", timeout_s=5)
-    with plain_engine(place).begin() as connection:
+    place = DatabaseLocation(url="", path=Path(data) / "hedgerow.db", timeout_s=5)
+    with create_sync_engine(place).begin() as connection:
         connection.execute(insert(pipeline_records), rows)
 
 
@@ -105,7 +105,7 @@ def main() -> None:
                 reference.append(measure(bare_server, request("GET", "/", bare_server.port)))
                 listed.append(measure(ours, request("GET", BASE, port)))
         heading(f"A page of {len(body):,} bytes")
-        bare_rate = shown("bare FastAPI, same bytes", reference)
+        bare_rate = shown("bare Starlette, same bytes", reference)
         our_rate = shown(f"100 records of {RECORDS:,}", listed)
         print(f"  list / bare: {our_rate / bare_rate:.0%}")
         shown("create", [measure(ours, request("POST", BASE, port, {"plugin": 1}))])

@@ -19,14 +19,14 @@ import uvloop
 from sqlalchemy import Column, Integer, MetaData, Table, Text
 
 from hedgerow.lib.clock import utc_now
-from hedgerow.projects.bootstrap import first_keys
+from hedgerow.projects.bootstrap import generate_initial_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import ProjectId
-from hedgerow.projects.scopes import allows
-from hedgerow.storage.connect import Place, open_database
-from hedgerow.storage.database import Append, Database
-from hedgerow.storage.directory import DirectoryRecords
-from hedgerow.storage.migrate import prepare
+from hedgerow.projects.scopes import is_allowed
+from hedgerow.storage.connect import DatabaseLocation, open_database
+from hedgerow.storage.engine.database import Database, PreparedInsert
+from hedgerow.storage.migrations.apply import prepare_database
+from hedgerow.storage.projects.directory import SqlDirectoryStore
 
 PAYLOAD = '{"event": "page viewed", "properties": {"path": "/pricing"}}'
 INSERT = "INSERT INTO notes (payload) VALUES (?)"
@@ -35,7 +35,7 @@ ROUNDS = 5
 COMMITS = {1: 1000, 10: 600, 100: 200}
 
 notes = Table("notes", MetaData(), Column("id", Integer, primary_key=True), Column("payload", Text))
-APPEND = Append(table=notes, columns=("payload",))
+APPEND = PreparedInsert(table=notes, columns=("payload",))
 
 
 def raw_rows_per_s(folder: Path, writers: int) -> float:
@@ -65,7 +65,7 @@ async def our_rows_per_s(database: Database, writers: int) -> float:
     return writers * COMMITS[writers] / (time.perf_counter() - started)
 
 
-async def group_commit(folder: Path, place: Place) -> None:
+async def group_commit(folder: Path, place: DatabaseLocation) -> None:
     database = open_database(place)
     await database.write(lambda connection: connection.exec_driver_sql(CREATE))
     print(f"group commit, rows/s, median of {ROUNDS} interleaved rounds")
@@ -87,17 +87,17 @@ def microseconds(call: Callable[[], object], times: int = 50_000) -> float:
     return (time.perf_counter() - started) / times * 1e6
 
 
-async def key_check(place: Place, value: str) -> None:
+async def key_check(place: DatabaseLocation, value: str) -> None:
     database = open_database(place)
-    directory = Directory(DirectoryRecords(database), utc_now, time.monotonic)
+    directory = Directory(SqlDirectoryStore(database), utc_now, time.monotonic)
     await directory.refresh()
 
     def check() -> None:
         key = directory.find_key(value)
-        project = directory.project(ProjectId(1))
+        project = directory.get_project(ProjectId(1))
         if key is None or project is None:
             raise AssertionError("the key must be known")
-        if not (key.may_see(project.id) and allows(key.scopes, "plugin:read")):
+        if not (key.may_see(project.id) and is_allowed(key.scopes, "plugin:read")):
             raise AssertionError("the key must be good")
 
     print(f"warm key check (hash, look up, project, scope): {microseconds(check):.1f} us")
@@ -107,9 +107,9 @@ async def key_check(place: Place, value: str) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as name:
         folder = Path(name)
-        place = Place(url="", path=folder / "hedgerow.db", timeout_s=5)
-        keys = first_keys("", "")
-        prepare(place, keys, utc_now())
+        place = DatabaseLocation(url="", path=folder / "hedgerow.db", timeout_s=5)
+        keys = generate_initial_keys("", "")
+        prepare_database(place, keys, utc_now())
         uvloop.run(group_commit(folder, place))
         uvloop.run(key_check(place, keys.personal_key))
 

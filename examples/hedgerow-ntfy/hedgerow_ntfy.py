@@ -1,55 +1,68 @@
-"""Push notifications: each event to a topic of ntfy, on ntfy.sh or a server of one's own."""
+"""Push notifications: sends each event to a topic of ntfy, on ntfy.sh or on your own server."""
 
 from collections.abc import Sequence
 
-from hedgerow.errors import Invalid
-from hedgerow.events.model import Event
-from hedgerow.pipelines.answers import outcome_of
-from hedgerow.pipelines.component import Component, SettingField, Settings, SettingType
-from hedgerow.pipelines.components.fields import DELIVERY, FILTERS, REPLAY, check_address
-from hedgerow.pipelines.model import Family
-from hedgerow.pipelines.payload import payload_of
-from hedgerow.pipelines.sending import CannotSend, Failed, Outcome, Request, Surroundings
-from hedgerow.pipelines.templates import TemplateProblem, compiled
+from hedgerow.plugin import (
+    DELIVERY_SETTINGS,
+    FILTER_SETTINGS,
+    REPLAY_JOB,
+    Component,
+    DeliveryContext,
+    Event,
+    Failed,
+    Family,
+    Invalid,
+    Outcome,
+    Request,
+    SettingField,
+    Settings,
+    SettingType,
+    TemplateError,
+    TransportError,
+    build_payload,
+    check_url,
+    classify_response,
+    compile_template,
+)
 
 
 def check(settings: Settings) -> None:
-    """Called with settings in the clear, whenever they are set and before they are used."""
-    check_address(settings, "server")
+    """Raise Invalid for settings that cannot work. Called when they are set and before use."""
+    check_url(settings, "server")
     if not settings["topic"].replace("-", "").replace("_", "").isalnum():
-        raise Invalid("Letters, digits, - and _ only.", attr="config__topic")
+        raise Invalid("Use only letters, digits, - and _.", attr="config__topic")
     try:
-        compiled(settings["message"])
-    except TemplateProblem as problem:
-        raise Invalid(str(problem), attr="config__message") from None
+        compile_template(settings["message"])
+    except TemplateError as error:
+        raise Invalid(str(error), attr="config__message") from None
 
 
 async def deliver(
-    events: Sequence[Event], settings: Settings, around: Surroundings
+    events: Sequence[Event], settings: Settings, ctx: DeliveryContext
 ) -> Sequence[Outcome]:
-    """What became of each event. Hedgerow retries, counts and remembers."""
-    return [await sent(event, settings, around) for event in events]
+    """Return one outcome for each event. Hedgerow retries, counts and stores."""
+    return [await send(event, settings, ctx) for event in events]
 
 
-async def sent(event: Event, settings: Settings, around: Surroundings) -> Outcome:
+async def send(event: Event, settings: Settings, ctx: DeliveryContext) -> Outcome:
     try:
-        message = str(compiled(settings["message"])(payload_of(event)))
+        message = str(compile_template(settings["message"])(build_payload(event)))
         request = Request(
             method="POST",
             url=f"{settings['server'].rstrip('/')}/{settings['topic']}",
             headers={"authorization": f"Bearer {settings['token']}"} if settings["token"] else {},
             body=message.encode(),
         )
-        return outcome_of(await around.http.send(request), around.now)
-    except TemplateProblem as problem:
-        # Another try would change nothing, and it says nothing about the server.
-        return Failed(reason=str(problem), is_final=True, is_events_fault=True)
-    except CannotSend as reason:
-        return Failed(reason=str(reason))
+        return classify_response(await ctx.http.send(request), ctx.now)
+    except TemplateError as error:
+        # A retry would fail as well, and the server is not the cause.
+        return Failed(reason=str(error), is_final=True, event_rejected=True)
+    except TransportError as error:
+        return Failed(reason=str(error))
 
 
 COMPONENT = Component(
-    key="example/ntfy",  # its name for ever
+    key="example/ntfy",  # permanent
     family=Family.DESTINATION,
     name="Push notification",
     description="Sends a push notification for each event through ntfy.",
@@ -64,10 +77,10 @@ COMPONENT = Component(
             type=SettingType.TEXT,
             default="{{ event.event }} by {{ event.distinct_id }}",
         ),
-        *FILTERS,
-        *DELIVERY,
+        *FILTER_SETTINGS,
+        *DELIVERY_SETTINGS,
     ),
-    jobs=(REPLAY,),
+    jobs=(REPLAY_JOB,),
     check=check,
     deliver=deliver,
 )

@@ -1,15 +1,14 @@
-"""The error family. A room raises one of these; the HTTP edge alone renders it, the CLI prints it.
+"""The error family. Domain packages raise these errors; the HTTP layer renders them and the CLI
+prints them.
 
-`detail` is for the caller to read. What only we should see goes to the log, never in here.
+`detail` is shown to the caller. Information for operators only belongs in the log.
 """
 
 from typing import ClassVar
 
 
 class AppError(Exception):
-    """What every foreseen failure is. A subclass names its status, type and code: there is no
-    default.
-    """
+    """The base of all expected failures. Each subclass defines its status, type and code."""
 
     status: ClassVar[int]
     type: ClassVar[str]
@@ -32,21 +31,21 @@ class AppError(Exception):
 
 
 class Invalid(AppError):
-    """A value in the request breaks a rule; `attr` names the field."""
+    """A value in the request is not valid. `attr` names the field."""
 
     status, type, code = 400, "validation_error", "invalid_input"
     default_detail = "Invalid input."
 
 
 class Malformed(AppError):
-    """The body cannot be read at all."""
+    """The body cannot be parsed."""
 
     status, type, code = 400, "invalid_request", "parse_error"
     default_detail = "Malformed request."
 
 
 class NotAuthenticated(AppError):
-    """No key came with the request."""
+    """The request has no key."""
 
     status, type, code = 401, "authentication_error", "not_authenticated"
     default_detail = "Authentication credentials were not provided."
@@ -56,28 +55,28 @@ class NotAuthenticated(AppError):
 
 
 class AuthenticationFailed(NotAuthenticated):
-    """A key came and is not good."""
+    """The key of the request is not valid."""
 
     status, type, code = 401, "authentication_error", "authentication_failed"
     default_detail = "Incorrect authentication credentials."
 
 
 class Forbidden(AppError):
-    """The key is good, and may not do this."""
+    """The key is valid but does not permit this action."""
 
     status, type, code = 403, "authentication_error", "permission_denied"
     default_detail = "You do not have permission to perform this action."
 
 
 class NotFound(AppError):
-    """There is no such thing, or the caller may not know of it."""
+    """The object does not exist, or the caller may not see it."""
 
     status, type, code = 404, "invalid_request", "not_found"
     default_detail = "Not found."
 
 
 class MethodNotAllowed(AppError):
-    """The path exists and does not take this method."""
+    """The path exists but does not support this method."""
 
     status, type, code = 405, "invalid_request", "method_not_allowed"
     default_detail = "Method not allowed."
@@ -87,13 +86,13 @@ class MethodNotAllowed(AppError):
 
 
 class NotAcceptable(AppError):
-    """We have no representation that the Accept header takes."""
+    """The Accept header allows no representation that the service has."""
 
     status, type, code = 406, "invalid_request", "not_acceptable"
     default_detail = "Could not satisfy the request Accept header."
 
 
-class TooSlow(AppError):
+class RequestTimeout(AppError):
     """The client did not finish sending its request in time."""
 
     status, type, code = 408, "invalid_request", "request_timeout"
@@ -101,7 +100,7 @@ class TooSlow(AppError):
 
 
 class Conflict(AppError):
-    """Somebody else changed the thing first, or the name is taken."""
+    """The object was changed concurrently, or its name is taken."""
 
     status, type, code = 409, "invalid_request", "conflict"
     default_detail = "The request conflicts with the present state."
@@ -115,7 +114,7 @@ class TooLarge(AppError):
 
 
 class UnsupportedMediaType(AppError):
-    """The body is of a kind that this path does not read."""
+    """The path does not accept this content type."""
 
     status, type, code = 415, "invalid_request", "unsupported_media_type"
     default_detail = "Unsupported media type in request."
@@ -129,7 +128,7 @@ class HeadersTooLarge(AppError):
 
 
 class Throttled(AppError):
-    """The key has used up its allowance for now."""
+    """The rate limit of the key is exhausted."""
 
     status, type, code = 429, "throttled_error", "throttled"
     default_detail = "Request was throttled."
@@ -142,15 +141,15 @@ class Throttled(AppError):
         )
 
 
-class Unexpected(AppError):
-    """A defect of ours. The log has the cause; the caller has only the request id."""
+class InternalError(AppError):
+    """A defect. The log has the cause; the caller gets only the request id."""
 
     status, type, code = 500, "server_error", "error"
     default_detail = "A server error occurred."
 
 
 class Unavailable(AppError):
-    """Something we depend on is away for now; trying again later makes sense."""
+    """A dependency is temporarily unavailable. The caller can retry later."""
 
     status, type, code = 503, "server_error", "service_unavailable"
     default_detail = "The service is not available at the moment."
@@ -159,5 +158,5 @@ class Unavailable(AppError):
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
 
 
-class Unready(Exception):
-    """The installation cannot start as it is; the message says what to do about it."""
+class OperatorError(Exception):
+    """The installation cannot run as configured. The message tells the operator how to fix it."""

@@ -1,6 +1,5 @@
-"""One table of settings. Each is a HEDGEROW_* environment variable; a flag may override it.
-
-Only app/ and the CLI read settings; rooms get plain values.
+"""The settings table. Each setting is a HEDGEROW_* environment variable that a command-line option
+may override. Only app/ and cli/ read settings; domain packages receive plain values.
 """
 
 import difflib
@@ -14,21 +13,21 @@ from urllib.parse import urlsplit, urlunsplit
 
 PREFIX = "HEDGEROW_"
 
-DEFAULT_DATA = Path("hedgerow-data")
+DEFAULT_DATA_DIR = Path("hedgerow-data")
 
 Network = IPv4Network | IPv6Network
 Source = Literal["default", "environment", "command line"]
 
 
 class SettingError(ValueError):
-    """A setting has a value we cannot use. The message names the variable and what it takes."""
+    """A setting has an invalid value. The message names the variable and the expected value."""
 
 
-def text(raw: str) -> str:
+def parse_text(raw: str) -> str:
     return raw
 
 
-def whole_number(least: int, most: int) -> Callable[[str], int]:
+def parse_whole_number(least: int, most: int) -> Callable[[str], int]:
     def parse(raw: str) -> int:
         digits = raw.strip()
         number = int(digits) if digits.isdecimal() and len(digits) < 20 else None
@@ -39,7 +38,7 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def seconds(least: float, most: float) -> Callable[[str], float]:
+def parse_seconds(least: float, most: float) -> Callable[[str], float]:
     def parse(raw: str) -> float:
         try:
             number = float(raw)
@@ -52,7 +51,7 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
-def switch(raw: str) -> bool:
+def parse_boolean(raw: str) -> bool:
     word = raw.strip().lower()
     if word in ("1", "true", "yes", "on"):
         return True
@@ -61,7 +60,7 @@ def switch(raw: str) -> bool:
     raise ValueError("true or false")
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
+def parse_choice(*choices: str) -> Callable[[str], str]:
     def parse(raw: str) -> str:
         if raw.strip().lower() not in choices:
             raise ValueError(f"one of {', '.join(choices)}")
@@ -70,31 +69,31 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def folder(raw: str) -> Path:
+def parse_directory(raw: str) -> Path:
     try:
         if raw.strip():
             return Path(raw).expanduser()
-    except RuntimeError:  # ~somebody who is not known here
+    except RuntimeError:  # the user after ~ does not exist
         pass
-    raise ValueError("the path of a folder")
+    raise ValueError("the path of a directory")
 
 
-def database_url(raw: str) -> str:
+def parse_database_url(raw: str) -> str:
     url = raw.strip()
     if url and _scheme(url) not in ("postgresql", "postgres"):
-        raise ValueError("postgresql://user:password@host:5432/name, or nothing for SQLite")
+        raise ValueError("postgresql://user:password@host:5432/name, or an empty value for SQLite")
     return url
 
 
-def clickhouse_url(raw: str) -> str:
+def parse_clickhouse_url(raw: str) -> str:
     url = raw.strip()
     if url and _scheme(url) not in ("http", "https"):
-        raise ValueError("http://user:password@host:8123/database, or nothing for the data folder")
+        raise ValueError("http://user:password@host:8123/database, or an empty value for chDB")
     return url
 
 
 def _scheme(url: str) -> str | None:
-    """The scheme of an address that can be read as one, None for anything else."""
+    """Return the URL's scheme, or None if the text is not a valid URL."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -103,34 +102,34 @@ def _scheme(url: str) -> str | None:
     return parts.scheme
 
 
-def public_url(raw: str) -> str:
+def parse_public_url(raw: str) -> str:
     url = raw.strip().rstrip("/")
     if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
-        raise ValueError("an address such as https://flags.example.com, or nothing")
+        raise ValueError("a URL such as https://flags.example.com, or an empty value")
     return url
 
 
-def web_address(raw: str) -> str:
+def parse_webhook_url(raw: str) -> str:
     url = raw.strip()
     if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
-        raise ValueError("an address such as https://example.com/hook, or nothing")
+        raise ValueError("a URL such as https://example.com/hook, or an empty value")
     return url
 
 
-def networks(raw: str) -> tuple[Network, ...]:
+def parse_networks(raw: str) -> tuple[Network, ...]:
     try:
         return tuple(
             ip_network(part.strip(), strict=False) for part in raw.split(",") if part.strip()
         )
     except ValueError:
-        raise ValueError("addresses or networks with commas between, such as 10.0.0.0/8") from None
+        raise ValueError("comma-separated addresses or networks, such as 10.0.0.0/8") from None
 
 
-def key(prefix: str) -> Callable[[str], str]:
+def parse_key(prefix: str) -> Callable[[str], str]:
     def parse(raw: str) -> str:
         value = raw.strip()
         if value and not (value.startswith(prefix) and value.isascii() and len(value) >= 20):
-            raise ValueError(f"{prefix} and at least 16 more characters, or nothing")
+            raise ValueError(f"{prefix} and at least 16 more characters, or an empty value")
         if any(not (c.isalnum() or c in "_-") for c in value):
             raise ValueError(f"{prefix} and letters, digits, _ or - only")
         return value
@@ -138,244 +137,300 @@ def key(prefix: str) -> Callable[[str], str]:
     return parse
 
 
-def setting(default: Any, parse: Callable[[str], Any], help: str, *, secret: bool = False) -> Any:
-    return field(default=default, metadata={"parse": parse, "help": help, "secret": secret})
+def define_setting(
+    default: Any,
+    parse: Callable[[str], Any],
+    help: str,
+    *,
+    secret: bool = False,
+    old_name: str = "",
+) -> Any:
+    """`old_name` is the name that the previous release used; it is still read for one release."""
+    metadata = {"parse": parse, "help": help, "secret": secret, "old_name": old_name}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting: its default, how its text is read, and what it means."""
+    """Every setting: its default value, its parser and its help text."""
 
-    host: str = setting("127.0.0.1", text, "Address to listen on. 0.0.0.0 listens on all.")
-    port: int = setting(8000, whole_number(0, 65535), "Port to listen on. 0 takes a free one.")
-    data: Path = setting(
-        DEFAULT_DATA, folder, "Folder for everything Hedgerow keeps on this machine."
+    host: str = define_setting(
+        "127.0.0.1", parse_text, "Address to listen on. 0.0.0.0 listens on all interfaces."
     )
-    database_url: str = setting(
+    port: int = define_setting(
+        8000, parse_whole_number(0, 65535), "Port to listen on. 0 picks a free port."
+    )
+    data_dir: Path = define_setting(
+        DEFAULT_DATA_DIR,
+        parse_directory,
+        "Directory for all data that Hedgerow keeps on this machine.",
+        old_name="data",
+    )
+    database_url: str = define_setting(
         "",
-        database_url,
-        "postgresql://… keeps the state in PostgreSQL. Empty: SQLite in the data folder.",
+        parse_database_url,
+        "postgresql://… keeps the state in PostgreSQL. Empty: SQLite in the data directory.",
         secret=True,
     )
-    database_pool_size: int = setting(
-        10, whole_number(1, 200), "Most PostgreSQL connections one process opens."
+    database_pool_size: int = define_setting(
+        10, parse_whole_number(1, 200), "Maximum PostgreSQL connections per process."
     )
-    database_timeout_s: float = setting(
+    database_timeout_s: float = define_setting(
         5.0,
-        seconds(0.1, 300),
-        "How long to wait for a connection or for another writer's lock before answering 503.",
+        parse_seconds(0.1, 300),
+        "How long to wait for a connection or a write lock before answering 503.",
     )
-    clickhouse_url: str = setting(
+    clickhouse_url: str = define_setting(
         "",
-        clickhouse_url,
-        "http://user:password@host:8123/database keeps events in ClickHouse. Empty: in the data "
-        "folder.",
+        parse_clickhouse_url,
+        "http://user:password@host:8123/database keeps events in ClickHouse. Empty: chDB in the "
+        "data directory.",
         secret=True,
     )
-    inbox_max_events: int = setting(
+    inbox_max_events: int = define_setting(
         1_000_000,
-        whole_number(1, 1_000_000_000),
-        "Most events that may wait to be processed. Beyond it senders are answered 503.",
+        parse_whole_number(1, 1_000_000_000),
+        "Maximum events waiting to be processed. Above it, capture answers 503.",
     )
-    min_free_mb: int = setting(
+    min_free_disk_mb: int = define_setting(
         256,
-        whole_number(0, 1_000_000_000),
-        "Megabytes that the disk must have free for events to be accepted.",
+        parse_whole_number(0, 1_000_000_000),
+        "Minimum free disk space in megabytes. Below it, capture answers 503.",
+        old_name="min_free_mb",
     )
-    read_wait_s: float = setting(
+    read_after_write_timeout_s: float = define_setting(
         2.0,
-        seconds(0, 60),
-        "How long those who read wait for events that were accepted before they asked.",
+        parse_seconds(0, 60),
+        "How long a read waits for events that were accepted before it.",
+        old_name="read_wait_s",
     )
-    delivery_days: int = setting(
+    delivery_max_age_days: int = define_setting(
         7,
-        whole_number(1, 365),
-        "Days that events wait for a destination that takes none. Then they count as dead.",
+        parse_whole_number(1, 365),
+        "Days to retry a delivery before it becomes a dead letter.",
+        old_name="delivery_days",
     )
-    dead_delivery_days: int = setting(
+    dead_letter_retention_days: int = define_setting(
         30,
-        whole_number(1, 3650),
-        "Days that dead deliveries are kept, to be looked at and retried.",
+        parse_whole_number(1, 3650),
+        "Days to keep dead deliveries for inspection and retry.",
+        old_name="dead_delivery_days",
     )
-    delivered_days: int = setting(
+    delivered_retention_days: int = define_setting(
         90,
-        whole_number(1, 3650),
-        "Days for which it is known what a destination got, so that a replay leaves it out.",
+        parse_whole_number(1, 3650),
+        "Days to remember delivered events, so that a replay can skip them.",
+        old_name="delivered_days",
     )
-    allow_private_destinations: bool = setting(
+    allow_private_destinations: bool = define_setting(
         False,
-        switch,
-        "Let destinations reach addresses of this machine and of private networks.",
+        parse_boolean,
+        "Allow destinations to connect to this machine and to private networks.",
     )
-    imports_folder: str = setting(
+    imports_dir: str = define_setting(
         "",
-        text,
-        "Folder with a folder for each project, by its number, that its import apps may read files "
-        "below. Empty: imports in the data folder.",
+        parse_text,
+        "Directory with one subdirectory per project id from which import apps read files. "
+        "Empty: imports in the data directory.",
+        old_name="imports_folder",
     )
-    exports_folder: str = setting(
+    exports_dir: str = define_setting(
         "",
-        text,
-        "Folder that destinations may write files below. Empty: exports in the data folder.",
+        parse_text,
+        "Directory in which destinations write files. Empty: exports in the data directory.",
+        old_name="exports_folder",
     )
-    notification_url: str = setting(
+    notification_url: str = define_setting(
         "",
-        web_address,
-        "Where to tell that a destination was paused or works again, as a webhook. Empty: nowhere.",
+        parse_webhook_url,
+        "Webhook to call when a destination is paused or resumed. Empty: no notification.",
     )
-    notification_secret: str = setting(
-        "", text, "Signs these notifications, in the form of Standard Webhooks.", secret=True
-    )
-    server_url: str = setting(
+    notification_secret: str = define_setting(
         "",
-        public_url,
-        "Where verbs that ask a running service find it. Empty: at the host and port set here.",
-    )
-    public_url: str = setting(
-        "",
-        public_url,
-        "The address clients use, for links in answers. Empty: taken from each request.",
-    )
-    trusted_proxies: tuple[Network, ...] = setting(
-        (),
-        networks,
-        "Proxies whose X-Forwarded-For, -Proto and -Host are believed, as addresses or networks.",
-    )
-    max_body_bytes: int = setting(
-        10 * 1024 * 1024,
-        whole_number(1024, 1024 * 1024 * 1024),
-        "Largest request body under /api. Anything larger is answered 413.",
-    )
-    body_timeout_s: float = setting(
-        30.0, seconds(0.1, 3600), "How long a client may take to send its headers or its body."
-    )
-    sealing_keys: str = setting(
-        "",
-        text,
-        "Keys that seal stored secrets, newest first. Empty: kept in the data folder.",
+        parse_text,
+        "Secret that signs the notifications, as specified by Standard Webhooks.",
         secret=True,
     )
-    geoip_file: str = setting(
+    server_url: str = define_setting(
         "",
-        text,
-        "A file in MaxMind's format that tells where addresses are. Empty: that of the package "
-        "maxminddb-geolite2 if it is installed, else none.",
+        parse_public_url,
+        "URL of the running service, for commands that call it. Empty: the host and port above.",
     )
-    sdk_scripts: str = setting(
+    public_url: str = define_setting(
         "",
-        text,
-        "A folder with the scripts of posthog-js, for pages that load them from here.",
+        parse_public_url,
+        "URL that clients use, for links in responses. Empty: taken from each request.",
     )
-    rate_limits: bool = setting(
-        False, switch, "Limit each personal key to 480 calls a minute and 4800 an hour."
+    trusted_proxies: tuple[Network, ...] = define_setting(
+        (),
+        parse_networks,
+        "Proxies whose X-Forwarded-For, -Proto and -Host headers are trusted, as addresses or "
+        "networks.",
     )
-    project_key: str = setting(
-        "", key("phc_"), "The project key with which `hedgerow import` sends events."
+    max_body_bytes: int = define_setting(
+        10 * 1024 * 1024,
+        parse_whole_number(1024, 1024 * 1024 * 1024),
+        "Maximum request body size under /api. Larger bodies are answered 413.",
     )
-    personal_key: str = setting(
-        "", key("phx_"), "The personal key with which such verbs ask.", secret=True
+    request_read_timeout_s: float = define_setting(
+        30.0,
+        parse_seconds(0.1, 3600),
+        "How long a client may take to send its headers or its body.",
+        old_name="body_timeout_s",
     )
-    log_level: str = setting(
-        "info", one_of("debug", "info", "warning", "error"), "Least important level to log."
+    encryption_keys: str = define_setting(
+        "",
+        parse_text,
+        "Comma-separated keys that encrypt stored secrets, newest first. Empty: a key file in the "
+        "data directory.",
+        secret=True,
+        old_name="sealing_keys",
     )
-    log_format: str = setting(
+    geoip_file: str = define_setting(
+        "",
+        parse_text,
+        "GeoIP database in MaxMind format. Empty: the one in the package maxminddb-geolite2 if it "
+        "is installed, otherwise none.",
+    )
+    sdk_scripts_dir: str = define_setting(
+        "",
+        parse_text,
+        "Directory with the posthog-js scripts to serve to web pages. Empty: none are served.",
+        old_name="sdk_scripts",
+    )
+    rate_limits_enabled: bool = define_setting(
+        False,
+        parse_boolean,
+        "Limit each personal API key to 480 calls per minute and 4800 per hour.",
+        old_name="rate_limits",
+    )
+    project_key: str = define_setting(
+        "", parse_key("phc_"), "Project API key that `hedgerow import` sends events with."
+    )
+    personal_key: str = define_setting(
+        "",
+        parse_key("phx_"),
+        "Personal API key for commands that call the running service.",
+        secret=True,
+    )
+    log_level: str = define_setting(
+        "info", parse_choice("debug", "info", "warning", "error"), "Minimum level to log."
+    )
+    log_format: str = define_setting(
         "auto",
-        one_of("auto", "human", "json"),
-        "How log lines look. auto: human on a terminal, JSON otherwise.",
+        parse_choice("auto", "human", "json"),
+        "Log format. auto: human in a terminal, JSON otherwise.",
     )
-    shutdown_grace_s: float = setting(
-        1.0, seconds(0, 600), "How long requests under way may finish after a stop signal."
+    shutdown_grace_s: float = define_setting(
+        1.0, parse_seconds(0, 600), "How long open requests may take to finish after SIGTERM."
     )
-    bootstrap_project_key: str = setting(
-        "", key("phc_"), "First project key, instead of a random one. Used on the first start only."
-    )
-    bootstrap_personal_key: str = setting(
+    bootstrap_project_key: str = define_setting(
         "",
-        key("phx_"),
-        "First personal key, instead of a random one. Used on the first start only.",
+        parse_key("phc_"),
+        "First project API key, instead of a random one. Used on the first start only.",
+    )
+    bootstrap_personal_key: str = define_setting(
+        "",
+        parse_key("phx_"),
+        "First personal API key, instead of a random one. Used on the first start only.",
         secret=True,
     )
 
     @property
-    def imports(self) -> Path:
+    def imports_path(self) -> Path:
         return (
-            Path(self.imports_folder).expanduser() if self.imports_folder else self.data / "imports"
+            Path(self.imports_dir).expanduser() if self.imports_dir else self.data_dir / "imports"
         )
 
     @property
-    def exports(self) -> Path:
+    def exports_path(self) -> Path:
         return (
-            Path(self.exports_folder).expanduser() if self.exports_folder else self.data / "exports"
+            Path(self.exports_dir).expanduser() if self.exports_dir else self.data_dir / "exports"
         )
 
     @property
     def sqlite_path(self) -> Path:
-        return self.data / "hedgerow.db"
+        return self.data_dir / "hedgerow.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where one setting's value came from, for `hedgerow settings`."""
+class SettingOrigin:
+    """Source of one setting's value, for `hedgerow settings`."""
 
     variable: str
     help: str
-    shown: str
+    display_value: str
     source: Source
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def load(
+def load_settings(
     environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None
-) -> tuple[Settings, list[Origin]]:
-    """Settings from flags, then environment, then defaults, with the origin of each."""
+) -> tuple[Settings, list[SettingOrigin]]:
+    """Load settings from options, then the environment, then defaults, with the origin of each."""
     values: dict[str, Any] = {}
-    origins: list[Origin] = []
+    origins: list[SettingOrigin] = []
     for entry in fields(Settings):
-        value, source = _value_of(entry, environment, overrides or {})
+        value, source = _resolve_value(entry, environment, overrides or {})
         values[entry.name] = value
         origins.append(
-            Origin(
-                variable=variable(entry.name),
+            SettingOrigin(
+                variable=variable_name(entry.name),
                 help=entry.metadata["help"],
-                shown=_shown(value, secret=entry.metadata["secret"]),
+                display_value=_format_value(value, secret=entry.metadata["secret"]),
                 source=source,
             )
         )
     return Settings(**values), origins
 
 
-def _value_of(
+def _resolve_value(
     entry: Field[Any], environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> tuple[Any, Source]:
     if overrides.get(entry.name) is not None:
         return overrides[entry.name], "command line"
-    raw = environment.get(variable(entry.name))
+    name = variable_name(entry.name)
+    if name not in environment and entry.metadata["old_name"]:
+        name = variable_name(entry.metadata["old_name"])
+    raw = environment.get(name)
     if raw is None:
         assert entry.default is not MISSING
         return entry.default, "default"
     try:
         return entry.metadata["parse"](raw), "environment"
-    except ValueError as wanted:
-        shown = "the value given" if entry.metadata["secret"] else repr(raw)
-        raise SettingError(f"{variable(entry.name)} takes {wanted}, not {shown}.") from None
+    except ValueError as expected:
+        value = "the value it has" if entry.metadata["secret"] else repr(raw)
+        raise SettingError(f"{name} must be {expected}, not {value}.") from None
 
 
-def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """HEDGEROW_* variables that mean nothing to us, each with the name that was probably meant."""
+def find_renamed_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables set under their previous name, each with its current name."""
+    renamed = {
+        variable_name(entry.metadata["old_name"]): variable_name(entry.name)
+        for entry in fields(Settings)
+        if entry.metadata["old_name"]
+    }
+    return {old: new for old, new in renamed.items() if old in environment}
+
+
+def find_unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the HEDGEROW_* variables that name no setting, each with the closest known name."""
     known = [entry.name.upper() for entry in fields(Settings)]
+    old_names = (entry.metadata["old_name"].upper() for entry in fields(Settings))
+    accepted = {*known, *filter(None, old_names)}
     unknown = [
         name.removeprefix(PREFIX)
         for name in sorted(environment)
-        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in accepted
     ]
-    meant = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
-    return {PREFIX + name: PREFIX + close[0] if close else None for name, close in meant.items()}
+    closest = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+    return {PREFIX + name: PREFIX + match[0] if match else None for name, match in closest.items()}
 
 
-def without_password(url: str) -> str:
+def mask_password(url: str) -> str:
     parts = urlsplit(url)
     query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
     host, user = parts.netloc.rpartition("@")[2], parts.username or ""
@@ -383,12 +438,12 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
-def _shown(value: Any, *, secret: bool) -> str:
+def _format_value(value: Any, *, secret: bool) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(str(part) for part in value)
-    shown = str(value)
-    if not secret or not shown:
-        return shown
-    return without_password(shown) if "://" in shown else "***"
+    text = str(value)
+    if not secret or not text:
+        return text
+    return mask_password(text) if "://" in text else "***"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.live import Installation
+from tests.support.live import Installation
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -12,5 +12,5 @@ def installation(
     """Nothing is in it yet. Everything that asks for it runs on both engines."""
     settings = {}
     if request.param == "postgresql":
-        settings["database_url"] = request.getfixturevalue("postgres").new_database()
+        settings["database_url"] = request.getfixturevalue("postgres").create_database()
     return Installation(data=tmp_path_factory.mktemp("installation") / "data", settings=settings)

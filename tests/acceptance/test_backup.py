@@ -1,4 +1,4 @@
-"""What is saved while the service runs is there again, all of it, in another folder."""
+"""A backup of a running service restores completely in another directory."""
 
 import json
 import stat
@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live import PROJECT_KEY, LiveServer, run_hedgerow, run_here, seconds_until
-from tests.stored_events import people_waiting, stored_events
+from tests.support.live import PROJECT_KEY, LiveServer, run_hedgerow, run_in_process, wait_for
+from tests.support.stored_events import count_waiting_persons, read_stored_events
 
 
 def _send(client: httpx.Client, *distinct_ids: str) -> None:
@@ -18,8 +18,8 @@ def _send(client: httpx.Client, *distinct_ids: str) -> None:
 
 
 def _events(client: httpx.Client) -> Any:
-    wish = {"event": "seen", "dry_run": True}
-    return client.post("/api/projects/1/events/delete/", json=wish).json()["events"]
+    body = {"event": "seen", "dry_run": True}
+    return client.post("/api/projects/1/events/delete/", json=body).json()["events"]
 
 
 def _persons(client: httpx.Client) -> Any:
@@ -33,7 +33,7 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
     data, folder, fresh = tmp_path / "data", tmp_path / "it's a backup", tmp_path / "fresh"
     with LiveServer(data) as server, server.client() as client:
         _send(client, "ann", "bob", "ann")
-        seconds_until(lambda: bool(_events(client) == 3), at_most_s=30)
+        wait_for(lambda: bool(_events(client) == 3), at_most_s=30)
         _send(client, "cid")
         if is_running:
             done = run_hedgerow("backup", str(folder), data=data)
@@ -43,19 +43,20 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
     assert (done.returncode, "The backup is in" in done.stdout) == (0, True), done.stderr
     assert ("The service is running" in done.stderr) is is_running
     assert json.loads((folder / "backup.json").read_text())["events"] is True
-    for name in ("", "hedgerow.db", "sealing.key"):
+    for name in ("", "hedgerow.db", "encryption.key"):
         assert stat.S_IMODE((folder / name).stat().st_mode) & 0o077 == 0
-    assert (folder / "sealing.key").read_bytes() == (data / "sealing.key").read_bytes()
+    assert (folder / "encryption.key").read_bytes() == (data / "encryption.key").read_bytes()
 
     restored = run_hedgerow("restore", str(folder), data=fresh)
     assert restored.returncode == 0, restored.stderr
     with LiveServer(fresh) as server, server.client() as client:
-        seconds_until(lambda: bool(_events(client) == 4), at_most_s=30)
+        wait_for(lambda: bool(_events(client) == 4), at_most_s=30)
         assert _persons(client) == 3
         _send(client, "dee")
-        seconds_until(lambda: bool(_events(client) == 5), at_most_s=30)
-        seconds_until(lambda: not people_waiting(fresh), at_most_s=30)
-    copies = stored_events(fresh, "SELECT distinct_id FROM person_distinct_ids FINAL ORDER BY 1")
+        wait_for(lambda: bool(_events(client) == 5), at_most_s=30)
+        wait_for(lambda: not count_waiting_persons(fresh), at_most_s=30)
+    query = "SELECT distinct_id FROM person_distinct_ids FINAL ORDER BY 1"
+    copies = read_stored_events(fresh, query)
     assert [row["distinct_id"] for row in copies] == ["ann", "bob", "cid", "dee"]
 
 
@@ -63,21 +64,23 @@ def test_a_backup_needs_an_empty_folder_and_a_restore_an_empty_place(tmp_path: P
     data, folder = tmp_path / "data", tmp_path / "backup"
     folder.mkdir()
     (folder / "mine").touch()
-    assert run_here("init", data=data).returncode == 0
-    taken = run_here("backup", str(folder), data=data)
+    assert run_in_process("init", data=data).returncode == 0
+    taken = run_in_process("backup", str(folder), data=data)
     assert (taken.returncode, "is not empty" in taken.stderr) == (1, True)
-    incomplete = run_here("restore", str(folder), data=tmp_path / "new")
-    assert (incomplete.returncode, "no complete backup" in incomplete.stderr) == (1, True)
+    incomplete = run_in_process("restore", str(folder), data=tmp_path / "new")
+    assert (incomplete.returncode, "not a complete backup" in incomplete.stderr) == (1, True)
     (folder / "backup.json").touch()
-    used = run_here("restore", str(folder), data=data)
+    used = run_in_process("restore", str(folder), data=data)
     assert (used.returncode, "already" in used.stderr) == (1, True)
     assert sorted(path.name for path in folder.iterdir()) == ["backup.json", "mine"]
 
 
-@pytest.mark.parametrize("verb", ["backup", "restore"])
+@pytest.mark.parametrize("command", ["backup", "restore"])
 @pytest.mark.parametrize("engine", ["database_url", "clickhouse_url"])
-def test_servers_are_backed_up_by_their_own_means(tmp_path: Path, verb: str, engine: str) -> None:
+def test_servers_are_backed_up_with_their_own_tools(
+    tmp_path: Path, command: str, engine: str
+) -> None:
     url = {"database_url": "postgresql://127.0.0.1/x", "clickhouse_url": "http://127.0.0.1/x"}
-    done = run_here(verb, str(tmp_path / "backup"), data=tmp_path, **{engine: url[engine]})
+    done = run_in_process(command, str(tmp_path / "backup"), data=tmp_path, **{engine: url[engine]})
     assert (done.returncode, "pg_dump" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The verbs beside a running server, on both engines: what they change, it knows at once."""
+"""Commands next to a running server, on both engines: the server sees changes at once."""
 
 import json
 import subprocess
@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live import (
+from tests.support.live import (
     PERSONAL_KEY,
     PROJECT_KEY,
     Installation,
     LiveServer,
-    seconds_until,
+    wait_for,
 )
 
 # A revoked key stops working within a second; a busy machine gets more.
@@ -23,8 +23,8 @@ NARROW = ("--scope", "project:read", "--scope", "plugin:write", "--project", "1"
 
 @pytest.fixture(scope="module")
 def made(installation: Installation) -> Any:
-    """What the very first `init --json` says."""
-    return installation.json("init")
+    """Run the first `init --json`."""
+    return installation.run_json("init")
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +37,24 @@ def server(installation: Installation, made: Any) -> Iterator[LiveServer]:
 def repeated(
     installation: Installation, server: LiveServer
 ) -> Mapping[str, subprocess.CompletedProcess[str]]:
-    """Verbs that find all done."""
-    verbs = ("init --json", "migrate --check", "doctor")
-    return {verb: installation.here(*verb.split()) for verb in verbs}
+    """Run commands that have nothing to do."""
+    commands = ("init --json", "migrate --check", "doctor")
+    return {line: installation.run_in_process(*line.split()) for line in commands}
 
 
 @pytest.fixture(scope="module")
 def keys(installation: Installation, server: LiveServer) -> Mapping[str, Any]:
-    """Keys by their label."""
+    """Create keys, by label."""
     grants: Mapping[str, tuple[str, ...]] = {"wide": (), "narrow": NARROW}
     return {
-        label: installation.json("keys", "create", "--label", label, *grant)
+        label: installation.run_json("keys", "create", "--label", label, *grant)
         for label, grant in grants.items()
     }
 
 
 @pytest.fixture(scope="module")
 def project(installation: Installation, server: LiveServer) -> Any:
-    return installation.json("projects", "create", "Garden", "--timezone", "Europe/Oslo")
+    return installation.run_json("projects", "create", "Garden", "--timezone", "Europe/Oslo")
 
 
 def test_init_makes_everything_and_prints_the_keys(made: Any) -> None:
@@ -124,14 +124,14 @@ def test_a_key_is_held_to_its_scopes_and_projects(
 @pytest.fixture(scope="module")
 def rolled(installation: Installation, server: LiveServer, keys: Mapping[str, Any]) -> Any:
     assert _status(server, keys["wide"]["value"]) == 200
-    return installation.json("keys", "roll", "wide")
+    return installation.run_json("keys", "roll", "wide")
 
 
 def test_a_rolled_key_has_a_new_value_and_the_old_one_ends(
     server: LiveServer, keys: Mapping[str, Any], rolled: Any
 ) -> None:
     old = keys["wide"]
-    seconds_until(lambda: _status(server, old["value"]) == 401, at_most_s=SOON_S)
+    wait_for(lambda: _status(server, old["value"]) == 401, at_most_s=SOON_S)
     assert _status(server, rolled["value"]) == 200
     assert rolled["id"] == old["id"]
 
@@ -140,10 +140,10 @@ def test_a_revoked_key_ends_and_the_list_no_longer_has_it(
     installation: Installation, server: LiveServer, rolled: Any
 ) -> None:
     assert _status(server, rolled["value"]) == 200
-    done = installation.here("keys", "revoke", rolled["id"])
+    done = installation.run_in_process("keys", "revoke", rolled["id"])
     assert (done.returncode, done.stdout) == (0, "Revoked 'wide'.\n")
-    seconds_until(lambda: _status(server, rolled["value"]) == 401, at_most_s=SOON_S)
-    listed = installation.json("keys", "list")
+    wait_for(lambda: _status(server, rolled["value"]) == 401, at_most_s=SOON_S)
+    listed = installation.run_json("keys", "list")
     assert [(key["label"], key["mask_value"][:7]) for key in listed] == [
         ("narrow", "phx_..."),
         ("First key", "phx_..."),
@@ -154,7 +154,7 @@ def test_a_revoked_key_ends_and_the_list_no_longer_has_it(
 def test_projects_list_shows_all_with_their_public_keys(
     installation: Installation, project: Any
 ) -> None:
-    listed = installation.json("projects", "list")
+    listed = installation.run_json("projects", "list")
     assert [(item["id"], item["api_token"]) for item in listed] == [
         (1, PROJECT_KEY),
         (project["id"], project["api_token"]),
@@ -165,7 +165,7 @@ def test_secret_keys_of_the_command_line_open_definitions(
     installation: Installation, server: LiveServer, project: Any
 ) -> None:
     def secret(*options: str) -> Any:
-        return installation.json("projects", "secret", str(project["id"]), *options)
+        return installation.run_json("projects", "secret", str(project["id"]), *options)
 
     none = {"secret_api_token_mask": None, "secret_api_token_backup_mask": None}
     nothing = {"id": project["id"], "name": "Garden", "secret_api_token": None, **none}
@@ -178,12 +178,12 @@ def test_secret_keys_of_the_command_line_open_definitions(
     ended = secret("--end-previous")
     assert ended["secret_api_token_backup_mask"] is None
     gone, kept = values
-    seconds_until(lambda: _status(server, gone, "/flags/definitions") == 401, at_most_s=30)
+    wait_for(lambda: _status(server, gone, "/flags/definitions") == 401, at_most_s=30)
     assert _status(server, kept, "/flags/definitions") == 200
-    shown = installation.here("projects", "secret", str(project["id"]))
+    shown = installation.run_in_process("projects", "secret", str(project["id"]))
     assert (shown.returncode, kept in shown.stdout) == (0, False)
     assert second["secret_api_token_mask"] in shown.stdout
-    missing = installation.here("projects", "secret", "999")
+    missing = installation.run_in_process("projects", "secret", "999")
     assert missing.returncode == 1
     assert "No project has the id 999" in missing.stderr
 

@@ -1,4 +1,4 @@
-"""Help is worth reading: every verb says what it does and what each of its options means."""
+"""Help names every command and option, and loads nothing that it does not need."""
 
 import re
 import subprocess
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hedgerow.cli import app
-from hedgerow.cli.verbs import VERBS, loaded
-from tests.live import run_hedgerow
+from hedgerow.cli.commands import COMMANDS, CommandEntry, load_command, walk_commands
+from hedgerow.cli.main import app
+from tests.support.live import run_hedgerow, run_in_process
 
 WORDS = {
     "": ("--version", "hedgerow serve", "hedgerow settings", "hedgerow doctor"),
@@ -22,27 +22,27 @@ WORDS = {
         "PostgreSQL and ClickHouse",
         "hedgerow serve --no-worker",
     ),
-    "init": ("--data", "--json", "Safe to repeat"),
+    "init": ("--data", "--json", "repeat it safely"),
     "keys": ("create", "list", "revoke", "roll"),
     "keys create": ("--label", "--scope", "--project", "--json", "Example: hedgerow keys create"),
-    "keys list": ("--json", "without their values"),
-    "keys revoke": ("id or label", "within a second"),
-    "keys roll": ("id or label", "--json", "this once"),
+    "keys list": ("--json", "without values"),
+    "keys revoke": ("Id or label", "within a second", "--json"),
+    "keys roll": ("Id or label", "--json", "once"),
     "projects": ("create", "list", "secret"),
     "projects create": ("--timezone", "--json"),
     "projects list": ("--json",),
     "projects secret": ("--new", "--end-previous", "--json"),
     "settings": ("--json", "HEDGEROW_PORT=9000 hedgerow serve"),
-    "migrate": ("--check", "exit status 1"),
+    "migrate": ("--check", "status 1", "--json"),
     "components": ("--json", "plugin"),
-    "pipelines": ("export", "apply", "reseal"),
+    "pipelines": ("export", "apply", "re-encrypt"),
     "pipelines export": ("--project", "--output", "!env NAME"),
-    "pipelines apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
-    "pipelines reseal": ("newest sealing key",),
+    "pipelines apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
+    "pipelines re-encrypt": ("newest key", "--json"),
     "flags": ("evaluate", "export", "apply"),
     "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
     "flags export": ("--project", "--output", "by name"),
-    "flags apply": ("--project", "--yes", "--check", "--prune", "- for the standard input"),
+    "flags apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
     "experiments": ("list", "results"),
     "experiments list": (
         "--status",
@@ -57,11 +57,12 @@ WORDS = {
         "FILE",
         "--map",
         "--format",
-        "--rest",
+        "--extra-columns",
         "--dry-run",
         "--from-line",
-        "--key",
+        "--project-key",
         "--server",
+        "--json",
     ],
     "import posthog": (
         "--host",
@@ -73,89 +74,203 @@ WORDS = {
         "--dry-run",
         "--overwrite",
         "--state",
-        "--into",
-        "goes on where it was",
+        "--target-project",
+        "the same command continues",
         "Example: hedgerow import posthog",
     ),
-    "import unleash": ("{file}", "--environment", "--dry-run", "Percentages hold"),
-    "import flagsmith": ("{file}", "--overwrite", "--into", "Percentages hold"),
-    "query": ("--format", "--project", "--server", "--key", "Example: hedgerow query"),
-    "events": ("tail", "export", "delete"),
+    "import unleash": ("{file}", "--environment", "--dry-run", "Percentages stay the same"),
+    "import flagsmith": ("{file}", "--overwrite", "--target-project", "Percentages stay the same"),
+    "query": ("--format", "--project", "--server", "--key", "--json", "Example: hedgerow query"),
+    "events": ("tail", "export", "delete", "dead-letters"),
     "events tail": ("--event", "--last", "--json", "Ctrl-C"),
     "events export": ("--format", "--after", "--before", "--events-per-file", "stopped", "key"),
     "events delete": ("--uuid", "--person", "--event", "--before", "--project", "--yes", "audit"),
-    "backup": ("{folder}", "--data", "while the service runs"),
-    "restore": ("{folder}", "--data", "hedgerow backup"),
-    "doctor": ("Exit status 0",),
+    "events dead-letters": ("list", "show", "retry", "discard"),
+    "events dead-letters list": ("--json", "reason"),
+    "events dead-letters show": ("Id of a dead letter",),
+    "events dead-letters retry": ("--all", "within a second"),
+    "events dead-letters discard": ("--all", "--yes"),
+    "backup": ("DIR", "--data", "while the service runs"),
+    "restore": ("DIR", "--data", "hedgerow backup"),
+    "doctor": ("status 0", "--json"),
 }
 
 
-def _page(verb: str) -> str:
-    """The help of a verb, without a process of its own: so many of them would take long."""
-    shown = CliRunner().invoke(app, [*verb.split(), "--help"], prog_name="hedgerow")
+def _show_help(command: str) -> str:
+    """Return the help of a command, shown in this process because starting another is slow."""
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="hedgerow")
     assert shown.exit_code == 0
     return re.sub(r"\x1b\[[0-9;]*m", "", shown.output)
 
 
-def test_the_program_shows_the_same_page_and_exits_0() -> None:
+def test_the_program_prints_the_same_page_and_exits_with_0() -> None:
     done = run_hedgerow("--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == _page("").split()
+    assert done.stdout.split() == _show_help("").split()
 
 
-@pytest.mark.parametrize("verb", WORDS)
-def test_help_of_a_verb_names_its_options(verb: str) -> None:
-    text = re.sub(r"[\s│]+", " ", _page(verb))
-    assert text.startswith(f" Usage: {f'hedgerow {verb}'.strip()} ")
-    assert [word for word in WORDS[verb] if word not in text] == []
+def test_help_is_tested_for_every_command() -> None:
+    assert set(WORDS) == {"", *(name for name, _ in walk_commands())}
 
 
-@pytest.mark.parametrize("verb", WORDS)
-def test_no_option_is_left_without_a_word_about_it(verb: str) -> None:
-    rows = re.findall(r"^│[* ]+--.*│$", _page(verb), re.MULTILINE)
-    assert rows
-    assert [row for row in rows if not re.search(r"  [A-Z]", row)] == []
+@pytest.mark.parametrize("command", WORDS)
+def test_help_names_the_options(command: str) -> None:
+    text = " ".join(_show_help(command).split())
+    assert text.startswith(f"Usage: {f'hedgerow {command}'.strip()} ")
+    assert [word for word in WORDS[command] if word not in text] == []
 
 
-def test_the_first_page_lists_every_verb_with_what_it_does() -> None:
-    listed = dict(re.findall(r"^│ ([a-z]+) +([A-Z].+?) *│$", _page(""), re.MULTILINE))
-    assert set(listed) == {verb.split()[0] for verb in WORDS if verb}
+@pytest.mark.parametrize("command", WORDS)
+def test_every_option_has_a_description(command: str) -> None:
+    _, _, options = _show_help(command).partition("Options:\n")
+    entries = re.split(r"\n(?=  (?:-|\S))", options.partition("\n\n")[0])
+    assert entries
+    undescribed = [
+        entry for entry in entries if not re.search(r"(?:  |\n +)[A-Z]\S* ", entry.strip())
+    ]
+    assert undescribed == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_line_on_the_first_page_is_the_first_of_the_verbs_own(verb: str) -> None:
-    own_help = loaded(verb).help
+@pytest.mark.parametrize("command", WORDS)
+def test_no_description_is_cut_off(command: str) -> None:
+    assert not re.search(r"\b(?!ids)[a-z]+\.\.\.", _show_help(command))
+
+
+def test_help_lists_every_command_with_its_summary() -> None:
+    text = " ".join(_show_help("").split())
+    assert [name for name in COMMANDS if f" {name} {COMMANDS[name].summary}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "entry"),
+    [(name, entry) for name, entry in walk_commands() if isinstance(entry, CommandEntry)],
+)
+def test_a_summary_is_the_first_line_of_the_commands_own_help(
+    command: str, entry: CommandEntry
+) -> None:
+    own_help = load_command(command.split()[-1], entry).help
     assert own_help
-    assert own_help.splitlines()[0] == VERBS[verb]
+    assert own_help.splitlines()[0] == entry.summary
 
 
-def modules_of(*arguments: str) -> set[str]:
-    """What a call of the command has loaded when it ends."""
-    loads = (
+DEPRECATED = {
+    ("pipelines", "reseal"): "hedgerow pipelines re-encrypt",
+    ("events", "aside"): "hedgerow events dead-letters list",
+    ("events", "retry", "--all"): "hedgerow events dead-letters retry",
+    ("events", "discard", "1", "--yes"): "hedgerow events dead-letters discard",
+    ("import", "x.csv", "--rest"): "--extra-columns",
+    ("import", "x.csv", "--no-rest"): "--no-extra-columns",
+    ("import", "x.csv", "--key", "phc_0123456789abcdef0123"): "--project-key",
+    ("import", "unleash", "x.json", "--into=1"): "--target-project",
+}
+
+
+@pytest.mark.parametrize("arguments", DEPRECATED)
+def test_an_old_name_still_works_with_one_line_of_deprecation(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    data = tmp_path if arguments[0] != "import" else None
+    done = run_in_process(*arguments, data=data)
+    warning, error = done.stderr.splitlines()
+    assert "is deprecated: use" in warning
+    assert f"`{DEPRECATED[arguments]}`" in warning
+    # The command itself ran, and found neither an installation nor a file.
+    assert done.returncode == 1
+    assert "There is no installation" in error or "x." in error or "project" in error
+
+
+def test_deprecated_names_are_not_listed() -> None:
+    shown = _show_help("events") + _show_help("pipelines") + _show_help("import files")
+    assert not re.search(r"\b(aside|reseal|--rest|--key)\b", shown)
+
+
+def _list_modules(*arguments: str) -> set[str]:
+    """Return the modules that a call of the command has imported when it ends."""
+    program = (
         "import sys, hedgerow.cli\n"
         "try: hedgerow.cli.main()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", loads, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
-    assert done.stdout
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_the_first_page_and_the_version_need_no_verb(option: str) -> None:
-    heavy = {"hedgerow.cli.serve", "hedgerow.app", "fastapi", "sqlalchemy", "alembic"}
-    assert heavy.isdisjoint(modules_of(option))
+# Packages that take more than 0.05 s of CPU to import.
+HEAVY = {
+    "aiohttp",
+    "alembic",
+    "chdb",
+    "clickhouse_connect",
+    "fastapi",
+    "httpx",
+    "numpy",
+    "psycopg",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "scipy",
+    "sqlalchemy",
+    "structlog",
+    "uvicorn",
+}
+LOCAL = HEAVY - {"sqlalchemy"}
+LOADED_BY = {
+    ("--help",): HEAVY | {"asyncio", "hedgerow.cli.options"},
+    ("--version",): HEAVY | {"asyncio", "hedgerow.cli.options"},
+    ("events", "--help"): HEAVY | {"asyncio"},
+    ("keys", "create", "--help"): HEAVY,
+    ("flags", "apply", "--help"): HEAVY,
+    ("pipelines", "apply", "--help"): HEAVY,
+    ("import", "posthog", "--help"): HEAVY,
+    ("events", "export", "--help"): HEAVY,
+    ("doctor", "--help"): HEAVY,
+    ("settings",): HEAVY | {"asyncio"},
+    ("query", "select 1", "--server", "http://127.0.0.1:1"): HEAVY,
+    ("experiments", "list", "--server", "http://127.0.0.1:1"): HEAVY,
+    ("events", "tail", "--server", "http://127.0.0.1:1"): HEAVY,
+}
 
 
-def test_a_verb_that_opens_no_events_does_not_wait_for_their_engine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", LOADED_BY)
+def test_a_command_does_not_load_packages_that_it_does_not_use(arguments: tuple[str, ...]) -> None:
+    assert sorted(LOADED_BY[arguments] & _list_modules(*arguments)) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("keys", "list"),
+        ("projects", "list"),
+        ("events", "dead-letters", "list"),
+        ("flags", "export"),
+        ("flags", "evaluate", "-", "ann"),
+        ("doctor",),
+    ],
+)
+def test_a_command_on_the_database_loads_its_driver_and_no_engine_of_the_service(
+    arguments: tuple[str, ...], initialized: Path
+) -> None:
+    modules = _list_modules(*arguments, "--data", str(initialized))
+    assert "sqlalchemy" in modules
+    assert sorted(LOCAL & modules) == []
+
+
+@pytest.fixture(scope="module")
+def initialized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("initialized") / "data"
+    assert run_in_process("init", data=data).returncode == 0
+    return data
+
+
+def test_a_command_that_opens_no_events_does_not_load_their_engine(tmp_path: Path) -> None:
     heavy = {"chdb", "clickhouse_connect", "numpy"}
-    assert heavy.isdisjoint(modules_of("init", "--data", str(tmp_path)))
+    assert heavy.isdisjoint(_list_modules("init", "--data", str(tmp_path)))
 
 
-def test_a_service_that_sends_nothing_does_not_wait_for_the_client() -> None:
-    assert "aiohttp" not in modules_of("serve", "--help")
+def test_a_service_that_sends_nothing_does_not_load_the_http_client() -> None:
+    assert "aiohttp" not in _list_modules("serve", "--help")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +278,15 @@ def test_a_service_that_sends_nothing_does_not_wait_for_the_client() -> None:
     [
         ("hedgerow ke", ["keys"]),
         ("hedgerow keys re", ["revoke"]),
+        ("hedgerow events dead-letters d", ["discard"]),
         ("hedgerow serve --p", ["--port"]),
     ],
 )
-def test_a_shell_completes_verbs_and_their_options(typed: str, offered: list[str]) -> None:
-    asked = {
+def test_a_shell_completes_commands_and_their_options(typed: str, offered: list[str]) -> None:
+    environment = {
         "_HEDGEROW_COMPLETE": "complete_bash",
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
-    shown = CliRunner().invoke(app, [], prog_name="hedgerow", env=asked)
+    shown = CliRunner().invoke(app, [], prog_name="hedgerow", env=environment)
     assert shown.output.split() == offered

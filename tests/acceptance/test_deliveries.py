@@ -1,4 +1,4 @@
-"""Destinations deliver: a live service, a real receiver, and what goes wrong between them."""
+"""Deliveries end to end: a live service and a real receiver that fails in many ways."""
 
 import base64
 import hmac
@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.contract.test_openapi import valid, without_extras
-from tests.live import PROJECT_KEY, LiveServer
-from tests.receiver import Answer, Received, Receiver, wait_until
+from tests.support.live import PROJECT_KEY, LiveServer
+from tests.support.receiver import PlannedResponse, ReceivedRequest, Receiver, wait_until
 
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
 WEBHOOK = 1
@@ -23,10 +23,10 @@ WATCHERS_SECRET = "a secret of the watcher"
 
 @pytest.fixture(scope="module")
 def watcher() -> Iterator[Receiver]:
-    """Whoever is told of pauses. Nothing reaches it at first."""
+    """The receiver of notifications. It is unreachable at first."""
     with Receiver() as running:
         tries = iter([503])
-        running.decide = lambda _: Answer(status=next(tries, 200))
+        running.decide = lambda _: PlannedResponse(status=next(tries, 200))
         yield running
 
 
@@ -61,8 +61,8 @@ def destination(client: httpx.Client, url: str, **settings: Any) -> str:
     made = client.post(RECORDS, json={"plugin": WEBHOOK})
     assert made.status_code == 201, made.text
     path = f"{RECORDS}{made.json()['id']}/"
-    settled = client.put(f"{path}config/", json={"url": url, **settings})
-    assert settled.status_code == 200, settled.text
+    configured = client.put(f"{path}config/", json={"url": url, **settings})
+    assert configured.status_code == 200, configured.text
     assert client.patch(path, json={"enabled": True}).status_code == 200
     return path
 
@@ -104,7 +104,9 @@ def test_exactly_the_matching_events_are_delivered(
     assert receiver.received[0].headers["webhook-id"] == body["event"]["uuid"]
 
 
-def test_an_event_from_before_is_not_delivered(client: httpx.Client, receiver: Receiver) -> None:
+def test_an_event_accepted_while_disabled_is_not_delivered(
+    client: httpx.Client, receiver: Receiver
+) -> None:
     capture(client, "before")
     path = destination(client, receiver.url)
     capture(client, "meanwhile")
@@ -116,12 +118,12 @@ def test_an_event_from_before_is_not_delivered(client: httpx.Client, receiver: R
     assert sorted(receiver.names) == ["again", "meanwhile"]
 
 
-def test_a_failure_is_made_good(client: httpx.Client, receiver: Receiver) -> None:
+def test_a_failed_delivery_is_retried(client: httpx.Client, receiver: Receiver) -> None:
     tries: list[str] = []
 
-    def fail_once(received: Received) -> Answer:
+    def fail_once(received: ReceivedRequest) -> PlannedResponse:
         tries.append(received.headers["webhook-id"])
-        return Answer(status=500 if len(tries) == 1 else 200)
+        return PlannedResponse(status=500 if len(tries) == 1 else 200)
 
     receiver.decide = fail_once
     uuids = capture_to(client, receiver, "bought")
@@ -134,12 +136,16 @@ def capture_to(client: httpx.Client, receiver: Receiver, *names: str, **settings
     return capture(client, *names)
 
 
-def test_who_asks_for_time_gets_it(client: httpx.Client, receiver: Receiver) -> None:
+def test_retry_after_is_respected(client: httpx.Client, receiver: Receiver) -> None:
     came: list[float] = []
 
-    def busy_once(_: Received) -> Answer:
+    def busy_once(_: ReceivedRequest) -> PlannedResponse:
         came.append(time.monotonic())
-        return Answer(status=429, headers={"Retry-After": "3"}) if len(came) == 1 else Answer()
+        return (
+            PlannedResponse(status=429, headers={"Retry-After": "3"})
+            if len(came) == 1
+            else PlannedResponse()
+        )
 
     receiver.decide = busy_once
     uuids = capture_to(client, receiver, "bought")
@@ -150,14 +156,16 @@ def test_who_asks_for_time_gets_it(client: httpx.Client, receiver: Receiver) -> 
 
 def test_a_redirect_is_not_followed(client: httpx.Client, receiver: Receiver) -> None:
     with Receiver() as inner:
-        receiver.decide = lambda _: Answer(status=307, headers={"location": inner.url})
+        receiver.decide = lambda _: PlannedResponse(status=307, headers={"location": inner.url})
         path = destination(client, receiver.url)
         capture(client, "bought")
         wait_until(lambda: "redirects" in shown(client, path)["error"])
         assert inner.received == []
 
 
-def test_a_body_is_made_by_a_template_and_signed(client: httpx.Client, receiver: Receiver) -> None:
+def test_a_body_is_rendered_by_a_template_and_signed(
+    client: httpx.Client, receiver: Receiver
+) -> None:
     key = b"a secret of some length"
     destination(
         client,
@@ -176,7 +184,7 @@ def test_a_body_is_made_by_a_template_and_signed(client: httpx.Client, receiver:
     assert_signed(received, key)
 
 
-def test_events_go_in_batches(client: httpx.Client, receiver: Receiver) -> None:
+def test_events_are_sent_in_batches(client: httpx.Client, receiver: Receiver) -> None:
     destination(client, receiver.url, batch_size=5, batch_seconds=1)
     uuids = capture(client, *("seen" for _ in range(7)))
     wait_until(lambda: len(receiver.uuids) >= 7)
@@ -185,13 +193,13 @@ def test_events_go_in_batches(client: httpx.Client, receiver: Receiver) -> None:
     assert sorted(len(each.json) for each in receiver.received) == [2, 5]
 
 
-def test_a_bad_destination_is_paused_says_so_and_comes_back(
+def test_a_failing_destination_is_paused_and_resumed_with_notifications(
     client: httpx.Client, receiver: Receiver, watcher: Receiver
 ) -> None:
     is_well = False
 
-    def decide(_: Received) -> Answer:
-        return Answer(status=200 if is_well else 500)
+    def decide(_: ReceivedRequest) -> PlannedResponse:
+        return PlannedResponse(status=200 if is_well else 500)
 
     receiver.decide = decide
     path = destination(client, receiver.url)
@@ -204,8 +212,8 @@ def test_a_bad_destination_is_paused_says_so_and_comes_back(
     is_well = True
     wait_until(lambda: set(receiver.uuids) >= set(uuids), timeout_s=60)
     wait_until(lambda: shown(client, path)["error"] == "")
-    told = client.get(f"{path}activity/?format=json").json()["results"]
-    assert {"paused", "resumed"} <= {each["activity"] for each in told}
+    shown_entries = client.get(f"{path}activity/?format=json").json()["results"]
+    assert {"paused", "resumed"} <= {each["activity"] for each in shown_entries}
     wait_until(lambda: len(watcher.received) >= 3)
     kinds = [each.json["type"] for each in watcher.received]
     assert sorted(kinds[1:]) == ["destination.paused", "destination.resumed"]
@@ -215,22 +223,24 @@ def test_a_bad_destination_is_paused_says_so_and_comes_back(
     assert_signed(paused, WATCHERS_SECRET.encode())
 
 
-def assert_signed(received: Received, key: bytes) -> None:
+def assert_signed(received: ReceivedRequest, key: bytes) -> None:
     id, moment = received.headers["webhook-id"], received.headers["webhook-timestamp"]
     signed = f"{id}.{moment}.".encode() + received.body
     signature = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
     assert received.headers["webhook-signature"] == f"v1,{signature}"
 
 
-def test_order_is_kept_for_who_asks(client: httpx.Client, receiver: Receiver) -> None:
+def test_keep_order_sends_events_of_a_distinct_id_in_order(
+    client: httpx.Client, receiver: Receiver
+) -> None:
     failed: set[str] = set()
 
-    def fail_each_first(received: Received) -> Answer:
+    def fail_each_first(received: ReceivedRequest) -> PlannedResponse:
         name = received.json["event"]["event"]
         if name.endswith("1") and name not in failed:
             failed.add(name)
-            return Answer(status=503)
-        return Answer()
+            return PlannedResponse(status=503)
+        return PlannedResponse()
 
     receiver.decide = fail_each_first
     destination(client, receiver.url, keep_order=True)
@@ -268,8 +278,8 @@ def test_a_setting_that_cannot_be_used_is_refused(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["attr"]) == (400, attr), json.dumps(settings)
 
 
-def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver: Receiver) -> None:
-    receiver.decide = lambda _: Answer(status=400, body=b"no such thing")
+def test_dead_letters_are_listed_and_retried(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: PlannedResponse(status=400, body=b"no such thing")
     path = destination(client, receiver.url)
     (uuid,) = capture(client, "bought", price=3)
     wait_until(lambda: client.get(f"{path}deliveries/?status=dead").json()["count"] == 1)
@@ -281,7 +291,7 @@ def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver
     assert (line["uuid"], line["level"]) == (uuid, "error")
     assert client.get(f"{path}logs/?level=info").json()["count"] == 0
     wait_until(lambda: shown(client, path)["delivery_rate_24h"] == "0.000")
-    receiver.decide = lambda _: Answer()
+    receiver.decide = lambda _: PlannedResponse()
     again = client.post(f"{path}deliveries/{dead['id']}/retry/")
     assert (again.status_code, again.json()["status"]) == (200, "retrying")
     receiver.wait_for(2)
@@ -301,10 +311,8 @@ def test_what_is_dead_is_kept_told_and_sent_again(client: httpx.Client, receiver
     assert shown(client, path)["error"] == ""
 
 
-def test_a_destination_is_tried_out_and_shows_no_secret(
-    client: httpx.Client, receiver: Receiver
-) -> None:
-    receiver.decide = lambda received: Answer(
+def test_preview_and_test_show_no_secret(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda received: PlannedResponse(
         status=202, body=received.headers["authorization"].encode()
     )
     path = destination(
@@ -325,7 +333,7 @@ def test_a_destination_is_tried_out_and_shows_no_secret(
     assert tested.json()["requests"][0]["status"] == 202
     assert "hidden-token" not in tested.text
     assert client.get(f"{path}metrics/").json()["hours"] == []
-    receiver.decide = lambda _: Answer(status=500, body=b"oh")
+    receiver.decide = lambda _: PlannedResponse(status=500, body=b"oh")
     failed = client.post(f"{path}test/", json={}).json()
     assert (failed["delivered"], failed["error"]) == (False, "HTTP 500: oh")
     assert_documented(client, "{record_id}/test/", tested)
@@ -342,7 +350,7 @@ def assert_documented(client: httpx.Client, what: str, answer: httpx.Response) -
     assert valid(schema, answer.json(), without_extras(document))
 
 
-def test_groups_go_out_with_their_properties(client: httpx.Client, receiver: Receiver) -> None:
+def test_groups_are_sent_with_their_properties(client: httpx.Client, receiver: Receiver) -> None:
     destination(client, receiver.url, events=["bought"], body={"is": "{{ groups.company }}"})
     group: dict[str, Any] = {
         "$group_type": "company",
@@ -353,12 +361,12 @@ def test_groups_go_out_with_their_properties(client: httpx.Client, receiver: Rec
     of_group: dict[str, Any] = {"$groups": {"company": "acme"}}
     capture(client, "bought", **of_group)
     receiver.wait_for(1)
-    told = {"index": 0, "key": "acme", "properties": {"plan": "team"}}
-    assert [each.json for each in receiver.received] == [{"is": told}]
+    shown_entries = {"index": 0, "key": "acme", "properties": {"plan": "team"}}
+    assert [each.json for each in receiver.received] == [{"is": shown_entries}]
 
 
-def test_what_waits_is_in_the_metrics(client: httpx.Client, receiver: Receiver) -> None:
-    receiver.decide = lambda _: Answer(status=404)
+def test_the_backlog_is_in_the_metrics(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: PlannedResponse(status=404)
     path = destination(client, receiver.url)
     capture(client, "seen")
     own = f'{{destination="{path.rstrip("/").rpartition("/")[2]}",project="1"}}'
@@ -366,8 +374,8 @@ def test_what_waits_is_in_the_metrics(client: httpx.Client, receiver: Receiver) 
     assert f"hedgerow_deliveries_waiting{own} 0.0" in client.get("/metrics").text
 
 
-def test_what_is_dead_and_told_comes_in_pages(client: httpx.Client, receiver: Receiver) -> None:
-    receiver.decide = lambda _: Answer(status=400)
+def test_dead_letters_and_logs_are_paged(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.decide = lambda _: PlannedResponse(status=400)
     path = destination(client, receiver.url)
     uuids = capture(client, "one", "two", "three")
     wait_until(lambda: client.get(f"{path}deliveries/?status=dead").json()["count"] == 3)
@@ -382,7 +390,7 @@ def test_what_is_dead_and_told_comes_in_pages(client: httpx.Client, receiver: Re
 @pytest.mark.parametrize(
     "what", ["deliveries/?status=gone", "logs/?level=loud", "logs/?search=%00"]
 )
-def test_a_question_that_means_nothing_is_refused(client: httpx.Client, what: str) -> None:
+def test_an_invalid_query_is_refused(client: httpx.Client, what: str) -> None:
     path = destination(client, "https://example.com/hook")
     assert client.get(path + what).status_code == 400
 

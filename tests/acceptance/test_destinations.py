@@ -1,4 +1,4 @@
-"""Each destination against the real thing: a live service, and whatever it writes to."""
+"""Each destination end to end: a live service and the real system that it writes to."""
 
 import gzip
 import json
@@ -13,11 +13,11 @@ import psycopg
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from tests.live import PROJECT_KEY, LiveServer
-from tests.postgres import OwnPostgres
-from tests.receiver import Answer, Received, Receiver, wait_until
-from tests.records import enabled_record, tidied
-from tests.s3 import KEY_ID, SECRET, S3Server
+from tests.support.live import PROJECT_KEY, LiveServer
+from tests.support.postgres import PostgresTestServer
+from tests.support.receiver import PlannedResponse, ReceivedRequest, Receiver, wait_until
+from tests.support.records import create_enabled_record, delete_records_after
+from tests.support.s3 import KEY_ID, SECRET, S3Server
 
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
 SLACK, FILES, S3, TABLE, COPY = 2, 3, 4, 5, 6
@@ -32,12 +32,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with tidied(server, RECORDS) as opened:
+    with delete_records_after(server, RECORDS) as opened:
         yield opened
 
 
 def destination(client: httpx.Client, plugin: int, **settings: Any) -> str:
-    return enabled_record(client, RECORDS, plugin, **settings)
+    return create_enabled_record(client, RECORDS, plugin, **settings)
 
 
 def capture(client: httpx.Client, number: int, **properties: Any) -> list[str]:
@@ -57,15 +57,15 @@ def capture(client: httpx.Client, number: int, **properties: Any) -> list[str]:
     return uuids
 
 
-def error_of(client: httpx.Client, path: str) -> str:
+def get_error(client: httpx.Client, path: str) -> str:
     return str(client.get(path).json()["error"])
 
 
-def test_slack_gets_messages_and_is_left_in_peace(client: httpx.Client) -> None:
-    def busy_once(_: Received) -> Answer:
+def test_slack_gets_messages_and_retry_after_is_respected(client: httpx.Client) -> None:
+    def busy_once(_: ReceivedRequest) -> PlannedResponse:
         if len(receiver.received) == 1:
-            return Answer(status=429, headers={"Retry-After": "1"})
-        return Answer(body=b"ok")
+            return PlannedResponse(status=429, headers={"Retry-After": "1"})
+        return PlannedResponse(body=b"ok")
 
     with Receiver(busy_once) as receiver:
         path = destination(
@@ -80,14 +80,14 @@ def test_slack_gets_messages_and_is_left_in_peace(client: httpx.Client) -> None:
         capture(client, 1, price=2)
         receiver.wait_for(2)
         assert receiver.received[1].json == {"text": "*bought* for 2"}
-        receiver.decide = lambda _: Answer(status=403, body=b"invalid_token")
+        receiver.decide = lambda _: PlannedResponse(status=403, body=b"invalid_token")
         capture(client, 1)
-        wait_until(lambda: "make a new incoming webhook" in error_of(client, path))
+        wait_until(lambda: "create a new incoming webhook" in get_error(client, path))
         assert client.get(f"{path}deliveries/?status=dead").json()["count"] == 1
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_files_are_whole_and_hold_every_event(
+def test_files_are_complete_and_contain_every_event(
     client: httpx.Client, server: LiveServer, format: str
 ) -> None:
     path = destination(
@@ -96,10 +96,10 @@ def test_files_are_whole_and_hold_every_event(
     folder = server.data / "exports" / "project-1" / "archive" / format
     tested = client.post(f"{path}test/", json={}).json()
     assert tested["delivered"] is True
-    (asked,) = tested["requests"]
-    assert (asked["method"], asked["status"]) == ("APPEND", None)
+    (request,) = tested["requests"]
+    assert (request["method"], request["status"]) == ("APPEND", None)
     (sample,) = folder.glob(f"events-*.{format}")
-    assert asked["url"] == f"project-1/archive/{format}/{sample.name}"
+    assert request["url"] == f"project-1/archive/{format}/{sample.name}"
     uuids = capture(client, 30, price=2.5)
     wait_until(lambda: client.get(f"{path}metrics/").json()["delivered"] == 30)
     # It has its name once it is full or old.
@@ -115,7 +115,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield running
 
 
-def test_storage_gets_objects(client: httpx.Client, s3: S3Server) -> None:
+def test_s3_gets_objects(client: httpx.Client, s3: S3Server) -> None:
     access = {
         "endpoint": s3.endpoint,
         "access_key_id": KEY_ID,
@@ -124,9 +124,9 @@ def test_storage_gets_objects(client: httpx.Client, s3: S3Server) -> None:
     }
     path = destination(client, S3, **access, format="jsonl.gz", batch_size=20, batch_seconds=1)
     uuids = capture(client, 10)
-    # Without a bucket events wait, and go when somebody has made it.
-    wait_until(lambda: "Make the bucket" in error_of(client, path))
-    bucket = s3.new_bucket("events")
+    # Without a bucket events wait, and are sent once the bucket exists.
+    wait_until(lambda: "Make the bucket" in get_error(client, path))
+    bucket = s3.create_bucket("events")
 
     def stored() -> list[str]:
         return [
@@ -136,12 +136,12 @@ def test_storage_gets_objects(client: httpx.Client, s3: S3Server) -> None:
         ]
 
     wait_until(lambda: sorted(stored()) == sorted(uuids))
-    wait_until(lambda: error_of(client, path) == "")
+    wait_until(lambda: get_error(client, path) == "")
     tested = client.post(f"{path}test/", json={"event": "tried"})
-    (asked,) = tested.json()["requests"]
-    assert (asked["method"], asked["status"]) == ("PUT", 200)
-    assert json.loads(asked["body"])["event"] == "tried"
-    assert asked["url"].startswith(f"{s3.endpoint}/events/hedgerow/")
+    (request,) = tested.json()["requests"]
+    assert (request["method"], request["status"]) == ("PUT", 200)
+    assert json.loads(request["body"])["event"] == "tried"
+    assert request["url"].startswith(f"{s3.endpoint}/events/hedgerow/")
     for secret in (KEY_ID, SECRET):
         assert secret not in tested.text
     client.patch(f"{path}config/", json={"format": "parquet"})
@@ -156,21 +156,21 @@ def test_storage_gets_objects(client: httpx.Client, s3: S3Server) -> None:
     assert len(files) == 2
 
 
-def test_a_table_gets_rows(client: httpx.Client, postgres: OwnPostgres) -> None:
-    url = postgres.new_database()
+def test_a_table_gets_rows(client: httpx.Client, postgres: PostgresTestServer) -> None:
+    url = postgres.create_database()
 
     def rows(sql: str) -> list[Any]:
         with psycopg.connect(url, autocommit=True) as connection:
             cursor = connection.execute(sql.encode())
             return [row[0] for row in cursor] if cursor.description else []
 
-    with postgres.door() as port:
+    with postgres.forward_port() as port:
         address = f"postgresql://postgres:hidden-word@127.0.0.1:{port}{urlsplit(url).path}"
         path = destination(client, TABLE, url=address, schema="later", batch_seconds=0)
         preview = client.post(f"{path}preview/", json={}).json()
         assert preview["requests"][0]["body"].startswith("INSERT INTO")
         uuids = capture(client, 12, price=2.5)
-        wait_until(lambda: "Make the schema" in error_of(client, path))
+        wait_until(lambda: "Create the schema" in get_error(client, path))
         assert client.get(f"{path}deliveries/?status=dead").json()["count"] == 0
         rows("CREATE SCHEMA later")
         table = "later.hedgerow_events"
@@ -185,9 +185,9 @@ def test_a_table_gets_rows(client: httpx.Client, postgres: OwnPostgres) -> None:
         assert set(rows(f"SELECT properties->>'price' FROM {table}")) == {"2.5"}
         rows(f"ALTER TABLE {table} ADD CHECK (event <> 'bad')")
         tested = client.post(f"{path}test/", json={"event": "good"})
-        (asked,) = tested.json()["requests"]
-        assert asked["body"].startswith('INSERT INTO "later"."hedgerow_events" ("project_id"')
-        assert asked["response_body"] == "INSERT 0 1"
+        (request,) = tested.json()["requests"]
+        assert request["body"].startswith('INSERT INTO "later"."hedgerow_events" ("project_id"')
+        assert request["response_body"] == "INSERT 0 1"
         assert "hidden-word" not in tested.text
         refused = client.post(f"{path}test/", json={"event": "bad"}).json()
         assert "check constraint" in refused["error"]
@@ -217,7 +217,7 @@ def test_another_instance_gets_the_same_events(client: httpx.Client, live: LiveS
         assert (refused["delivered"], refused["error"][-22:]) == (False, "Check the project key.")
 
 
-def test_settings_are_checked_in_the_clear(client: httpx.Client) -> None:
+def test_settings_are_checked_decrypted(client: httpx.Client) -> None:
     for plugin, settings, attr in (
         (SLACK, {"webhook_url": "nowhere"}, "config__webhook_url"),
         (FILES, {"folder": "../../etc"}, "config__folder"),

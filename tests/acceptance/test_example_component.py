@@ -1,4 +1,4 @@
-"""The example package of a component, as its readers would do it: installed, tested, used."""
+"""The example package: it is installed, its tests pass, and it delivers."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live import PROJECT_KEY, LiveServer, environment
-from tests.receiver import Receiver
+from tests.support.live import PROJECT_KEY, LiveServer, build_environment
+from tests.support.receiver import Receiver
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hedgerow-ntfy"
 RECORDS = "/api/environments/1/pipeline_destination_configs/"
@@ -16,7 +16,7 @@ RECORDS = "/api/environments/1/pipeline_destination_configs/"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder where the example is installed, for every process that is started meanwhile."""
+    """A folder where the example is installed, on the path of all processes that tests start."""
     folder = tmp_path_factory.mktemp("packages")
     offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *offline]
@@ -29,23 +29,23 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_its_own_test_passes(packages: Path, tmp_path: Path) -> None:
+def test_the_tests_of_the_example_pass(packages: Path, tmp_path: Path) -> None:
     test = tmp_path / "test_ntfy.py"
     test.write_text((EXAMPLE / "test_ntfy.py").read_text())
     done = subprocess.run(
-        # The plugins of our own tests take longer to load than these take to run.
+        # Without pytest plugins, which take longer to load than these tests to run.
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)],
         cwd=tmp_path,
-        env=environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env=build_environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "7 passed" in done.stdout
 
 
-def test_an_event_arrives_through_it(packages: Path, tmp_path: Path) -> None:
+def test_the_example_delivers_an_event(packages: Path, tmp_path: Path) -> None:
     with (
         Receiver() as receiver,
         LiveServer(tmp_path, allow_private_destinations="true") as server,

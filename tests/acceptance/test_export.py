@@ -1,4 +1,4 @@
-"""Events in files: all of them, each once, also when it was stopped halfway."""
+"""`hedgerow events export` writes every event once, even if it was stopped."""
 
 import csv
 import json
@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 import pytest
 
-from tests.live import (
+from tests.support.live import (
     HEDGEROW,
     PERSONAL_KEY,
     PROJECT_KEY,
     LiveServer,
-    environment,
+    build_environment,
     run_hedgerow,
-    run_here,
-    seconds_until,
+    run_in_process,
+    wait_for,
 )
 
 # More than a page, most of them at one moment.
@@ -54,13 +54,13 @@ def _found(server: LiveServer) -> dict[str, Any]:
 
 
 def _export(server: LiveServer, folder: Path, *options: str) -> str:
-    done = run_here("events", "export", str(folder), *options, **_found(server))
+    done = run_in_process("events", "export", str(folder), *options, **_found(server))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Of the events in all files, in their order."""
+    """Return the numbers of the events in all files, in order."""
     numbers = []
     for file in sorted(folder.glob("events-*")):
         if file.suffix == ".jsonl":
@@ -77,12 +77,12 @@ def _numbers(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
-def test_every_event_is_in_the_files_once_oldest_first(
+def test_every_event_is_written_once_oldest_first(
     server: LiveServer, tmp_path: Path, format: str
 ) -> None:
     folder = tmp_path / "out"
-    told = _export(server, folder, "--format", format, "--events-per-file", "3000")
-    assert f"{EVENTS} event(s) in 4 file(s)" in told
+    output = _export(server, folder, "--format", format, "--events-per-file", "3000")
+    assert f"{EVENTS} event(s) in 4 file(s)" in output
     names = [f"events-0000{n}.{format}" for n in range(1, 5)]
     assert sorted(file.name for file in folder.iterdir()) == [*names, "export.json"]
     numbers = _numbers(folder)
@@ -90,7 +90,7 @@ def test_every_event_is_in_the_files_once_oldest_first(
     assert {number % 5 for number in numbers[:2]} == {0}
 
 
-def test_a_line_has_all_of_an_event(server: LiveServer, tmp_path: Path) -> None:
+def test_a_line_has_all_fields_of_an_event(server: LiveServer, tmp_path: Path) -> None:
     _export(server, tmp_path / "out", "--before", "2026-05-01T00:00:01")
     lines = (tmp_path / "out" / "events-00001.jsonl").read_text().splitlines()
     event = json.loads(lines[0])
@@ -108,35 +108,33 @@ def test_a_line_has_all_of_an_event(server: LiveServer, tmp_path: Path) -> None:
     assert (event["event"], event["distinct_id"]) in (("even", "=person-0"), ("odd", "=person-0"))
 
 
-def test_a_spreadsheet_takes_nothing_for_a_formula(server: LiveServer, tmp_path: Path) -> None:
+def test_csv_values_are_no_formulas(server: LiveServer, tmp_path: Path) -> None:
     _export(server, tmp_path / "out", "-f", "csv", "--before", "2026-05-03")
     with (tmp_path / "out" / "events-00001.csv").open(newline="") as opened:
         rows = list(csv.DictReader(opened))
     assert {row["distinct_id"][:2] for row in rows} == {"'="}
 
 
-def test_only_events_of_a_time_and_a_name(server: LiveServer, tmp_path: Path) -> None:
+def test_events_are_filtered_by_time_and_name(server: LiveServer, tmp_path: Path) -> None:
     _export(server, tmp_path / "time", "--after", "2026-05-02", "--before", "2026-05-04")
     assert sorted(_numbers(tmp_path / "time")) == [1, 2, 6, 7]
     _export(server, tmp_path / "name", "--before", "2026-05-06", "--event", "odd")
     assert sorted(_numbers(tmp_path / "name")) == [1, 3, 5, 7, 9]
-    told = _export(server, tmp_path / "none", "--event", "nothing")
-    assert told.startswith("0 event(s) in 0 file(s)")
+    output = _export(server, tmp_path / "none", "--event", "nothing")
+    assert output.startswith("0 event(s) in 0 file(s)")
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_who_is_killed_goes_on_where_it_was(
-    server: LiveServer, tmp_path: Path, format: str
-) -> None:
+def test_a_killed_export_continues(server: LiveServer, tmp_path: Path, format: str) -> None:
     folder = tmp_path / "out"
     command = ["events", "export", str(folder), "--events-per-file", "500", "-f", format]
     first = subprocess.Popen(
         [HEDGEROW, *command],
-        env=environment(**_found(server)),
+        env=build_environment(**_found(server)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    seconds_until(lambda: len(list(folder.glob(f"events-*.{format}"))) > 2, at_most_s=60)
+    wait_for(lambda: len(list(folder.glob(f"events-*.{format}"))) > 2, at_most_s=60)
     first.kill()
     first.wait()
     ledger = json.loads((folder / "export.json").read_text())
@@ -156,17 +154,17 @@ def test_who_is_killed_goes_on_where_it_was(
         client.post("/api/projects/1/events/delete/", json={"event": "late"})
 
 
-def test_a_folder_holds_one_export(server: LiveServer, tmp_path: Path) -> None:
+def test_a_directory_holds_one_export(server: LiveServer, tmp_path: Path) -> None:
     _export(server, tmp_path / "out", "--event", "nothing")
-    other = run_here("events", "export", str(tmp_path / "out"), **_found(server))
-    assert (other.returncode, "another export" in other.stderr) == (1, True)
+    other = run_in_process("events", "export", str(tmp_path / "out"), **_found(server))
+    assert (other.returncode, "an export with other options" in other.stderr) == (1, True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").touch()
-    taken = run_here("events", "export", str(tmp_path / "mine"), **_found(server))
+    taken = run_in_process("events", "export", str(tmp_path / "mine"), **_found(server))
     assert (taken.returncode, "not empty" in taken.stderr) == (1, True)
     (tmp_path / "mine" / "export.json").write_text("{}")
-    broken = run_here("events", "export", str(tmp_path / "mine"), **_found(server))
-    assert (broken.returncode, "no record of an export" in broken.stderr) == (1, True)
+    broken = run_in_process("events", "export", str(tmp_path / "mine"), **_found(server))
+    assert (broken.returncode, "not an export manifest" in broken.stderr) == (1, True)
 
 
 def test_without_a_service_the_events_are_opened_directly(tmp_path: Path) -> None:
@@ -175,7 +173,7 @@ def test_without_a_service_the_events_are_opened_directly(tmp_path: Path) -> Non
         _send(server, *(_event(number) for number in range(20)))
         busy = run_hedgerow("events", "export", str(tmp_path / "busy"), data=data)
         assert (busy.returncode, "HEDGEROW_PERSONAL_KEY" in busy.stderr) == (1, True)
-        seconds_until(lambda: "20 event" in _export(server, _next(tmp_path)), at_most_s=30)
+        wait_for(lambda: "20 event" in _export(server, _next(tmp_path)), at_most_s=30)
     done = run_hedgerow("events", "export", str(tmp_path / "out"), data=data)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(_numbers(tmp_path / "out")) == list(range(20))

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live import PERSONAL_KEY, PROJECT_KEY, RANDOM_KEYS, LiveServer, environment
+from tests.support.live import PERSONAL_KEY, PROJECT_KEY, RANDOM_KEYS, LiveServer, build_environment
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_second_start_says_how_to_make_a_key_that_then_works(second: LiveServer)
         found[1],
         shell=True,
         cwd=_cwd(second),
-        env=environment(**RANDOM_KEYS),
+        env=build_environment(**RANDOM_KEYS),
         capture_output=True,
         text=True,
         timeout=30,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.forks import Forked
-from tests.live import PROJECT_KEY, LiveServer
+from tests.support.forks import ForkedProcess
+from tests.support.live import PROJECT_KEY, LiveServer
 
 
 def ids(server: LiveServer) -> tuple[str, str]:
@@ -22,8 +22,8 @@ def test_a_fork_has_settings_a_folder_streams_and_ids_of_its_own(tmp_path: Path)
     first = LiveServer(Path("first"), cwd=str(tmp_path), log_format="json")
     second = LiveServer(Path("second"), cwd=str(tmp_path), log_level="error")
     with first, second:
-        assert isinstance(first.process, Forked)
-        assert isinstance(second.process, Forked)
+        assert isinstance(first.process, ForkedProcess)
+        assert isinstance(second.process, ForkedProcess)
         assert first.process.pid != second.process.pid
         assert not set(ids(first)) & set(ids(second))
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
@@ -46,5 +46,5 @@ def test_what_may_change_how_it_is_loaded_starts_a_process(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
     with LiveServer(tmp_path / "data") as server:
-        assert not isinstance(server.process, Forked)
+        assert not isinstance(server.process, ForkedProcess)
         assert re.fullmatch(r"[0-9a-f]{12}", ids(server)[0])

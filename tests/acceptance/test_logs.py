@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live import PERSONAL_KEY, LiveServer, error_of, seconds_until, side_by_side
+from tests.support.live import PERSONAL_KEY, LiveServer, read_error, run_concurrently, wait_for
 
 WRONG_KEY = "phx_0123456789abcdefghijABCDEFGHIJ"
 DESTINATIONS = "/api/environments/1/pipeline_destination_configs/"
@@ -25,7 +25,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, L
             _send_keys_everywhere(server)
         for folder in folders:
             _take_a_table_away(folder)
-        side_by_side([partial(_fail, auto), partial(_fail, human)])
+        run_concurrently([partial(_fail, auto), partial(_fail, human)])
         yield {"auto": auto, "human": human}
 
 
@@ -57,10 +57,10 @@ def _fail(server: LiveServer) -> None:
     with server.client() as client:
         for key in (None, PERSONAL_KEY):
             failed = client.get(DESTINATIONS, params={"personal_api_key": key} if key else None)
-            assert (failed.status_code, error_of(failed)["type"]) == (500, "server_error")
+            assert (failed.status_code, read_error(failed)["type"]) == (500, "server_error")
             assert "pipeline_records" not in failed.text
         client.get("/api/users/@me/", headers={"X-Request-Id": "the-last-one"})
-    seconds_until(lambda: "the-last-one" in server.errors, at_most_s=60)
+    wait_for(lambda: "the-last-one" in server.errors, at_most_s=60)
 
 
 @FORMATS
@@ -89,7 +89,7 @@ def test_a_key_sent_as_a_request_id_is_not_logged(
     with server.client() as client:
         client.get("/api/users/@me/", headers={"X-Request-Id": key})
         client.get("/api/users/@me/", headers={"X-Request-Id": "the-one-after"})
-    seconds_until(lambda: "the-one-after" in server.errors, at_most_s=60)
+    wait_for(lambda: "the-one-after" in server.errors, at_most_s=60)
     assert key not in server.errors
 
 
@@ -133,7 +133,7 @@ def test_an_answer_names_the_id_of_its_line_and_probes_leave_none(live: LiveServ
         own = client.get("/api/projects/").headers["x-request-id"]
         theirs = client.get("/api/projects/", headers={"X-Request-Id": "trace-7"})
         assert theirs.headers["x-request-id"] == "trace-7"
-    seconds_until(lambda: "trace-7" in live.errors, at_most_s=60)
+    wait_for(lambda: "trace-7" in live.errors, at_most_s=60)
     ids = [line["request_id"] for line in live.request_lines]
     assert own in ids
     assert "a-probe" not in ids

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 def test_make_help_lists_the_targets_with_a_word_each() -> None:
     if shutil.which("make") is None:
-        pytest.skip("make is not installed here, so its help cannot be asked for")
+        pytest.skip("make is not installed here, so its help cannot be shown")
     done = subprocess.run(
         ["make", "--no-print-directory", "help"],
         cwd=REPOSITORY,

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.live import PROJECT_KEY, LiveServer, error_of, free_port, seconds_until
+from tests.support.live import PROJECT_KEY, LiveServer, find_free_port, read_error, wait_for
 
 
 def test_a_healthy_service_is_alive_and_ready_without_a_key(live: LiveServer) -> None:
@@ -24,20 +24,20 @@ def test_while_another_process_migrates_it_is_alive_and_says_what_it_waits_for(
     with closing(sqlite3.connect(tmp_path / "hedgerow.db", isolation_level=None)) as other:
         other.execute("PRAGMA journal_mode = WAL")
         other.execute("BEGIN IMMEDIATE")
-        server = LiveServer(tmp_path, port=free_port())
+        server = LiveServer(tmp_path, port=find_free_port())
         try:
-            seconds_until(lambda: server.answers("/_liveness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
             waiting = httpx.get(f"{server.address}/_readiness", timeout=60)
             refused = httpx.get(f"{server.address}/api/projects/", timeout=60)
             other.execute("ROLLBACK")
-            seconds_until(lambda: server.answers("/_readiness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=30)
             assert "is ready at" in server.wait_ready().output
         finally:
             server.stop()
     assert waiting.status_code == refused.status_code == 503
     assert waiting.json()["status"] == "not ready"
     assert waiting.json()["missing"][0].partition(":")[0] in ("applying migrations", "database")
-    assert re.search("applying migrations|database", error_of(refused)["detail"])
+    assert re.search("applying migrations|database", read_error(refused)["detail"])
     assert int(refused.headers["retry-after"]) >= 1
 
 
@@ -76,28 +76,28 @@ def test_metrics_count_events_and_show_how_many_wait(live: LiveServer) -> None:
     def sample(name: str) -> float:
         return _samples(client.get("/metrics").text)[f"hedgerow_{name}", frozenset()]
 
-    counters = ("accepted", "rejected", "settled", "stored")
+    counters = ("accepted", "rejected", "processed", "stored")
     good, bad = {"event": "counted", "distinct_id": "kim"}, {"distinct_id": "kim"}
 
-    def counted() -> dict[str, float]:
+    def read_counters() -> dict[str, float]:
         return {name: sample(f"events_{name}_total") for name in counters}
 
-    def grown() -> dict[str, float]:
-        return {name: count - before[name] for name, count in counted().items()}
+    def read_growth() -> dict[str, float]:
+        return {name: count - before[name] for name, count in read_counters().items()}
 
     with live.client() as client:
-        # Others may have left some on their way.
-        seconds_until(lambda: sample("inbox_events_waiting") == 0, at_most_s=60)
-        before = counted()
+        # Events of other tests may still be in the inbox.
+        wait_for(lambda: sample("inbox_events_waiting") == 0, at_most_s=60)
+        before = read_counters()
         sent = client.post("/batch", json={"api_key": PROJECT_KEY, "batch": [good, good, bad]})
         assert sent.status_code == 200
-        seconds_until(lambda: grown()["stored"] >= 2, at_most_s=60)
-        seconds_until(lambda: sample("inbox_events_waiting") == 0, at_most_s=60)
-        seconds_until(lambda: sample("inbox_oldest_seconds") == 0, at_most_s=60)
-        assert grown() == {"accepted": 2, "rejected": 1, "settled": 2, "stored": 2}
+        wait_for(lambda: read_growth()["stored"] >= 2, at_most_s=60)
+        wait_for(lambda: sample("inbox_events_waiting") == 0, at_most_s=60)
+        wait_for(lambda: sample("inbox_oldest_seconds") == 0, at_most_s=60)
+        assert read_growth() == {"accepted": 2, "rejected": 1, "processed": 2, "stored": 2}
 
 
-def test_made_up_paths_and_odd_methods_do_not_grow_the_metrics(live: LiveServer) -> None:
+def test_unknown_paths_and_methods_add_no_metrics(live: LiveServer) -> None:
     with live.client() as client:
         client.request("MKCOL", "/coffee")
         before = _of_requests(client.get("/metrics").text)
@@ -110,7 +110,7 @@ def test_made_up_paths_and_odd_methods_do_not_grow_the_metrics(live: LiveServer)
 
 
 def _of_requests(page: str) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-    """Which samples there are. Others grow by what the service does by itself."""
+    """Return the HTTP samples. Others grow with the background tasks of the service."""
     return {sample for sample in _samples(page) if sample[0].startswith("hedgerow_http_")}
 
 

@@ -1,9 +1,9 @@
-"""A frontend app from its making to the page: told by /decide, loaded from where that says."""
+"""A frontend app end to end: listed by /decide, and loaded from the URL in it."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.live import PROJECT_KEY, LiveServer, seconds_until
+from tests.support.live import PROJECT_KEY, LiveServer, wait_for
 
 BASE = "/api/environments/1/pipeline_frontend_apps_configs/"
 CUSTOM_SCRIPT = 22
@@ -12,7 +12,7 @@ SOON_S = 60.0
 
 
 def test_a_page_finds_the_script_of_an_enabled_app(tmp_path: Path) -> None:
-    def told(server: LiveServer) -> list[dict[str, Any]]:
+    def listed_apps(server: LiveServer) -> list[dict[str, Any]]:
         with server.client(key=None) as page:
             body = {"token": PROJECT_KEY, "distinct_id": "visitor"}
             apps: list[dict[str, Any]] = page.post("/decide/?v=3", json=body).json()["siteApps"]
@@ -22,19 +22,19 @@ def test_a_page_finds_the_script_of_an_enabled_app(tmp_path: Path) -> None:
         app = owner.post(BASE, json={"plugin": CUSTOM_SCRIPT, "name": "Greeting"}).json()
         code = {"code": "console.log('hello')"}
         assert owner.put(f"{BASE}{app['id']}/config/", json=code).status_code == 200
-        assert told(server) == []
+        assert listed_apps(server) == []
         assert owner.patch(f"{BASE}{app['id']}/", json={"enabled": True}).status_code == 200
-        seconds_until(lambda: told(server) != [], at_most_s=SOON_S)
-        [announced] = told(server)
+        wait_for(lambda: listed_apps(server) != [], at_most_s=SOON_S)
+        [announced] = listed_apps(server)
         assert announced["id"] == app["id"]
 
     with LiveServer(tmp_path) as server, server.client() as owner:
-        assert told(server) == [announced], "told from the first request on"
+        assert listed_apps(server) == [announced], "listed from the first request on"
         with server.client(key=None) as page:
             script = page.get(announced["url"])
             assert script.status_code == 200
             assert script.headers["content-type"].startswith("application/javascript")
             assert "console.log('hello')" in script.text
             assert owner.patch(f"{BASE}{app['id']}/", json={"enabled": False}).status_code == 200
-            seconds_until(lambda: told(server) == [], at_most_s=SOON_S)
+            wait_for(lambda: listed_apps(server) == [], at_most_s=SOON_S)
             assert page.get(announced["url"]).status_code == 404

@@ -1,4 +1,4 @@
-"""What keeps the service from starting is said in one line that names the thing to change."""
+"""A service that cannot start prints one line that names the thing to change."""
 
 import subprocess
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live import LiveServer, run_hedgerow, side_by_side
+from tests.support.live import LiveServer, run_concurrently, run_hedgerow
 
 INVALID = {
     "port": "eighty",
@@ -29,7 +29,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         partial(run_hedgerow, "serve", data=data, **{name: value})
         for name, value in INVALID.items()
     ]
-    done = dict(zip(INVALID, side_by_side(calls), strict=True))
+    done = dict(zip(INVALID, run_concurrently(calls), strict=True))
     assert not data.exists()
     return done
 
@@ -41,7 +41,7 @@ def test_an_invalid_setting_is_one_line_that_names_the_variable(
     done = outcomes[name]
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"hedgerow: HEDGEROW_{name.upper()} takes ")
+    assert done.stderr.startswith(f"hedgerow: HEDGEROW_{name.upper()} must be ")
 
 
 def test_an_invalid_secret_is_not_repeated(outcomes: Outcomes) -> None:
@@ -58,13 +58,11 @@ def test_a_misspelt_variable_is_a_warning_with_a_suggestion(tmp_path: Path) -> N
     assert next_line.endswith(f"serve --data {tmp_path / 'data'}")
 
 
-def test_what_cannot_be_listened_on_or_written_is_one_line(
-    live: LiveServer, tmp_path: Path
-) -> None:
+def test_an_unusable_address_or_directory_is_one_line(live: LiveServer, tmp_path: Path) -> None:
     port = str(httpx.URL(live.address).port)
     place = tmp_path / "file"
     place.write_text("mine")
-    taken, foreign, misplaced = side_by_side(
+    taken, foreign, misplaced = run_concurrently(
         [
             partial(run_hedgerow, "serve", "--port", port, data=tmp_path),
             partial(run_hedgerow, "serve", "--host", "host.invalid", "--port", "0", data=tmp_path),
@@ -76,7 +74,7 @@ def test_what_cannot_be_listened_on_or_written_is_one_line(
         assert done.stderr.count("\n") == 1
     assert f"Cannot listen on 127.0.0.1:{port}: Address already in use" in taken.stderr
     assert "Cannot listen on host.invalid:0" in foreign.stderr
-    assert f"The data folder {place} cannot be written" in misplaced.stderr
+    assert f"The data directory {place} is not writable" in misplaced.stderr
     assert place.read_text() == "mine"
     with live.client() as client:
         assert client.get("/api/users/@me/").status_code == 200

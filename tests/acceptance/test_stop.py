@@ -1,4 +1,4 @@
-"""A stop signal ends the service cleanly and soon, whatever is going on."""
+"""A stop signal ends the service cleanly and soon, even while it is busy."""
 
 import contextlib
 import signal
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.live import (
+from tests.support.live import (
     PERSONAL_KEY,
     LiveServer,
-    answer_on,
-    error_of,
-    free_port,
-    seconds_until,
-    side_by_side,
+    find_free_port,
+    read_error,
+    read_response,
+    run_concurrently,
+    wait_for,
 )
 
 # The promise is 2 s; a noisy machine gets more. Who hangs on may do so for 30 s.
@@ -70,7 +70,8 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, tuple[int, f
         with LiveServer(tmp_path_factory.mktemp("stop")) as server, open_connection(server):
             return _stop(server, number)
 
-    return dict(zip(CASES, side_by_side([partial(ending, case) for case in CASES]), strict=True))
+    outcomes = run_concurrently([partial(ending, case) for case in CASES])
+    return dict(zip(CASES, outcomes, strict=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n.name}{c.__name__}" for n, c in CASES])
@@ -87,12 +88,12 @@ def test_requests_under_way_are_answered_with_success_or_503_before_the_end(
     with LiveServer(tmp_path) as server:
         with _half_a_request(server) as prompt, _half_a_request(server) as slow:
             server.process.send_signal(signal.SIGTERM)
-            seconds_until(lambda: not _listens(server), at_most_s=60)
+            wait_for(lambda: not _listens(server), at_most_s=60)
             prompt.sendall(BODY[5:])
-            assert answer_on(prompt).status_code == 201
-            cut_off = answer_on(slow)
+            assert read_response(prompt).status_code == 201
+            cut_off = read_response(slow)
             assert cut_off.status_code == 503
-            assert error_of(cut_off)["code"] == "service_unavailable"
+            assert read_error(cut_off)["code"] == "service_unavailable"
         assert server.process.wait(60) == 0
     assert sorted(line["status"] for line in server.request_lines) == [201, 503]
     assert '"level": "error"' not in server.errors
@@ -109,9 +110,9 @@ def test_it_ends_soon_while_a_write_waits_for_another_process(tmp_path: Path) ->
 
 def test_it_ends_soon_while_it_waits_for_another_process_to_migrate(tmp_path: Path) -> None:
     with _lock(tmp_path):
-        server = LiveServer(tmp_path, port=free_port())
+        server = LiveServer(tmp_path, port=find_free_port())
         try:
-            seconds_until(lambda: server.answers("/_liveness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
         finally:
             status, took_s = _stop(server, signal.SIGINT)
     assert (status, took_s < SOON_S) == (0, True), took_s

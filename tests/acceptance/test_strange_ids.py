@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live import PROJECT_KEY, Installation
+from tests.support.live import PROJECT_KEY, Installation
 
 NUL, SURROGATE = "a\x00b", "a\ud800"
 STRANGE = {"nul": NUL, "surrogate": SURROGATE, "long": "x" * 5000, "empty": ""}
@@ -48,34 +48,34 @@ def decide(client: httpx.Client, **body: Any) -> httpx.Response:
 
 
 @pytest.mark.parametrize("id", STRANGE.values(), ids=STRANGE)
-def test_a_strange_distinct_id_is_a_strangers(client: httpx.Client, id: str) -> None:
+def test_unusual_distinct_id_is_an_unknown_person(client: httpx.Client, id: str) -> None:
     answer = decide(client, distinct_id=id)
     assert answer.status_code == 200, answer.text
     assert answer.json()["featureFlags"]["asks"] is False
 
 
 @pytest.mark.parametrize("id", STRANGE.values(), ids=STRANGE)
-def test_a_strange_id_before_a_login_does_no_harm(client: httpx.Client, id: str) -> None:
+def test_unusual_anonymous_id_is_harmless(client: httpx.Client, id: str) -> None:
     answer = decide(client, **{"$anon_distinct_id": id})
     assert answer.status_code == 200, answer.text
     assert answer.json()["featureFlags"]["asks"] is True
 
 
 @pytest.mark.parametrize("key", STRANGE.values(), ids=STRANGE)
-def test_a_strange_group_is_unknown(client: httpx.Client, key: str) -> None:
+def test_unusual_group_key_is_unknown(client: httpx.Client, key: str) -> None:
     answer = decide(client, groups={"company": key, key: "acme"})
     assert answer.status_code == 200, answer.text
     assert answer.json()["featureFlags"]["of-group"] is False
 
 
 @pytest.mark.parametrize("id", ["a%00b", "%ED%A0%80", "x" * 3000])
-def test_reasons_are_given_to_strangers_too(client: httpx.Client, id: str) -> None:
+def test_reasons_are_returned_for_unknown_persons(client: httpx.Client, id: str) -> None:
     answer = client.get(f"/api/projects/1/feature_flags/evaluation_reasons/?distinct_id={id}")
     assert answer.status_code in (200, 400), answer.text
 
 
 @pytest.mark.parametrize("count", [2_000, 70_000])
-def test_a_person_of_many_ids_is_made_or_refused(client: httpx.Client, count: int) -> None:
+def test_person_with_many_ids_is_created_or_rejected(client: httpx.Client, count: int) -> None:
     ids = [f"many-{count}-{n}" for n in range(count)]
     answer = client.post("/api/projects/1/persons/", json={"distinct_ids": ids})
     assert answer.status_code in (201, 400), answer.text

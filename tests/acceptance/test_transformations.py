@@ -1,4 +1,4 @@
-"""Transformations at work: a live service, events sent to it, and what is left of them."""
+"""Transformations end to end: events are captured by a live service and transformed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.test_components_verb import install
+from tests.acceptance.test_components_command import install
 from tests.acceptance.test_deliveries import capture
-from tests.live import PROJECT_KEY, LiveServer
-from tests.receiver import Receiver, wait_until
-from tests.records import enabled_record, tidied
+from tests.support.live import PROJECT_KEY, LiveServer
+from tests.support.receiver import Receiver, wait_until
+from tests.support.records import create_enabled_record, delete_records_after
 
 RECORDS = "/api/environments/1/pipeline_transformation_configs/"
 DROP, RENAME, REMOVE, HASH, MASK_IP, USER_AGENT, BOTS = range(61, 68)
@@ -24,8 +24,7 @@ RAISED = (
     "SystemExit",
 )
 PACKAGE = """
-from hedgerow.pipelines.component import Component
-from hedgerow.pipelines.model import Family
+from hedgerow.plugin import Component, Family
 
 class Odd(KeyError):
     def __str__(self):
@@ -46,14 +45,14 @@ def transform(settings):
         if "explode" in event.properties:
             event.properties["half"] = "done"
             raise SystemExit(1)
-        return event.having({**event.properties, "shout": event.event.upper()})
+        return event.with_properties({**event.properties, "shout": event.event.upper()})
     return shout
 
 COMPONENT = Component(
     key="acme/shout",
     family=Family.TRANSFORMATION,
     name="Shout",
-    description="Says it louder.",
+    description="Adds the name in upper case.",
     version="0.1",
     transform=transform,
 )
@@ -76,32 +75,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    with tidied(server, RECORDS) as opened:
+    with delete_records_after(server, RECORDS) as opened:
         yield opened
 
 
 def transformation(client: httpx.Client, plugin: int, **settings: Any) -> str:
-    return enabled_record(client, RECORDS, plugin, **settings)
+    return create_enabled_record(client, RECORDS, plugin, **settings)
 
 
 def stored(client: httpx.Client, uuid: str) -> dict[str, Any] | None:
     """An event's properties; None if it is not there."""
-    asked = client.get(f"/api/projects/1/events/{uuid}/")
-    if asked.status_code == 404:
+    response = client.get(f"/api/projects/1/events/{uuid}/")
+    if response.status_code == 404:
         return None
-    found: dict[str, Any] = asked.json()["properties"]
+    found: dict[str, Any] = response.json()["properties"]
     return found
 
 
 def metrics(client: httpx.Client, path: str) -> tuple[int, int, int]:
-    told = client.get(f"{path}metrics/").json()
-    assert len(told["hours"]) <= 2
+    totals = client.get(f"{path}metrics/").json()
+    assert len(totals["hours"]) <= 2
     for name in ("changed", "dropped", "failed"):
-        assert told[name] == sum(hour[name] for hour in told["hours"])
-    return told["changed"], told["dropped"], told["failed"]
+        assert totals[name] == sum(hour[name] for hour in totals["hours"])
+    return totals["changed"], totals["dropped"], totals["failed"]
 
 
-def test_events_and_persons_see_what_the_transformations_left(client: httpx.Client) -> None:
+def test_events_and_persons_are_stored_as_transformed(client: httpx.Client) -> None:
     """In their order, from the first event after the answer on, destinations too."""
     with Receiver() as receiver:
         base = RECORDS.replace("transformation", "destination")
@@ -134,7 +133,7 @@ def test_events_and_persons_see_what_the_transformations_left(client: httpx.Clie
     assert client.get("/api/projects/1/ingestion_warnings/").json()["results"] == []
 
 
-def test_the_sender_address_is_masked_or_gone(client: httpx.Client) -> None:
+def test_the_client_address_is_masked_or_removed(client: httpx.Client) -> None:
     """Also where only the connection tells it."""
     path = transformation(client, MASK_IP)
     (uuid,) = capture(client, "seen")
@@ -144,7 +143,7 @@ def test_the_sender_address_is_masked_or_gone(client: httpx.Client) -> None:
     assert stored(client, uuid) == {"a": 1}
 
 
-def test_another_order_counts_from_the_next_event_on(client: httpx.Client) -> None:
+def test_a_new_order_applies_to_the_next_event(client: httpx.Client) -> None:
     first = transformation(client, RENAME, names={"a": "b"})
     second = transformation(client, REMOVE, names=["b"])
     (uuid,) = capture(client, "seen", a=1)
@@ -158,7 +157,7 @@ def test_another_order_counts_from_the_next_event_on(client: httpx.Client) -> No
     assert activity[0]["activity"] == "order_changed"
 
 
-def test_what_comes_again_is_counted_once_unless_it_was_dropped(client: httpx.Client) -> None:
+def test_a_repeated_event_is_counted_once_unless_it_was_dropped(client: httpx.Client) -> None:
     path = transformation(client, DROP, events=["noise"])
     change = transformation(client, REMOVE, names=["a"])
     batch = [
@@ -173,7 +172,7 @@ def test_what_comes_again_is_counted_once_unless_it_was_dropped(client: httpx.Cl
         assert client.post("/batch/", json=body).status_code == 200
         assert stored(client, batch[1]["uuid"]) is not None
     assert metrics(client, change) == (1, 0, 0)
-    assert metrics(client, path) == (0, 2, 0), "nobody remembers what was dropped"
+    assert metrics(client, path) == (0, 2, 0), "dropped events are not deduplicated"
 
 
 def test_a_component_of_a_package_transforms_and_may_fail(client: httpx.Client) -> None:
@@ -190,14 +189,14 @@ def test_a_component_of_a_package_transforms_and_may_fail(client: httpx.Client) 
     error = "The component failed: SystemExit"
     wait_until(lambda: client.get(path).json()["error"] == error)
     [line] = client.get(f"{path}logs/?level=error").json()["results"]
-    assert (line["message"], line["uuid"]) == (f"The event was kept as it was: {error}", uuid)
+    assert (line["message"], line["uuid"]) == (f"The event was left unchanged: {error}", uuid)
     tried = client.post(f"{path}test/", json={"properties": {"explode": 1}}).json()
     assert (tried["error"], tried["after"]) == (error, tried["before"])
     capture(client, "seen")
     wait_until(lambda: client.get(path).json()["error"] == "")
 
 
-def test_whatever_a_package_raises_the_service_goes_on(client: httpx.Client) -> None:
+def test_no_exception_of_a_package_stops_the_service(client: httpx.Client) -> None:
     listed = client.get("/api/organizations/@current/pipeline_transformations/").json()
     [plugin] = [each["id"] for each in listed["results"] if each["name"] == "Shout"]
     path = transformation(client, plugin)
@@ -213,7 +212,9 @@ def test_whatever_a_package_raises_the_service_goes_on(client: httpx.Client) -> 
     assert tried["error"] == "The component failed: Interrupt"
 
 
-def test_a_record_without_its_settings_keeps_events_and_says_so(client: httpx.Client) -> None:
+def test_a_record_without_settings_leaves_events_unchanged_and_shows_an_error(
+    client: httpx.Client,
+) -> None:
     made = client.post(RECORDS, json={"plugin": HASH, "enabled": True}).json()
     (uuid,) = capture(client, "seen", email="ann@example.com")
     assert (stored(client, uuid) or {})["email"] == "ann@example.com"
@@ -222,7 +223,7 @@ def test_a_record_without_its_settings_keeps_events_and_says_so(client: httpx.Cl
     assert metrics(client, path) == (0, 0, 1)
 
 
-def test_bots_and_user_agents(client: httpx.Client) -> None:
+def test_bots_are_marked_and_user_agents_parsed(client: httpx.Client) -> None:
     transformation(client, BOTS)
     transformation(client, USER_AGENT)
     browser = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"

@@ -1,4 +1,4 @@
-"""Several who accept events and several who work on them, on one PostgreSQL and one ClickHouse."""
+"""Several servers and several workers on one PostgreSQL and one ClickHouse."""
 
 import json
 import signal
@@ -15,24 +15,24 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from hedgerow.lib.sealing import new_sealing_key
-from tests.clickhouse_http import OwnClickHouse
-from tests.live import (
+from hedgerow.lib.encryption import generate_encryption_key
+from tests.support.clickhouse_http import ClickHouseTestServer
+from tests.support.live import (
     PROJECT_KEY,
     LiveServer,
     LiveWorker,
+    run_concurrently,
     run_hedgerow,
-    run_here,
-    seconds_until,
-    side_by_side,
+    run_in_process,
+    wait_for,
 )
-from tests.postgres import OwnPostgres
-from tests.receiver import Answer, Receiver
+from tests.support.postgres import PostgresTestServer
+from tests.support.receiver import PlannedResponse, Receiver
 
 PEOPLE = 20
 ROUNDS = 30
-# On a machine that has other things to do as well.
-SOON_S = 60
+# Generous, for a busy machine.
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class Installation:
     settings: Mapping[str, str]
     servers: tuple[LiveServer, LiveServer]
     workers: tuple[LiveWorker, LiveWorker]
-    clickhouse: OwnClickHouse
+    clickhouse: ClickHouseTestServer
 
     def stored(self) -> list[Any]:
-        """The uuid of every row of the event store; none before its tables are made."""
+        """Return the UUIDs of all stored events; empty before the tables exist."""
         database = self.settings["clickhouse_url"].rpartition("/")[2]
         sql = f"SELECT uuid FROM {database}.events FORMAT JSONCompactEachRow"
         try:
@@ -54,17 +54,19 @@ class Installation:
 
 @pytest.fixture(scope="module")
 def installation(
-    tmp_path_factory: pytest.TempPathFactory, postgres: OwnPostgres, clickhouse: OwnClickHouse
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: PostgresTestServer,
+    clickhouse: ClickHouseTestServer,
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("workers")
     settings = {
-        "database_url": postgres.new_database(),
-        "clickhouse_url": clickhouse.new_database(),
-        "sealing_keys": new_sealing_key(),
+        "database_url": postgres.create_database(),
+        "clickhouse_url": clickhouse.create_database(),
+        "encryption_keys": generate_encryption_key(),
         "allow_private_destinations": "true",
     }
     with ExitStack() as stack:
-        # Workers may come first: they wait for somebody who makes the tables.
+        # Workers may start first: they wait until a server has created the tables.
         workers = [
             LiveWorker(folder / name, "--metrics-port", "0", **settings)
             for name in ("three", "four")
@@ -85,17 +87,17 @@ def _send(client: httpx.Client, *events: Mapping[str, Any]) -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": 1})
 
 
-def _set(who: str, round: int) -> dict[str, Any]:
+def _set(person: str, round: int) -> dict[str, Any]:
     return {
         "uuid": str(uuid4()),
         "event": "moved",
-        "distinct_id": who,
+        "distinct_id": person,
         "properties": {"$set": {"round": round}, "$set_once": {"first": round}},
     }
 
 
 def _sum(installation: Installation, name: str) -> float:
-    """What all workers together have done, as each of them shows it."""
+    """Sum a metric over all workers."""
     pages = [worker.metrics for worker in installation.workers]
     return sum(float(page.split(f"\n{name} ")[1].split("\n")[0]) for page in pages)
 
@@ -108,33 +110,33 @@ def _last_rounds(client: httpx.Client, prefix: str) -> dict[str, tuple[int, int]
     }
 
 
-def test_every_event_is_stored_once_and_each_persons_in_their_order(
+def test_every_event_is_stored_once_and_in_order_per_person(
     installation: Installation,
 ) -> None:
     def send(number: int) -> list[str]:
-        """Rounds of one group of people, to either server in turn."""
+        """Send the rounds of one group of persons, alternating between the servers."""
         with installation.servers[0].client() as one, installation.servers[1].client() as two:
             sent = []
             for round in range(ROUNDS):
-                events = [_set(f"mover-{number}-{who}", round) for who in range(PEOPLE)]
+                events = [_set(f"mover-{number}-{person}", round) for person in range(PEOPLE)]
                 _send((one, two)[(round + number) % 2], *events)
                 sent += [event["uuid"] for event in events]
             return sent
 
-    groups = side_by_side([partial(send, number) for number in range(2)])
+    groups = run_concurrently([partial(send, number) for number in range(2)])
     sent = [uuid for group in groups for uuid in group]
-    seconds_until(lambda: len(installation.stored()) >= len(sent), at_most_s=SOON_S)
+    wait_for(lambda: len(installation.stored()) >= len(sent), at_most_s=TIMEOUT_S)
     assert sorted(installation.stored()) == sorted(sent)
-    for name in ("hedgerow_events_settled_total", "hedgerow_events_stored_total"):
-        seconds_until(lambda: _sum(installation, name) >= len(sent), at_most_s=SOON_S)  # noqa: B023
+    for name in ("hedgerow_events_processed_total", "hedgerow_events_stored_total"):
+        wait_for(lambda: _sum(installation, name) >= len(sent), at_most_s=TIMEOUT_S)  # noqa: B023
     with installation.servers[0].client() as client:
         rounds = _last_rounds(client, "mover-")
     assert set(rounds.values()) == {(0, ROUNDS - 1)}
     assert len(rounds) == 2 * PEOPLE
 
 
-def test_all_workers_transform_and_count_together(installation: Installation) -> None:
-    """From the first event after the answer on, whichever server accepts it."""
+def test_all_workers_transform_and_count(installation: Installation) -> None:
+    """From the first event after the response, on any server."""
     one, two = (server.client() for server in installation.servers)
     base = "/api/environments/1/pipeline_transformation_configs/"
     with one, two:
@@ -155,10 +157,12 @@ def test_all_workers_transform_and_count_together(installation: Installation) ->
             ]
             for n in range(10)
         ]
-        side_by_side([partial(_send, (one, two)[n % 2], *batch) for n, batch in enumerate(batches)])
+        run_concurrently(
+            [partial(_send, (one, two)[n % 2], *batch) for n, batch in enumerate(batches)]
+        )
         dropped, hashed = (partial(two.get, f"{path}metrics/") for path in paths)
-        seconds_until(lambda: dropped().json()["dropped"] == 200, at_most_s=SOON_S)
-        seconds_until(lambda: hashed().json()["changed"] == 200, at_most_s=SOON_S)
+        wait_for(lambda: dropped().json()["dropped"] == 200, at_most_s=TIMEOUT_S)
+        wait_for(lambda: hashed().json()["changed"] == 200, at_most_s=TIMEOUT_S)
         assert (dropped().json()["failed"], hashed().json()["failed"]) == (0, 0)
         listed = one.get("/api/projects/1/events/", params={"event": "kept", "limit": 1000})
         secrets = {each["properties"]["secret"] for each in listed.json()["results"]}
@@ -168,10 +172,10 @@ def test_all_workers_transform_and_count_together(installation: Installation) ->
             one.delete(path)
 
 
-def test_who_accepted_an_event_waits_for_a_worker_before_reading(
+def test_reads_wait_until_a_worker_stored_accepted_events(
     installation: Installation,
 ) -> None:
-    """The one who serves works on nothing itself."""
+    """The server itself processes nothing."""
     with installation.servers[0].client() as client:
         for number in range(5):
             _send(client, _set("reader", number))
@@ -179,7 +183,7 @@ def test_who_accepted_an_event_waits_for_a_worker_before_reading(
             assert found["results"][0]["properties"]["round"] == number
 
 
-def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
+def test_stopped_worker_releases_its_leases(
     installation: Installation,
 ) -> None:
     leaver, _ = installation.workers
@@ -191,39 +195,39 @@ def test_a_worker_that_is_stopped_leaves_its_work_to_the_other_at_once(
         assert '"level": "error"' not in leaver.errors
         before = len(installation.stored())
         _send(client, *(_set(f"late-{number}", 0) for number in range(50)))
-        seconds_until(lambda: len(installation.stored()) >= before + 50, at_most_s=SOON_S)
+        wait_for(lambda: len(installation.stored()) >= before + 50, at_most_s=TIMEOUT_S)
         stored = installation.stored()
         assert len(stored) == len(set(stored))
 
 
-@pytest.mark.parametrize("verb", [("worker",), ("serve", "--no-worker")], ids=" ".join)
+@pytest.mark.parametrize("command", [("worker",), ("serve", "--no-worker")], ids=" ".join)
 @pytest.mark.parametrize(
     ("settings", "missing"),
     [
         ({}, "HEDGEROW_DATABASE_URL"),
         ({"database_url": "postgresql://127.0.0.1/none"}, "HEDGEROW_CLICKHOUSE_URL"),
     ],
-    ids=["sqlite", "events in the data folder"],
+    ids=["sqlite", "events in the data directory"],
 )
-def test_half_of_the_work_is_refused_where_only_one_process_can_work(
-    tmp_path: Path, settings: dict[str, str], missing: str, verb: tuple[str, ...]
+def test_single_process_installation_rejects_split_roles(
+    tmp_path: Path, settings: dict[str, str], missing: str, command: tuple[str, ...]
 ) -> None:
-    done = run_here(*verb, data=tmp_path / "new", **settings)
+    done = run_in_process(*command, data=tmp_path / "new", **settings)
     assert not (tmp_path / "new").exists()
     assert (done.returncode, done.stdout) == (1, "")
     assert missing in done.stderr
-    assert "`hedgerow serve` works on" in done.stderr
+    assert "`hedgerow serve` processes" in done.stderr
 
 
-def test_a_second_folder_of_events_is_warned_of(tmp_path: Path, postgres: OwnPostgres) -> None:
-    alone = LiveServer(tmp_path / "one", database_url=postgres.new_database())
+def test_second_event_folder_logs_a_warning(tmp_path: Path, postgres: PostgresTestServer) -> None:
+    alone = LiveServer(tmp_path / "one", database_url=postgres.create_database())
     with alone, LiveServer(tmp_path / "two") as embedded:
         pass
     assert "set HEDGEROW_CLICKHOUSE_URL for all of them" in alone.errors
     assert "HEDGEROW_CLICKHOUSE_URL" not in embedded.errors
 
 
-def test_metrics_that_cannot_be_shown_are_said_in_one_line(
+def test_unusable_metrics_address_is_one_error_line(
     tmp_path: Path, installation: Installation
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -234,18 +238,18 @@ def test_metrics_that_cannot_be_shown_are_said_in_one_line(
     assert (done.returncode, done.stdout) == (1, "")
     assert (
         done.stderr
-        == f"hedgerow: Metrics cannot be shown on 127.0.0.1:{port}: Address already in use.\n"
+        == f"hedgerow: Cannot serve metrics on 127.0.0.1:{port}: Address already in use.\n"
     )
 
 
-def test_queries_see_the_events_and_persons_of_all_processes(installation: Installation) -> None:
+def test_queries_see_events_and_persons_of_all_processes(installation: Installation) -> None:
     one, two = installation.servers
-    text = "select person.properties.city as city, count() from events where event = 'asked'"
+    text = "select person.properties.city as city, count() from events where event = 'queried'"
     query = {"kind": "HogQLQuery", "query": f"{text} group by city"}
     with one.client() as here, two.client() as there:
         for number, city in enumerate(["Bern", "Rome", "Oslo"], 1):
             properties = {"$set": {"city": city}}
-            _send(here, {"event": "asked", "distinct_id": "asker", "properties": properties})
+            _send(here, {"event": "queried", "distinct_id": "querier", "properties": properties})
             found = here.post("/api/projects/1/query/", json={"query": query}).json()
             assert found["results"] == [[city, number]]
 
@@ -253,15 +257,15 @@ def test_queries_see_the_events_and_persons_of_all_processes(installation: Insta
             answer = there.post("/api/projects/1/query/", json={"query": query}).json()
             return bool(answer["results"] == [["Oslo", 3]])
 
-        seconds_until(is_seen, at_most_s=SOON_S)
+        wait_for(is_seen, at_most_s=TIMEOUT_S)
 
 
-def test_jobs_run_in_whichever_worker_takes_them(installation: Installation) -> None:
+def test_jobs_run_in_any_worker(installation: Installation) -> None:
     rows = "".join(f"job {number % 3},w{number % 9},{number}\n" for number in range(3000))
     table = ("event,distinct_id,n\n" + rows).encode()
     base = "/api/environments/1/"
     with Receiver() as source, Receiver() as receiver, installation.servers[1].client() as client:
-        source.decide = lambda _: Answer(body=table)
+        source.decide = lambda _: PlannedResponse(body=table)
         bodies = {
             "pipeline_import_apps_configs/": (41, {"source": source.url, "format": "csv"}),
             "pipeline_destination_configs/": (
@@ -276,14 +280,14 @@ def test_jobs_run_in_whichever_worker_takes_them(installation: Installation) -> 
             assert client.put(f"{record}config/", json=config).status_code == 200
             client.patch(record, json={"enabled": True})
             job = f"{record}jobs/{client.post(f'{record}job/').headers['x-job-id']}/"
-            seconds_until(partial(is_over, client, job), SOON_S)
+            wait_for(partial(is_finished, client, job), TIMEOUT_S)
             done = client.get(job).json()
             assert (done["status"], done["error"]) == ("done", "")
         assert done["details"]["queued"] == 1000
-        seconds_until(lambda: not client.get(f"{record}deliveries/").json()["count"], SOON_S)
+        wait_for(lambda: not client.get(f"{record}deliveries/").json()["count"], TIMEOUT_S)
         numbers = sorted(each["event"]["properties"]["n"] for each in receiver.bodies)
         assert numbers == list(range(1, 3000, 3))
 
 
-def is_over(client: httpx.Client, job: str) -> bool:
+def is_finished(client: httpx.Client, job: str) -> bool:
     return client.get(job).json()["ended_at"] is not None

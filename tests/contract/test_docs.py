@@ -1,4 +1,5 @@
-"""The docs say what the code does: every setting, verb, option and error code; no dead links."""
+"""The documentation matches the code: settings, commands, options, error codes, metrics, module
+paths and links."""
 
 import re
 from collections.abc import Iterator
@@ -6,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperOption
 from typer.main import get_command
 
-from hedgerow.cli import app
-from hedgerow.cli.verbs import VERBS, loaded
-from hedgerow.http.routes import FAMILIES
-from hedgerow.settings import Origin, load
+from hedgerow.cli.commands import load_command, walk_commands
+from hedgerow.cli.main import app
+from hedgerow.http.routes import documented_endpoints
+from hedgerow.settings import SettingOrigin, load_settings
 from tests.contract.api.operations import DOCUMENT
 from tests.unit.error_family import ERROR_FAMILY
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "hedgerow"
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = [
@@ -32,11 +33,14 @@ DECISIONS = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
 LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+METRIC = re.compile(r'"(hedgerow_[a-z_]+)"')
+# A path with a folder, such as flags/validate.py; pages write it with or without src/hedgerow.
+MODULE = re.compile(r"(?<![\w/.-])((?:[a-z_]+/)+[a-z_0-9]*\.(?:py|toml))\b")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 def section(page: str, title: str) -> str:
-    """The text under the first heading that holds `title`, down to the next of its rank."""
+    """The text under the first heading that contains `title`, up to the next of its level."""
     heading = re.search(rf"^(#+) [^\n]*{re.escape(title)}\b[^\n]*$", page, re.MULTILINE)
     if heading is None:
         return ""
@@ -50,7 +54,7 @@ def prose(page: Path) -> str:
 
 
 def local_links(page: Path) -> Iterator[tuple[Path, str]]:
-    """The files that a page links to, itself included, each with the heading that is meant."""
+    """The files that a page links to, each with the heading of the link."""
     for link in LINK.findall(prose(page)):
         if not ELSEWHERE.match(link):
             path, _, anchor = link.partition("#")
@@ -58,7 +62,7 @@ def local_links(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that a page's headings have in links."""
+    """The anchors of a page's headings."""
     return {
         re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
         for title in HEADING.findall(prose(page))
@@ -66,34 +70,32 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every verb and sub-verb as it is typed, with its command."""
-    for verb in VERBS:
-        command = loaded(verb)
-        yield verb, command
-        if isinstance(command, TyperGroup):
-            for name, below in command.commands.items():
-                yield f"{verb} {name}", below
+    """Every command and group under its full name, with its parser."""
+    for name, entry in walk_commands():
+        yield name, load_command(name.split()[-1], entry)
 
 
 def options(command: Any) -> list[str]:
     return [
         spelling
         for parameter in command.params
-        if isinstance(parameter, TyperOption)
+        if isinstance(parameter, TyperOption) and not parameter.hidden
         for spelling in (*parameter.opts, *parameter.secondary_opts)
     ]
 
 
-ORIGINS = load({})[1]
+ORIGINS = load_settings({})[1]
 COMMANDS = list(commands())
 CODES = sorted({kind.code for kind in ERROR_FAMILY})
 
 
 @pytest.mark.parametrize("origin", ORIGINS, ids=lambda origin: origin.variable)
-def test_every_setting_is_documented_with_its_default(origin: Origin) -> None:
+def test_every_setting_is_documented_with_its_default(origin: SettingOrigin) -> None:
     page = (REFERENCE / "settings.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if f"| `{origin.variable}` |" in line]
-    assert [row[2].strip() for row in rows] == [f"`{origin.shown}`" if origin.shown else "empty"]
+    assert [row[2].strip() for row in rows] == [
+        f"`{origin.display_value}`" if origin.display_value else "empty"
+    ]
 
 
 def test_no_setting_is_documented_that_does_not_exist() -> None:
@@ -102,10 +104,10 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"\bHEDGEROW_[A-Z_]*[A-Z]\b", page)) <= known
 
 
-@pytest.mark.parametrize(("verb", "command"), COMMANDS, ids=[verb for verb, _ in COMMANDS])
-def test_every_verb_is_documented_with_its_options(verb: str, command: Any) -> None:
-    text = section((REFERENCE / "cli.md").read_text(), f"hedgerow {verb}")
-    assert text, f"no section about hedgerow {verb}"
+@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+def test_every_command_is_documented_with_its_options(name: str, command: Any) -> None:
+    text = section((REFERENCE / "cli.md").read_text(), f"hedgerow {name}")
+    assert text, f"no section about hedgerow {name}"
     assert [spelling for spelling in options(command) if f"`{spelling}" not in text] == []
 
 
@@ -117,6 +119,21 @@ def test_the_options_of_hedgerow_itself_are_documented() -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_documented(code: str) -> None:
     assert f"`{code}`" in (REFERENCE / "errors.md").read_text()
+
+
+def test_every_metric_is_documented() -> None:
+    sources = (SOURCE / "app" / "metrics.py", SOURCE / "http" / "server" / "metrics.py")
+    names = {name for path in sources for name in METRIC.findall(path.read_text())}
+    page = (REFERENCE / "http.md").read_text()
+    assert len(names) > 15
+    assert sorted(name for name in names if f"`{name}" not in page) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_that_a_page_names_exists(page: str) -> None:
+    named = MODULE.findall((ROOT / page).read_text())
+    roots = (SOURCE, ROOT, ROOT / "src")
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -177,14 +194,12 @@ def parameters_by_path() -> dict[str, set[str]]:
     for path, operations in DOCUMENT["paths"].items():
         names = found.setdefault(short_path(path), set())
         for operation in operations.values():
-            asked = operation.get("parameters", ())
-            names |= {each["name"] for each in asked if each["in"] == "query"}
-    routes = [
-        route for family in FAMILIES for route in family.routes if isinstance(route, APIRoute)
-    ]
-    for route in routes:
-        if not route.path.endswith((".csv/", ".json/")):  # the same in another form
-            found.setdefault(short_path(route.path), set())
+            parameters = operation.get("parameters", ())
+            names |= {each["name"] for each in parameters if each["in"] == "query"}
+    for _, endpoint in documented_endpoints():
+        for path in endpoint.paths:
+            if not path.endswith((".csv/", ".json/")):  # aliases that select a format
+                found.setdefault(short_path(path), set())
     return found
 
 

@@ -1,4 +1,4 @@
-"""Every route, asked wrongly in every way we know: the right refusal, always in the one shape."""
+"""Invalid requests to every endpoint: the right error, always in the common shape."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,38 +10,40 @@ import pytest
 from tests.contract.api.operations import (
     ANY_KEY,
     NO_IDS,
-    OF_ONE_FAMILY,
-    OF_ONE_ROOT,
+    ONE_FAMILY_OPERATIONS,
+    ONE_ROOT_OPERATIONS,
     OPERATIONS,
-    Ids,
     Operation,
-    ids_with_records,
-    methods_of,
+    PathIds,
+    create_objects,
+    list_allowed_methods,
 )
-from tests.contract.api.shape import faults
-from tests.live import LiveServer, side_by_side
+from tests.contract.api.shape import find_format_errors
+from tests.support.live import LiveServer, run_concurrently
 
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 PROJECTS_ONLY = "API keys with scoped projects are only supported on project-based endpoints."
 
-each_operation = pytest.mark.parametrize("operation", OF_ONE_ROOT, ids=str)
-each_path = pytest.mark.parametrize("path", sorted({operation.path for operation in OF_ONE_ROOT}))
+each_operation = pytest.mark.parametrize("operation", ONE_ROOT_OPERATIONS, ids=str)
+each_path = pytest.mark.parametrize(
+    "path", sorted({operation.path for operation in ONE_ROOT_OPERATIONS})
+)
 in_projects = pytest.mark.parametrize(
     "operation", [operation for operation in OPERATIONS if operation.in_project], ids=str
 )
 with_body = pytest.mark.parametrize(
-    "operation", [operation for operation in OF_ONE_FAMILY if operation.body], ids=str
+    "operation", [operation for operation in ONE_FAMILY_OPERATIONS if operation.body], ids=str
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Two projects and keys of too little power, on a server whose first key has all of it."""
+    """Two projects, and keys with limited scopes or projects, on a server with an admin key."""
 
     admin: httpx.Client
     client: httpx.Client
-    mine: Ids
-    theirs: Ids
+    mine: PathIds
+    theirs: PathIds
     their_token: str
     their_trail: list[dict[str, Any]]
     scopeless: str
@@ -60,131 +62,131 @@ def world(live: LiveServer) -> Iterator[World]:
 
         def key(label: str, *scopes: str, teams: tuple[int, ...] = ()) -> dict[str, Any]:
             body = {"label": label, "scopes": scopes, "scoped_teams": teams}
-            made: dict[str, Any] = admin.post("/api/personal_api_keys/", json=body).json()
-            return made
+            created: dict[str, Any] = admin.post("/api/personal_api_keys/", json=body).json()
+            return created
 
         their_key_id = key("Theirs", "*", teams=(ids[1],))["id"]
-        mine, theirs = (ids_with_records(admin, project, their_key_id) for project in ids)
+        mine, theirs = (create_objects(admin, project, their_key_id) for project in ids)
         yield World(
             admin=admin,
             client=client,
             mine=mine,
             theirs=theirs,
             their_token=projects[1]["api_token"],
-            their_trail=trail(admin, theirs),
+            their_trail=list_activity(admin, theirs),
             scopeless=key("Scopeless", "webhook:read")["value"],
             limited=key("Limited", "*", teams=(ids[0],))["value"],
         )
 
 
-def trail(admin: httpx.Client, ids: Ids) -> list[dict[str, Any]]:
-    """What anybody ever did in a project. Jobs that run there by themselves are nobody's doing."""
+def list_activity(admin: httpx.Client, ids: PathIds) -> list[dict[str, Any]]:
+    """Return the activity of users in a project, without that of jobs."""
     path = f"/api/projects/{ids.project_id}/activity_log/"
     entries: list[dict[str, Any]] = admin.get(path, params={"limit": 1000}).json()["results"]
     return [entry for entry in entries if not entry["user"].get("is_system")]
 
 
-def refusal(answer: httpx.Response) -> dict[str, Any]:
-    """The error of an answer, which has the one shape."""
-    wrong = list(faults(answer.status_code, answer.headers.get("content-type"), answer.content))
-    assert not wrong, f"{answer.request.method} {answer.request.url}: {wrong}"
-    error: dict[str, Any] = answer.json()
+def read_refusal(response: httpx.Response) -> dict[str, Any]:
+    """Return the error of a response. Fails if it lacks the common shape."""
+    wrong = list(
+        find_format_errors(
+            response.status_code, response.headers.get("content-type"), response.content
+        )
+    )
+    assert not wrong, f"{response.request.method} {response.request.url}: {wrong}"
+    error: dict[str, Any] = response.json()
     return error
 
 
 @each_operation
-def test_without_a_key_every_operation_answers_401(operation: Operation, world: World) -> None:
-    answer = world.ask(operation.method, operation.url(world.mine))
-    assert refusal(answer)["code"] == "not_authenticated"
-    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+def test_missing_key_is_401(operation: Operation, world: World) -> None:
+    response = world.ask(operation.method, operation.url(world.mine))
+    assert read_refusal(response)["code"] == "not_authenticated"
+    assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
 
 
 @each_operation
-def test_with_a_wrong_key_every_operation_answers_401(operation: Operation, world: World) -> None:
-    answer = world.ask(operation.method, operation.url(world.mine), "phx_no-such-key")
-    assert refusal(answer)["code"] == "authentication_failed"
-    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+def test_unknown_key_is_401(operation: Operation, world: World) -> None:
+    response = world.ask(operation.method, operation.url(world.mine), "phx_no-such-key")
+    assert read_refusal(response)["code"] == "authentication_failed"
+    assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
 
 
 @each_operation
-def test_without_its_scope_every_operation_answers_403(operation: Operation, world: World) -> None:
+def test_missing_scope_is_403(operation: Operation, world: World) -> None:
     url = operation.url(world.mine)
-    answer = world.ask(operation.method, url, world.scopeless)
-    assert answer.status_code == 403
+    response = world.ask(operation.method, url, world.scopeless)
+    assert response.status_code == 403
     lacks = f"API key missing required scope '{operation.scope}'"
     is_for_all_access = operation.scope in ("*", ANY_KEY)
-    assert refusal(answer)["detail"] == (NO_KEY_ACCESS if is_for_all_access else lacks)
+    assert read_refusal(response)["detail"] == (NO_KEY_ACCESS if is_for_all_access else lacks)
 
 
 @each_operation
-def test_a_key_of_another_project_learns_and_changes_nothing(
+def test_key_of_another_project_reads_and_changes_nothing(
     operation: Operation, world: World
 ) -> None:
     url = operation.url(world.theirs)
-    answer = world.ask(operation.method, url, world.limited)
-    assert world.their_token not in answer.text
-    assert str(world.theirs.key_id) not in answer.text
+    response = world.ask(operation.method, url, world.limited)
+    assert world.their_token not in response.text
+    assert str(world.theirs.key_id) not in response.text
     if operation.in_project:
-        assert answer.status_code == 403
-        assert refusal(answer)["detail"] == (
+        assert response.status_code == 403
+        assert read_refusal(response)["detail"] == (
             f"API key does not have access to the requested project: ID {world.theirs.project_id}."
         )
-    elif not answer.is_success:
-        assert answer.status_code == 403
-        assert refusal(answer)["detail"] in (PROJECTS_ONLY, NO_KEY_ACCESS)
+    elif not response.is_success:
+        assert response.status_code == 403
+        assert read_refusal(response)["detail"] in (PROJECTS_ONLY, NO_KEY_ACCESS)
     else:
         assert operation.method == "GET"
 
 
-def test_what_a_key_of_another_project_tried_left_no_trace(world: World) -> None:
+def test_requests_with_a_key_of_another_project_leave_no_activity(world: World) -> None:
     for operation in OPERATIONS:
         world.ask(operation.method, operation.url(world.theirs), world.limited)
     assert world.their_trail
-    assert trail(world.admin, world.theirs) == world.their_trail
+    assert list_activity(world.admin, world.theirs) == world.their_trail
     assert world.admin.get(f"/api/personal_api_keys/{world.theirs.key_id}/").is_success
 
 
 @in_projects
-def test_an_unknown_project_answers_404_before_any_scope(
-    operation: Operation, world: World
-) -> None:
+def test_unknown_project_is_404_before_the_scope_check(operation: Operation, world: World) -> None:
     for key in (world.scopeless, world.limited):
-        answer = world.ask(operation.method, operation.url(Ids(project_id=999_999)), key)
-        assert answer.status_code == 404
-        assert refusal(answer)["detail"] == "Project not found."
+        response = world.ask(operation.method, operation.url(PathIds(project_id=999_999)), key)
+        assert response.status_code == 404
+        assert read_refusal(response)["detail"] == "Project not found."
 
 
 @each_operation
-def test_an_answer_that_the_caller_cannot_read_is_406(operation: Operation, world: World) -> None:
+def test_unacceptable_media_type_is_406(operation: Operation, world: World) -> None:
     url = operation.url(world.mine)
-    answer = world.ask(operation.method, url, world.scopeless, headers={"Accept": "image/png"})
-    assert answer.status_code == 406
-    assert refusal(answer)["code"] == "not_acceptable"
+    response = world.ask(operation.method, url, world.scopeless, headers={"Accept": "image/png"})
+    assert response.status_code == 406
+    assert read_refusal(response)["code"] == "not_acceptable"
 
 
 @each_path
-def test_a_method_that_a_path_does_not_take_is_405_with_those_it_does(
-    path: str, world: World
-) -> None:
-    allowed = methods_of(path)
-    url = path.format(**NO_IDS.of_family("") | {"project_id": world.mine.project_id})
+def test_unknown_method_is_405_with_the_allowed_methods(path: str, world: World) -> None:
+    allowed = list_allowed_methods(path)
+    url = path.format(**NO_IDS.for_family("") | {"project_id": world.mine.project_id})
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"):
         if method in allowed:
             continue
-        answer = world.admin.request(method, url)
-        assert answer.status_code == 405
-        assert refusal(answer)["detail"] == f'Method "{method}" not allowed.'
-        assert answer.headers["allow"] == ", ".join(allowed)
+        response = world.admin.request(method, url)
+        assert response.status_code == 405
+        assert read_refusal(response)["detail"] == f'Method "{method}" not allowed.'
+        assert response.headers["allow"] == ", ".join(allowed)
     assert world.admin.options(url).headers["allow"] == ", ".join(allowed)
 
 
 @each_path
-def test_a_path_below_a_known_one_is_404(path: str, world: World) -> None:
+def test_unknown_subpath_is_404(path: str, world: World) -> None:
     own = {"project_id": world.mine.project_id, "key_id": "@current"}
-    url = path.format(**NO_IDS.of_family("") | own)
-    answer = world.ask("GET", url + "no_such_thing/at_all/", world.scopeless)
-    assert answer.status_code == 404
-    assert refusal(answer)["code"] == "not_found"
+    url = path.format(**NO_IDS.for_family("") | own)
+    response = world.ask("GET", url + "no_such_thing/at_all/", world.scopeless)
+    assert response.status_code == 404
+    assert read_refusal(response)["code"] == "not_found"
 
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -192,8 +194,8 @@ PARTS = "multipart/form-data; boundary=cut"
 FIELDS = (b"name", b"label", b"grace_s", b"scopes", b"plugin", b"job", b"orders")
 
 
-def every_field(value: bytes) -> bytes:
-    """An object that gives this value to a field of each operation."""
+def fill_every_field(value: bytes) -> bytes:
+    """Return an object with this value in a field of each operation."""
     return b"{" + b", ".join(b'"%s": %s' % (name, value) for name in FIELDS) + b"}"
 
 
@@ -206,10 +208,10 @@ GARBAGE: dict[str, tuple[str, bytes]] = {
     "bytes that are no text": (JSON, b'{"name": "\xff\xfe"}'),
     "brackets without end": (JSON, b"[" * 100_000),
     "a number without end": (JSON, b"9" * 100_000),
-    "wrong types": (JSON, every_field(b"[{}]")),
-    "nulls": (JSON, every_field(b"null")),
-    "NUL characters": (JSON, every_field(b'"\\u0000"')),
-    "half characters": (JSON, every_field(b'"\\ud800"')),
+    "wrong types": (JSON, fill_every_field(b"[{}]")),
+    "nulls": (JSON, fill_every_field(b"null")),
+    "NUL characters": (JSON, fill_every_field(b'"\\u0000"')),
+    "half characters": (JSON, fill_every_field(b'"\\ud800"')),
     "a broken form": (FORM, b"name=%ff&label=%ff"),
     "a form without end": (FORM, b"a=1&" * 2000),
     "broken parts": (PARTS, b"--cut\r\n\r\n"),
@@ -217,43 +219,41 @@ GARBAGE: dict[str, tuple[str, bytes]] = {
     "plain text": ("text/plain", b"name=x"),
     "no known kind": ("nonsense", b"{}"),
 }
-# What is no object at all.
+# Bodies that are not objects.
 NEVER_READ = (
     GARBAGE.keys()
     - {"wrong types", "nulls", "NUL characters", "half characters"}
     - {"a form without end"}
 )
-# Without a wish, the default job runs, and no order changes.
-HARMLESS = {("JobBody", "nulls"), ("RearrangeBody", "nulls")}
-# Changes that give no field that counts change nothing.
+# Null means the default job, and no new order.
+ACCEPTED_NULLS = {("JobBody", "nulls"), ("RearrangeBody", "nulls")}
+# Bodies without a known field change nothing.
 NO_CHANGE = ("FlagBody", "CohortBody", "PersonBody")
-# A split that does not say who stays lets the first id stay; a trial of nothing takes a sample.
-NOTHING_NEEDED = ("SplitBody", "TrialBody")
+# All fields are optional: a split keeps the first id, a preview takes a sample event.
+ALL_OPTIONAL = ("SplitBody", "SampleBody")
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 @with_body
-def test_garbage_instead_of_a_body_is_the_callers_fault(
-    operation: Operation, garbage: str, world: World
-) -> None:
+def test_garbage_body_is_400(operation: Operation, garbage: str, world: World) -> None:
     content_type, body = GARBAGE[garbage]
-    answer = world.admin.request(
+    response = world.admin.request(
         operation.method,
         operation.url(world.mine),
         content=body,
         headers={"Content-Type": content_type},
     )
-    if (operation.body_name, garbage) in HARMLESS:
-        assert (answer.status_code, answer.content) == (200, b"")
+    if (operation.body_name, garbage) in ACCEPTED_NULLS:
+        assert (response.status_code, response.content) == (200, b"")
         return
-    may_be_empty = operation.body_name in NOTHING_NEEDED or (
+    may_be_empty = operation.body_name in ALL_OPTIONAL or (
         operation.method == "PATCH" and operation.body_name in NO_CHANGE
     )
-    if may_be_empty and answer.is_success:
+    if may_be_empty and response.is_success:
         assert garbage not in NEVER_READ
         return
-    assert answer.status_code in (400, 415), answer.text
-    refusal(answer)
+    assert response.status_code in (400, 415), response.text
+    read_refusal(response)
 
 
 @pytest.mark.parametrize(
@@ -276,20 +276,20 @@ def test_garbage_instead_of_a_body_is_the_callers_fault(
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS"),
     ],
 )
-def test_what_is_no_http_is_refused_in_the_same_shape(bad: bytes, live: LiveServer) -> None:
-    status, body = raw_answer(live, bad)
+def test_invalid_http_has_the_common_error_shape(bad: bytes, live: LiveServer) -> None:
+    status, body = send_raw(live, bad)
     assert status == 400
-    assert not list(faults(status, "application/json", body))
+    assert not list(find_format_errors(status, "application/json", body))
 
 
-def test_headers_without_end_are_refused_in_the_same_shape(live: LiveServer) -> None:
-    status, body = raw_answer(live, b"GET / HTTP/1.1\r\n" + b"X-More: and more\r\n" * 20_000)
+def test_endless_headers_have_the_common_error_shape(live: LiveServer) -> None:
+    status, body = send_raw(live, b"GET / HTTP/1.1\r\n" + b"X-More: and more\r\n" * 20_000)
     assert status == 431
-    assert not list(faults(status, "application/json", body))
+    assert not list(find_format_errors(status, "application/json", body))
 
 
-def raw_answer(live: LiveServer, sent: bytes) -> tuple[int, bytes]:
-    """The status and the body that come back for bytes which are perhaps no request."""
+def send_raw(live: LiveServer, sent: bytes) -> tuple[int, bytes]:
+    """Send bytes that may not be a request, and return the status and the body."""
     with live.connect() as connection:
         connection.sendall(sent)
         received = b""
@@ -302,12 +302,10 @@ def raw_answer(live: LiveServer, sent: bytes) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
-def test_many_wrong_requests_at_once_leave_the_service_as_it_was(
-    world: World, live: LiveServer
-) -> None:
-    def ask_wrongly() -> set[int]:
+def test_concurrent_invalid_requests_change_nothing(world: World, live: LiveServer) -> None:
+    def send_invalid_requests() -> set[int]:
         with live.client(key="phx_no-such-key") as client:
             return {client.get(f"/api/projects/{n}/").status_code for n in range(25)}
 
-    assert set().union(*side_by_side([ask_wrongly] * 8)) == {401}
+    assert set().union(*run_concurrently([send_invalid_requests] * 8)) == {401}
     assert world.ask("GET", f"/api/projects/{world.mine.project_id}/", world.limited).is_success

@@ -1,4 +1,4 @@
-"""A small disk that can be filled up."""
+"""A small file system that can be filled up."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pytest
 
 
 @contextmanager
-def mounted_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of that size. Where none can be mounted the test is skipped."""
+def mount_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a file system of that size. Skips the test if mounting is not permitted."""
     folder.mkdir(mode=0o700)
     mounted = mount("-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", folder)
     if mounted.returncode != 0:

@@ -15,29 +15,29 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clickhouse_http import OwnClickHouse
-from tests.fault.capturing import (
-    COUNTED,
+from tests.fault.capture_batches import (
+    COUNTED_FLAG,
     assert_stored_once,
-    call,
-    event,
-    properties,
-    sent,
-    story,
-    uuids,
+    build_batches,
+    build_event,
+    build_flag_call,
+    get_properties,
+    get_uuids,
+    send_batch,
 )
-from tests.fault.deciding import made, one
-from tests.fault.stored import rows
-from tests.live import (
+from tests.fault.decide_requests import build_filters, create_flag
+from tests.fault.stored_state import fetch_rows
+from tests.support.clickhouse_http import ClickHouseTestServer
+from tests.support.live import (
     Installation,
     LiveServer,
-    error_of,
-    seconds_until,
-    side_by_side,
+    read_error,
+    run_concurrently,
+    wait_for,
 )
-from tests.stored_events import wait_until_stored
+from tests.support.stored_events import wait_until_stored
 
-# As many as fit into the time, or as many as are asked for.
+# As many kills as fit into the time, or as many as HEDGEROW_TEST_KILLS requests.
 LEAST_KILLS = 4
 KILLS_S = 12
 ASKED_KILLS = int(os.environ.get("HEDGEROW_TEST_KILLS", "0"))
@@ -54,7 +54,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
     embedded: Installation, tell: Callable[[str], None]
 ) -> None:
     with embedded.server().wait_ready() as server, server.client() as client:
-        made(client, COUNTED, one())
+        create_flag(client, COUNTED_FLAG, build_filters())
     moments = random.Random()
     acknowledged: dict[str, int] = {}
     ids: set[str] = set()
@@ -64,7 +64,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
     ):
         server = embedded.server().wait_ready()
         try:
-            # One of four dies over what the one before has left, and not over requests.
+            # Every fourth kill hits the processing of leftovers, without new requests.
             if kills % 4 == 3:
                 time.sleep(moments.uniform(0, 0.3))
             else:
@@ -74,7 +74,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
         kills += 1
     with embedded.server().wait_ready() as server:
         wait_until_stored(server.data)
-    assert "chore failed" not in server.errors
+    assert "background task failed" not in server.errors
     stored = assert_stored_once(embedded, ids)
     _assert_as_if_run_once(embedded, stored, acknowledged)
     tell(f"capture: {kills} kills, {len(ids)} acknowledged events, {len(stored)} stored")
@@ -93,20 +93,20 @@ def _storm(
     def write(writer: int) -> None:
         distinct_id = f"{name}, writer {writer}"
         with server.client(key=None) as client:
-            for number, batch in enumerate(story(distinct_id)):
+            for number, batch in enumerate(build_batches(distinct_id)):
                 try:
-                    answer = sent(client, batch)
+                    answer = send_batch(client, batch)
                 except httpx.TransportError:
                     return
                 assert answer.status_code == 200, answer.text
                 acknowledged[distinct_id] = number
-                ids.update(uuids(batch))
+                ids.update(get_uuids(batch))
                 if not started.is_set():
                     started.set()
                     killer.start()
 
     try:
-        side_by_side([partial(write, writer) for writer in range(WRITERS)])
+        run_concurrently([partial(write, writer) for writer in range(WRITERS)])
     finally:
         killer.cancel()
     server.process.wait()
@@ -118,66 +118,66 @@ def _assert_as_if_run_once(
     seen = [row for row in stored if row["event"] == "seen"]
     last: Counter[str] = Counter()
     for row in seen:
-        number, person = properties(row)["number"], properties(row, "person_properties")
+        number, person = get_properties(row)["number"], get_properties(row, "person_properties")
         assert (person["n"], person["first"]) == (number, 0)
         last[row["distinct_id"]] = max(last[row["distinct_id"]], number)
     assert last.keys() >= acknowledged.keys()
     for distinct_id, number in acknowledged.items():
-        # The last one may have been stored without a word of it.
+        # The last request may have been stored without a response.
         assert number <= last[distinct_id] <= number + 1
-    people = rows(
+    people = fetch_rows(
         installation,
         "SELECT d.distinct_id, p.properties, p.id FROM persons p"
         " JOIN person_distinct_ids d ON d.person_id = p.id",
     )
     for distinct_id, found, _ in people:
         who, _, before = distinct_id.partition(" before ")
-        assert properties({"properties": found})["n"] == last[who]
+        assert get_properties({"properties": found})["n"] == last[who]
         assert not before or int(before) <= last[who]
     assert len({id for _, _, id in people}) == len(last)
-    [(calls,)] = rows(installation, "SELECT sum(calls) FROM flag_calls")
+    [(calls,)] = fetch_rows(installation, "SELECT sum(calls) FROM flag_calls")
     assert calls == sum(row["event"] == "$feature_flag_called" for row in stored)
-    assert rows(installation, "PRAGMA quick_check") == [("ok",)]
+    assert fetch_rows(installation, "PRAGMA quick_check") == [("ok",)]
 
 
-def test_the_same_batch_from_ten_clients_is_stored_once(embedded: Installation) -> None:
-    batches = [[event("seen", f"person {n % 7}", n=n) for n in range(200)] for _ in range(5)]
+def test_same_batch_from_ten_clients_is_stored_once(embedded: Installation) -> None:
+    batches = [[build_event("seen", f"person {n % 7}", n=n) for n in range(200)] for _ in range(5)]
 
     def deliver(server: LiveServer, start: int) -> None:
         with server.client(key=None) as client:
             for number in range(len(batches)):
-                answer = sent(client, batches[(start + number) % len(batches)])
+                answer = send_batch(client, batches[(start + number) % len(batches)])
                 assert (answer.status_code, answer.json()) == (200, {"status": 1})
 
     for _ in range(2):
         with embedded.server().wait_ready() as server:
-            side_by_side([partial(deliver, server, client) for client in range(10)])
+            run_concurrently([partial(deliver, server, client) for client in range(10)])
             wait_until_stored(server.data)
-    everything = {uuid for batch in batches for uuid in uuids(batch)}
+    everything = {uuid for batch in batches for uuid in get_uuids(batch)}
     assert len(assert_stored_once(embedded, everything)) == len(everything)
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Any:
-    """An event store that may be stopped, unlike the one that all tests share."""
-    server = OwnClickHouse(tmp_path / "clickhouse")
+    """An event store that can be stopped, unlike the shared one."""
+    server = ClickHouseTestServer(tmp_path / "clickhouse")
     yield server
     server.kill()
 
 
-def test_an_event_store_that_is_away_holds_nobody_up(
-    mortal: OwnClickHouse, embedded: Installation
+def test_unavailable_event_store_does_not_block_capture(
+    mortal: ClickHouseTestServer, embedded: Installation
 ) -> None:
-    """Events are accepted up to the limit and stored later; then senders are sent away for a while,
-    and nothing that was acknowledged is lost."""
-    url = mortal.new_database()
+    """Events are accepted up to the limit and stored later. Beyond it, requests are rejected, and
+    no acknowledged event is lost."""
+    url = mortal.create_database()
     ids: set[str] = set()
 
     def send(count: int) -> httpx.Response:
-        batch = [event("$set", f"person {n}", **{"$set": {"n": n}}) for n in range(count)]
-        answer = sent(client, batch)
+        batch = [build_event("$set", f"person {n}", **{"$set": {"n": n}}) for n in range(count)]
+        answer = send_batch(client, batch)
         if answer.status_code == 200:
-            ids.update(uuids(batch))
+            ids.update(get_uuids(batch))
         return answer
 
     settings = {"clickhouse_url": url, "inbox_max_events": "500", "database_timeout_s": "2"}
@@ -189,10 +189,10 @@ def test_an_event_store_that_is_away_holds_nobody_up(
             assert send(50).status_code == 200
         refused = send(1)
         assert refused.status_code == 503
-        assert error_of(refused)["detail"].startswith("Too many events wait to be processed.")
+        assert read_error(refused)["detail"].startswith("Too many events wait to be processed.")
         assert int(refused.headers["retry-after"]) >= 1
-        asked = {"api_key": "phc_known-project-key-for-tests", "distinct_id": "person 3"}
-        assert client.post("/decide?v=3", json=asked).status_code == 200
+        body = {"api_key": "phc_known-project-key-for-tests", "distinct_id": "person 3"}
+        assert client.post("/decide?v=3", json=body).status_code == 200
         assert client.get("/_liveness").status_code == 200
         mortal.start()
         wait_until_stored(server.data)
@@ -200,35 +200,37 @@ def test_an_event_store_that_is_away_holds_nobody_up(
         wait_until_stored(server.data)
     found = mortal.run(f"SELECT uuid FROM {url.rpartition('/')[2]}.events FORMAT TSV").decode()
     assert sorted(found.split()) == sorted(ids)
-    assert "chore failed" not in server.errors
+    assert "background task failed" not in server.errors
 
 
-def test_a_disk_that_is_nearly_full_takes_no_events(embedded: Installation) -> None:
+def test_nearly_full_disk_rejects_events(embedded: Installation) -> None:
     with (
-        embedded.server(min_free_mb="1000000000").wait_ready() as server,
+        embedded.server(min_free_disk_mb="1000000000").wait_ready() as server,
         server.client(key=None) as client,
     ):
         for _ in range(3):
-            refused = sent(client, [event()])
+            refused = send_batch(client, [build_event()])
             assert refused.status_code == 503
-            assert error_of(refused)["detail"] == "The disk is nearly full. Try again later."
+            assert read_error(refused)["detail"] == "The disk is nearly full. Try again later."
             assert int(refused.headers["retry-after"]) >= 1
         assert client.get("/_readiness").status_code == 200
-    assert rows(embedded, "SELECT count(*) FROM inbox") == [(0,)]
+    assert fetch_rows(embedded, "SELECT count(*) FROM inbox") == [(0,)]
     with embedded.server().wait_ready() as server, server.client(key=None) as client:
-        assert sent(client, [event()]).status_code == 200
+        assert send_batch(client, [build_event()]).status_code == 200
 
 
-def test_a_server_that_stops_leaves_nothing_behind_or_finds_it_again(
+def test_stopping_server_finishes_or_resumes_its_work(
     embedded: Installation,
 ) -> None:
-    batches = [[event("seen", f"person {n}"), call(f"person {n}")] for n in range(60)]
+    batches = [
+        [build_event("seen", f"person {n}"), build_flag_call(f"person {n}")] for n in range(60)
+    ]
     with embedded.server().wait_ready() as server, server.client(key=None) as client:
         for batch in batches[:59]:
-            assert sent(client, batch).status_code == 200
+            assert send_batch(client, batch).status_code == 200
         assert server.stop() == 0
     with embedded.server().wait_ready() as server, server.client(key=None) as client:
-        assert sent(client, batches[59]).status_code == 200
-        seconds_until(lambda: server.answers("/_readiness") == 200, at_most_s=60)
+        assert send_batch(client, batches[59]).status_code == 200
+        wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=60)
         wait_until_stored(server.data)
-    assert_stored_once(embedded, {uuid for batch in batches for uuid in uuids(batch)})
+    assert_stored_once(embedded, {uuid for batch in batches for uuid in get_uuids(batch)})

@@ -1,6 +1,4 @@
-"""What nobody would send to capture: no 5xx, no slow answer for others, and what was taken is
-stored.
-"""
+"""Hostile capture requests: no 5xx, no delay of other requests, no lost event."""
 
 import base64
 import gzip
@@ -18,17 +16,17 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.api.shape import faults
-from tests.fault.capturing import event, sent
-from tests.fault.deciding import assert_unharmed
-from tests.live import PROJECT_KEY, LiveServer, error_of
-from tests.stored_events import stored_events, wait_until_stored, waiting
+from tests.contract.api.shape import find_format_errors
+from tests.fault.capture_batches import build_event, send_batch
+from tests.fault.decide_requests import assert_unharmed
+from tests.support.live import PROJECT_KEY, LiveServer, read_error
+from tests.support.stored_events import count_waiting_events, read_stored_events, wait_until_stored
 
 MIB = 1 << 20
-FUZZED = 400
+FUZZED_REQUESTS = 400
 TINY_EVENTS = 200_000
-# Work that is over sooner keeps nobody waiting for long.
-LONG_S = 2.0
+# Shorter work does not noticeably delay other requests.
+NOTICEABLE_S = 2.0
 
 HOSTILE: tuple[str, ...] = (
     "",
@@ -134,29 +132,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[httpx.Client]:
-    """After each test the way to the event store is free, and nobody was harmed."""
+    """After each test the ingestion is idle and the server is healthy."""
     with server.client(key=None) as client:
         yield client
-        assert sent(client, [event("canary")]).status_code == 200
+        assert send_batch(client, [build_event("canary")]).status_code == 200
     wait_until_stored(server.data, at_most_s=60)
     assert_unharmed(server)
 
 
 @contextmanager
-def alive(server: LiveServer, tell: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Others are answered meanwhile, and need not wait until it is done, however slow the machine
-    is."""
+def check_responsive(
+    server: LiveServer, tell: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Check that other requests complete while the block runs, on a slow machine, too."""
     took: list[float] = []
     done = threading.Event()
 
-    def look() -> None:
+    def probe() -> None:
         with server.client(key=None) as client:
             while not done.wait(0.02):
                 began = time.monotonic()
                 assert client.get("/_liveness").status_code == 200
                 took.append(time.monotonic() - began)
 
-    looking = threading.Thread(target=look, daemon=True)
+    looking = threading.Thread(target=probe, daemon=True)
     looking.start()
     began = time.monotonic()
     yield
@@ -165,20 +164,20 @@ def alive(server: LiveServer, tell: Callable[[str], None] | None = None) -> Iter
     looking.join()
     if tell:
         tell(f"liveness: median {statistics.median(took):.3f} s, at most {max(took):.3f} s")
-    assert lasted < LONG_S or max(took) < lasted / 2
+    assert lasted < NOTICEABLE_S or max(took) < lasted / 2
 
 
-def posted(client: httpx.Client, body: bytes, path: str = "/e/", **headers: str) -> httpx.Response:
+def post(client: httpx.Client, body: bytes, path: str = "/e/", **headers: str) -> httpx.Response:
     return client.post(path, content=body, headers=headers)
 
 
-def assert_shaped(answer: httpx.Response) -> None:
+def assert_error_shape(answer: httpx.Response) -> None:
     content_type = answer.headers.get("content-type")
-    assert list(faults(answer.status_code, content_type, answer.content)) == []
+    assert list(find_format_errors(answer.status_code, content_type, answer.content)) == []
 
 
-def written(value: Any) -> bytes:
-    """As Python writes it: with NaN, and halves of characters."""
+def encode_like_python(value: Any) -> bytes:
+    """Encode as Python does: with NaN and lone surrogates."""
     return json.dumps(value).encode()
 
 
@@ -194,39 +193,39 @@ def memory_mib(server: LiveServer) -> int:
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
 
-def test_bombs_are_refused_unopened(server: LiveServer, client: httpx.Client) -> None:
+def test_compression_bombs_are_rejected(server: LiveServer, client: httpx.Client) -> None:
     small, large = bomb(101 * MIB), bomb(300 * MIB)
-    with alive(server):
+    with check_responsive(server):
         for body in (small, large, gzip.compress(small), gzip.compress(gzip.compress(large))):
-            answer = posted(client, body)
+            answer = post(client, body)
             assert answer.status_code == 413, answer.text
-            assert error_of(answer)["code"] == "request_too_large"
+            assert read_error(answer)["code"] == "request_too_large"
     packed = base64.urlsafe_b64encode(gzip.compress(small)).decode()
-    with alive(server):
+    with check_responsive(server):
         assert client.get(f"/e/?compression=gzip&data={packed}").status_code == 413
-    # Three times what a body may unpack to, and the engine's own.
+    # Three times the unpacked limit, and the memory of the event store.
     assert memory_mib(server) < 900
 
 
-def test_a_small_body_with_a_million_events_in_it_keeps_nobody_waiting(
+def test_compressed_million_events_do_not_block_other_requests(
     server: LiveServer, client: httpx.Client
 ) -> None:
     start = b'{"api_key":"%s","batch":[' % PROJECT_KEY.encode()
     body = gzip.compress(start + b"{}," * 300_000 + b"{}]}")
     assert len(body) < 2000
-    with alive(server):
-        assert posted(client, body, "/batch/").status_code == 400
+    with check_responsive(server):
+        assert post(client, body, "/batch/").status_code == 400
 
 
-def test_what_is_cut_short_is_refused(client: httpx.Client) -> None:
-    whole = gzip.compress(written({"api_key": PROJECT_KEY, **event()}))
+def test_truncated_body_is_rejected(client: httpx.Client) -> None:
+    whole = gzip.compress(encode_like_python({"api_key": PROJECT_KEY, **build_event()}))
     for end in range(1, len(whole)):
-        answer = posted(client, whole[:end])
+        answer = post(client, whole[:end])
         assert answer.status_code == 400, (end, answer.text)
-        assert_shaped(answer)
+        assert_error_shape(answer)
     for at in range(0, len(whole), 7):
         damaged = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
-        assert posted(client, damaged).status_code in (200, 400)
+        assert post(client, damaged).status_code in (200, 400)
 
 
 def test_two_hundred_thousand_events_in_one_batch(
@@ -235,47 +234,45 @@ def test_two_hundred_thousand_events_in_one_batch(
     tiny = [b'{"event":"e","distinct_id":"d%d"}' % (n % 1000) for n in range(TINY_EVENTS)]
     body = b'{"api_key":"%s","batch":[%s]}' % (PROJECT_KEY.encode(), b",".join(tiny))
     with LiveServer(tmp_path) as server, server.client(key=None) as client:
-        assert sent(client, [event("first")]).status_code == 200
+        assert send_batch(client, [build_event("first")]).status_code == 200
         wait_until_stored(tmp_path)
-        with alive(server, tell):
+        with check_responsive(server, tell):
             began = time.monotonic()
             answer = client.post("/batch/", content=body)
             took = time.monotonic() - began
             assert (answer.status_code, answer.json()) == (200, {"status": 1})
             time.sleep(2)
-        left = waiting(tmp_path)
+        left = count_waiting_events(tmp_path)
         server.kill()
     tell(f"{TINY_EVENTS} events in one batch: accepted in {took:.1f} s")
     assert_unharmed(server)
-    stored = [row["uuid"] for row in stored_events(tmp_path, "SELECT uuid FROM events")]
-    # More may have been stored between the look and the end.
+    stored = [row["uuid"] for row in read_stored_events(tmp_path, "SELECT uuid FROM events")]
+    # More events may have been stored between the check and the end.
     assert TINY_EVENTS + 1 - left <= len(stored) <= TINY_EVENTS + 1
     assert len(set(stored)) == len(stored)
 
 
-def test_two_hundred_thousand_bad_events_in_one_batch(
+def test_two_hundred_thousand_invalid_events_in_one_batch(
     server: LiveServer, client: httpx.Client
 ) -> None:
     body = b'{"api_key":"%s","batch":[%s{}]}' % (PROJECT_KEY.encode(), b"{}," * TINY_EVENTS)
-    with alive(server):
+    with check_responsive(server):
         answer = client.post("/batch/", content=body)
     assert answer.status_code == 400
-    assert error_of(answer)["code"] == "missing_event_name"
+    assert read_error(answer)["code"] == "missing_event_name"
 
 
 @pytest.mark.parametrize("levels", [50, 90, 100, 101, 1000, 100_000])
-def test_what_is_nested_deep_is_taken_or_refused(client: httpx.Client, levels: int) -> None:
+def test_deep_nesting_is_accepted_or_rejected(client: httpx.Client, levels: int) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         deep = opening * levels + b"1" + closing * levels
         for name in (b"a", b"$set", b"$groups", b"$elements"):
             event = b'{"api_key":"%s","event":"$set","distinct_id":"deep","properties":{"%s":%s}}'
-            answer = posted(client, event % (PROJECT_KEY.encode(), name, deep))
+            answer = post(client, event % (PROJECT_KEY.encode(), name, deep))
             assert answer.status_code == (200 if levels < 95 else 400), answer.text
 
 
-def test_hostile_texts_are_taken_wherever_a_text_may_be(
-    server: LiveServer, client: httpx.Client
-) -> None:
+def test_hostile_text_is_accepted_in_every_field(server: LiveServer, client: httpx.Client) -> None:
     batch = []
     for text in HOSTILE:
         properties = {text: text, "$set": {text: text}, "$groups": {text: text}}
@@ -288,69 +285,69 @@ def test_hostile_texts_are_taken_wherever_a_text_may_be(
         batch.append({"event": "$feature_flag_called", "distinct_id": "ann", "properties": flag})
         group = {"$group_type": text, "$group_key": text, "$group_set": {text: text}}
         batch.append({"event": "$groupidentify", "distinct_id": "ann", "properties": group})
-    answer = posted(client, written({"api_key": PROJECT_KEY, "batch": batch}), "/batch/")
+    answer = post(client, encode_like_python({"api_key": PROJECT_KEY, "batch": batch}), "/batch/")
     assert answer.status_code == 200, answer.text
     rejected = {each["code"] for each in answer.json()["rejected"]}
     assert rejected == {"missing_event_name", "missing_distinct_id"}
 
 
-def test_fuzzed_events_give_no_error_of_ours(
+def test_fuzzed_events_cause_no_5xx(
     server: LiveServer, client: httpx.Client, tell: Callable[[str], None]
 ) -> None:
-    chance = random.Random(20260329)
+    rng = random.Random(20260329)
     statuses = []
-    for _ in range(FUZZED):
-        body: Any = {"api_key": PROJECT_KEY, "batch": [_fuzzed(chance) for _ in range(8)]}
-        if chance.random() < 0.1:
-            body[chance.choice(("sent_at", "historical_migration"))] = chance.choice(VALUES)
-        if chance.random() < 0.1:
-            body = {"api_key": PROJECT_KEY, **_fuzzed(chance)}
-        answer = posted(client, written(body), chance.choice(("/batch/", "/e/", "/engage/")))
+    for _ in range(FUZZED_REQUESTS):
+        body: Any = {"api_key": PROJECT_KEY, "batch": [_fuzzed(rng) for _ in range(8)]}
+        if rng.random() < 0.1:
+            body[rng.choice(("sent_at", "historical_migration"))] = rng.choice(VALUES)
+        if rng.random() < 0.1:
+            body = {"api_key": PROJECT_KEY, **_fuzzed(rng)}
+        answer = post(client, encode_like_python(body), rng.choice(("/batch/", "/e/", "/engage/")))
         statuses.append(answer.status_code)
         assert answer.status_code < 500, (answer.text, body)
         if answer.status_code != 200:
-            assert_shaped(answer)
-    tell(f"fuzzed: {statuses.count(200)} of {FUZZED} requests accepted")
-    assert statuses.count(200) > FUZZED // 2
+            assert_error_shape(answer)
+    tell(f"fuzzed: {statuses.count(200)} of {FUZZED_REQUESTS} requests accepted")
+    assert statuses.count(200) > FUZZED_REQUESTS // 2
 
 
-def _fuzzed(chance: random.Random) -> dict[str, Any]:
-    properties = {
-        chance.choice(PROPERTIES): chance.choice(VALUES) for _ in range(chance.randrange(6))
-    }
+def _fuzzed(rng: random.Random) -> dict[str, Any]:
+    properties = {rng.choice(PROPERTIES): rng.choice(VALUES) for _ in range(rng.randrange(6))}
     for name in ("$set", "$set_once", "$groups", "$group_set"):
-        if chance.random() < 0.2:
-            properties[name] = {chance.choice(HOSTILE): chance.choice(VALUES)}
-    if chance.random() < 0.1:
-        elements = {
-            name: chance.choice(VALUES) for name in ("tag_name", "attr__class", "nth_child")
-        }
-        properties["$elements"] = [elements, chance.choice(VALUES)]
+        if rng.random() < 0.2:
+            properties[name] = {rng.choice(HOSTILE): rng.choice(VALUES)}
+    if rng.random() < 0.1:
+        elements = {name: rng.choice(VALUES) for name in ("tag_name", "attr__class", "nth_child")}
+        properties["$elements"] = [elements, rng.choice(VALUES)]
     made = {
-        "event": chance.choice(NAMES),
-        "distinct_id": chance.choice(("ann", "bob", chance.choice(HOSTILE))),
+        "event": rng.choice(NAMES),
+        "distinct_id": rng.choice(("ann", "bob", rng.choice(HOSTILE))),
         "properties": properties,
     }
-    while chance.random() < 0.3:
-        made[chance.choice(FIELDS)] = chance.choice(VALUES)
+    while rng.random() < 0.3:
+        made[rng.choice(FIELDS)] = rng.choice(VALUES)
     return made
 
 
-def test_all_that_was_taken_is_stored(tmp_path: Path) -> None:
-    """Each hostile value alone in a property, and all of them are found again."""
+def test_every_accepted_event_is_stored(tmp_path: Path) -> None:
+    """Each hostile value is stored in a property of its own event and is found again."""
     with LiveServer(tmp_path) as server, server.client(key=None) as client:
-        batch = [event(f"value {n}", a=value) for n, value in enumerate(VALUES)]
-        answer = posted(client, written({"api_key": PROJECT_KEY, "batch": batch}), "/batch/")
+        batch = [build_event(f"value {n}", a=value) for n, value in enumerate(VALUES)]
+        answer = post(
+            client, encode_like_python({"api_key": PROJECT_KEY, "batch": batch}), "/batch/"
+        )
         assert (answer.status_code, answer.json()) == (200, {"status": 1})
         wait_until_stored(server.data)
-    stored = {row["event"]: json.loads(row["properties"])["a"] for row in stored_events(tmp_path)}
+    stored = {
+        row["event"]: json.loads(row["properties"])["a"] for row in read_stored_events(tmp_path)
+    }
     for number, value in enumerate(VALUES):
         assert stored[f"value {number}"] == _expected(value), value
     assert_unharmed(server)
 
 
 def _expected(value: Any) -> Any:
-    """NUL and halves of characters are replaced, and what is no number is null."""
+    """NUL and lone surrogates are replaced; NaN and infinity are null."""
     if isinstance(value, str):
         return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)
     if isinstance(value, dict):

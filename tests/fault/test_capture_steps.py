@@ -1,4 +1,4 @@
-"""A process that dies between two steps of capture: the next one goes on, and nothing shows."""
+"""A crash between two steps of capture has no visible effect: the next process continues."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -14,34 +14,40 @@ from sqlalchemy import Connection, func, select
 
 from hedgerow.events.model import Event
 from hedgerow.ingestion.accept import Capture
-from hedgerow.ingestion.model import Accepted, Batch
+from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.model import CaptureBatch, InboxRow
+from hedgerow.ingestion.parsing.parse import parse_batch
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.reading import read_batch
-from hedgerow.ingestion.room import Room
-from hedgerow.ingestion.store import Ready
-from hedgerow.ingestion.transform import Transforming
+from hedgerow.ingestion.store import ProcessedRow
+from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib import jsonio
+from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
-from hedgerow.lib.sealing import SealingKeys, new_sealing_key
 from hedgerow.pipelines.catalogue import Catalogue
-from hedgerow.pipelines.deliveries import NewDeliveries
-from hedgerow.pipelines.destinations import Destinations
-from hedgerow.pipelines.model import ComponentId, Family, Record, RecordDraft
-from hedgerow.pipelines.routing import Routing
-from hedgerow.pipelines.store import Edited
-from hedgerow.pipelines.store import Place as RecordPlace
-from hedgerow.pipelines.transformations import Transformations
-from hedgerow.projects.activity import SYSTEM, Entry
-from hedgerow.projects.bootstrap import FirstKeys
+from hedgerow.pipelines.deliveries.model import NewDeliveries
+from hedgerow.pipelines.deliveries.routing import RoutingStage
+from hedgerow.pipelines.destinations.registry import DestinationRegistry
+from hedgerow.pipelines.model import ComponentId, Record, RecordDraft
+from hedgerow.pipelines.store import RecordEdit
+from hedgerow.pipelines.store import RecordKey as RecordPlace
+from hedgerow.pipelines.transformations.registry import TransformationRegistry
+from hedgerow.plugin.component import Family
+from hedgerow.projects.activity import SYSTEM, ActivityEntry
+from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.blame import is_about_values
-from hedgerow.storage.connect import EventPlace, Place, open_database, open_events
-from hedgerow.storage.database import Database
-from hedgerow.storage.delivery_groups import DeliveredGroups
-from hedgerow.storage.inbox import InboxRecords
-from hedgerow.storage.migrate import prepare
-from hedgerow.storage.pipelines import PipelineRecords
+from hedgerow.storage.connect import (
+    DatabaseLocation,
+    EventStoreLocation,
+    open_database,
+    open_event_store,
+)
+from hedgerow.storage.deliveries.groups import SqlGroupStore
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.migrations.apply import prepare_database
+from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
     flag_calls,
     flags,
@@ -50,29 +56,35 @@ from hedgerow.storage.tables import (
     persons,
     transformation_counts,
 )
-from tests.clickhouse_http import OwnClickHouse
-from tests.fault.capturing import COUNTED, call, event, story, uuids
-from tests.fault.deciding import one, write
-from tests.live import PERSONAL_KEY, PROJECT_KEY
+from tests.fault.capture_batches import (
+    COUNTED_FLAG,
+    build_batches,
+    build_event,
+    build_flag_call,
+    get_uuids,
+)
+from tests.fault.decide_requests import build_filters, write_rows
+from tests.support.clickhouse_http import ClickHouseTestServer
+from tests.support.live import PERSONAL_KEY, PROJECT_KEY
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 PROJECT = ProjectId(1)
-SEALER = SealingKeys([new_sealing_key()])
-STEPS = ("before settle", "after settle", "before append", "after append", "after stored")
+CIPHER = EncryptionKeys([generate_encryption_key()])
+STEPS = ("before process", "after process", "before append", "after append", "after stored")
 
 
 class Killed(BaseException):
-    """Nobody catches it, as nobody catches kill -9."""
+    """Not caught anywhere, like kill -9."""
 
 
 @dataclass(slots=True)
-class Death:
-    """Comes once, at a step, after so many have passed it."""
+class Crash:
+    """Raises once, at a step, after it was passed a number of times."""
 
     step: str
     turns: int = 0
 
-    def pass_by(self, step: str) -> None:
+    def pass_step(self, step: str) -> None:
         if step == self.step:
             if not self.turns:
                 self.step = ""
@@ -96,88 +108,90 @@ TRANSFORMATION = RecordDraft(
 HASH_OF_A = "69dfcf5937d48bf9fc1d6ec1c7f067449e2466f352259e7b573d5c9fa9daec72"
 
 
-def _say(_: Record | None, after: Record) -> Entry:
-    return Entry(
+def _build_entry(_: Record | None, after: Record) -> ActivityEntry:
+    return ActivityEntry(
         scope="PluginConfig",
         item_id=str(after.id),
         item_name="",
-        activity="told",
+        activity="created",
         actor=SYSTEM,
         project_id=PROJECT,
     )
 
 
-class MortalInbox(InboxRecords):
-    def __init__(self, database: Database, death: Death) -> None:
+class CrashingInbox(SqlInboxStore):
+    def __init__(self, database: Database, crash: Crash) -> None:
         super().__init__(database, 1)
-        self._death = death
+        self._crash = crash
 
-    async def settle(
-        self, bucket: int, rows: Sequence[Accepted], decide: Any, now: datetime
+    async def process(
+        self, bucket: int, rows: Sequence[InboxRow], decide: Any, now: datetime
     ) -> bool:
-        self._death.pass_by("before settle")
-        settled = await super().settle(bucket, rows, decide, now)
-        self._death.pass_by("after settle")
-        return settled
+        self._crash.pass_step("before process")
+        result = await super().process(bucket, rows, decide, now)
+        self._crash.pass_step("after process")
+        return result
 
-    async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
-        await super().stored(rows, new, now)
-        self._death.pass_by("after stored")
+    async def mark_stored(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        await super().mark_stored(rows, new, now)
+        self._crash.pass_step("after stored")
 
 
-class MortalEvents:
-    def __init__(self, events: Any, death: Death) -> None:
+class CrashingEvents:
+    def __init__(self, events: Any, crash: Crash) -> None:
         self._events = events
-        self._death = death
+        self._crash = crash
         self.delete = events.delete
         self.acceptances = events.acceptances
 
     async def append(self, events: Sequence[Event]) -> int:
-        self._death.pass_by("before append")
+        self._crash.pass_step("before append")
         number: int = await self._events.append(events)
-        self._death.pass_by("after append")
+        self._crash.pass_step("after append")
         return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What outlives a process."""
+    """The databases, which outlive a process."""
 
     database: Database
     events: Any
 
-    async def process(self, death: Death, clock: Callable[[], datetime] = lambda: NOW) -> "Life":
-        """That has just begun."""
-        inbox, progress = MortalInbox(self.database, death), Progress()
-        room = Room(progress, lambda: 1, max_waiting=10**6, min_free_bytes=0)
-        life = Life(
-            capture=Capture(inbox, progress, room),
+    async def process(self, crash: Crash, clock: Callable[[], datetime] = lambda: NOW) -> "Process":
+        """Start a process."""
+        inbox, progress = CrashingInbox(self.database, crash), Progress()
+        admission = AdmissionControl(progress, lambda: 1, max_waiting=10**6, min_free_bytes=0)
+        node = Process(
+            capture=Capture(inbox, progress, admission),
             processor=Processor(
                 inbox=inbox,
-                events=MortalEvents(self.events, death),
+                events=CrashingEvents(self.events, crash),
                 progress=progress,
-                is_alone=True,
+                is_only_worker=True,
                 idle_s=0.01,
-                place=_nowhere,
-                transforming=Transforming(self.transformations()),
+                locate_ip=_no_location,
+                transform_stage=TransformStage(self.transformations()),
                 routing=self.routing(),
-                blames=is_about_values,
-                note=print,
+                is_data_error=is_data_error,
+                on_dead_letter=print,
                 clock=clock,
             ),
             progress=progress,
         )
-        await life.processor.begin()
-        return life
+        await node.processor.start()
+        return node
 
-    def routing(self) -> Routing:
-        records = PipelineRecords(self.database)
-        destinations = Destinations(records, Catalogue(), SEALER)
-        groups = DeliveredGroups(self.database)
-        return Routing(destinations, groups, lambda _: None, lambda: NOW)
+    def routing(self) -> RoutingStage:
+        records = SqlRecordStore(self.database)
+        destinations = DestinationRegistry(records, Catalogue(), CIPHER)
+        groups = SqlGroupStore(self.database)
+        return RoutingStage(destinations, groups, lambda _: None, lambda: NOW)
 
-    def transformations(self) -> Transformations:
-        return Transformations(PipelineRecords(self.database), Catalogue(), SEALER)
+    def transformations(self) -> TransformationRegistry:
+        return TransformationRegistry(SqlRecordStore(self.database), Catalogue(), CIPHER)
 
     async def stored(self) -> list[dict[str, Any]]:
         sql = "SELECT * FROM events ORDER BY created_at, timestamp, uuid"
@@ -187,7 +201,7 @@ class World:
         return found
 
     async def properties(self) -> dict[str, Any]:
-        """Of the only person."""
+        """Return the properties of the only person."""
         query = select(persons.c.properties)
         found: dict[str, Any] = await self.database.read(
             lambda connection: connection.execute(query).scalar_one()
@@ -201,8 +215,8 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """Of one process."""
+class Process:
+    """The services of one process."""
 
     capture: Capture
     processor: Processor
@@ -212,18 +226,18 @@ class Life:
         await self.capture.accept(PROJECT, _read(batch, now), now)
 
     async def work(self) -> None:
-        """Until nothing waits."""
+        """Process until nothing waits."""
         while self.progress.waiting:
-            await self.processor.settle()
+            await self.processor.process()
             await self.processor.store()
 
 
-def _nowhere(_: str) -> Mapping[str, Any]:
+def _no_location(_: str) -> Mapping[str, Any]:
     return {}
 
 
-def _read(batch: Sequence[dict[str, Any]], now: datetime) -> Batch:
-    return read_batch(
+def _read(batch: Sequence[dict[str, Any]], now: datetime) -> CaptureBatch:
+    return parse_batch(
         {"api_key": PROJECT_KEY, "batch": batch},
         now=now,
         query_sent_at_ms=None,
@@ -234,13 +248,15 @@ def _read(batch: Sequence[dict[str, Any]], now: datetime) -> Batch:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, clickhouse: OwnClickHouse) -> AsyncIterator[World]:
-    place = Place(url="", path=tmp_path / "hedgerow.db", timeout_s=5)
-    prepare(place, FirstKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), NOW)
-    write(tmp_path, flags, [{"key": COUNTED, "filters": one()}])
+async def world(tmp_path: Path, clickhouse: ClickHouseTestServer) -> AsyncIterator[World]:
+    place = DatabaseLocation(url="", path=tmp_path / "hedgerow.db", timeout_s=5)
+    prepare_database(place, InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), NOW)
+    write_rows(tmp_path, flags, [{"key": COUNTED_FLAG, "filters": build_filters()}])
     opened = World(
         database=open_database(place),
-        events=open_events(EventPlace(url=clickhouse.new_database(), folder=tmp_path, timeout_s=5)),
+        events=open_event_store(
+            EventStoreLocation(url=clickhouse.create_database(), folder=tmp_path, timeout_s=5)
+        ),
     )
     yield opened
     await opened.events.close()
@@ -248,153 +264,153 @@ async def world(tmp_path: Path, clickhouse: OwnClickHouse) -> AsyncIterator[Worl
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_death_between_two_steps_shows_nowhere(world: World, step: str) -> None:
-    batches = [batch for _, batch in zip(range(12), story("ann"), strict=False)]
-    first = await world.process(Death(step, turns=0))
+async def test_crash_between_steps_has_no_effect(world: World, step: str) -> None:
+    batches = [batch for _, batch in zip(range(12), build_batches("ann"), strict=False)]
+    first = await world.process(Crash(step, turns=0))
     for batch in batches[:6]:
         await first.accept(batch)
     with pytest.raises(Killed, match=step):
         await first.work()
-    second = await world.process(Death(step, turns=1))
+    second = await world.process(Crash(step, turns=1))
     for batch in batches[6:]:
         await second.accept(batch)
-    with suppress(Killed):  # a second time, over what was left and what came
+    with suppress(Killed):  # a second crash, while processing leftovers and new events
         await second.work()
-    await (await world.process(Death(""))).work()
+    await (await world.process(Crash(""))).work()
     await _assert_once(world, [each for batch in batches for each in batch])
 
 
-@pytest.mark.parametrize("step", ["before settle", "after settle"])
-async def test_a_death_transforms_nothing_twice(world: World, step: str) -> None:
-    """Not even the counts tell of it."""
-    records = PipelineRecords(world.database)
-    config = {"names": ["email", "$set.email"], "salt": {"$sealed": SEALER.seal("pepper")}}
-    made = await records.add(TRANSFORMATION, _say, None, NOW)
+@pytest.mark.parametrize("step", ["before process", "after process"])
+async def test_crash_transforms_nothing_twice(world: World, step: str) -> None:
+    """The counts are unaffected too."""
+    records = SqlRecordStore(world.database)
+    config = {"names": ["email", "$set.email"], "salt": {"$sealed": CIPHER.encrypt("pepper")}}
+    made = await records.add(TRANSFORMATION, _build_entry, None, NOW)
     place = RecordPlace(project_id=PROJECT, family=made.family, id=made.id)
-    edited = Edited(record=replace(made, config=config), entry=None)
-    await records.edit(place, lambda _: edited, _say, NOW)
-    batch = [event("$set", "ann", email="a", **{"$set": {"email": "a"}}) for _ in range(9)]
-    life = await world.process(Death(step))
-    await life.accept(batch)
+    edited = RecordEdit(record=replace(made, config=config), entry=None)
+    await records.edit(place, lambda _: edited, _build_entry, NOW)
+    batch = [build_event("$set", "ann", email="a", **{"$set": {"email": "a"}}) for _ in range(9)]
+    node = await world.process(Crash(step))
+    await node.accept(batch)
     with pytest.raises(Killed, match=step):
-        await life.work()
-    await (await world.process(Death(""))).work()
+        await node.work()
+    await (await world.process(Crash(""))).work()
     emails = {jsonio.decode(row["properties"])["email"] for row in await world.stored()}
     assert emails == {HASH_OF_A}
     assert (await world.properties())["email"] == HASH_OF_A
     assert await world.number_of(func.sum(transformation_counts.c.changed)) == len(batch)
 
 
-async def test_a_death_after_the_answer_and_before_anything_else(world: World) -> None:
-    batch = [event("$set", "ann", **{"$set": {"a": 1}}), call()]
-    await (await world.process(Death(""))).accept(batch)
-    await (await world.process(Death(""))).work()
+async def test_crash_after_the_response_loses_nothing(world: World) -> None:
+    batch = [build_event("$set", "ann", **{"$set": {"a": 1}}), build_flag_call()]
+    await (await world.process(Crash(""))).accept(batch)
+    await (await world.process(Crash(""))).work()
     await _assert_once(world, batch)
 
 
-async def test_a_death_after_some_of_a_large_batch(world: World) -> None:
-    batch = [call(f"person {n % 3}") for n in range(1700)]
-    life = await world.process(Death("after settle", turns=2))
-    await life.accept(batch)
+async def test_crash_within_a_large_batch_loses_nothing(world: World) -> None:
+    batch = [build_flag_call(f"person {n % 3}") for n in range(1700)]
+    node = await world.process(Crash("after process", turns=2))
+    await node.accept(batch)
     with pytest.raises(Killed):
-        await life.work()
-    life = await world.process(Death("after append"))
+        await node.work()
+    node = await world.process(Crash("after append"))
     with pytest.raises(Killed):
-        await life.work()
-    await (await world.process(Death(""))).work()
+        await node.work()
+    await (await world.process(Crash(""))).work()
     await _assert_once(world, batch)
 
 
 async def _assert_once(world: World, sent: Sequence[dict[str, Any]]) -> None:
     stored = await world.stored()
-    assert sorted(str(row["uuid"]) for row in stored) == sorted(uuids(sent))
+    assert sorted(str(row["uuid"]) for row in stored) == sorted(get_uuids(sent))
     calls = sum(each["event"] == "$feature_flag_called" for each in sent)
     assert await world.number_of(func.sum(flag_calls.c.calls)) == calls
     people = len({each["distinct_id"] for each in sent})
     assert await world.number_of(func.count(persons.c.id)) == people
 
 
-async def test_a_clock_that_goes_backwards_changes_no_order(world: World) -> None:
-    """Neither of the events, nor of what they do to persons; and ids stay apart."""
+async def test_clock_going_backwards_keeps_the_order(world: World) -> None:
+    """Neither the order of events nor that of person changes; ids stay unique."""
     moments = (NOW - timedelta(hours=n) for n in count())
-    life = await world.process(Death(""), clock=lambda: next(moments))
+    node = await world.process(Crash(""), clock=lambda: next(moments))
     for number in range(5):
-        plain = {name: value for name, value in event("$set", "ann").items() if name != "uuid"}
+        plain = {
+            name: value for name, value in build_event("$set", "ann").items() if name != "uuid"
+        }
         now = NOW - timedelta(days=number)
-        await life.accept([{**plain, "$set": {"n": number}}] * 2, now)
-        await life.processor.settle()
-    await life.work()
+        await node.accept([{**plain, "$set": {"n": number}}] * 2, now)
+        await node.processor.process()
+    await node.work()
     stored = await world.stored()
     assert len({row["uuid"] for row in stored}) == 10
     assert (await world.properties())["n"] == 4
 
 
-async def test_a_busy_process_that_is_cancelled_can_be_followed(world: World) -> None:
-    """As when a server stops in the middle of everything."""
-    batches = [batch for _, batch in zip(range(40), story("ann"), strict=False)]
-    life = await world.process(Death(""))
+async def test_cancelled_process_can_be_resumed(world: World) -> None:
+    """As when a server stops under load."""
+    batches = [batch for _, batch in zip(range(40), build_batches("ann"), strict=False)]
+    node = await world.process(Crash(""))
     for batch in batches:
-        await life.accept(batch)
-    work = asyncio.create_task(life.work())
+        await node.accept(batch)
+    work = asyncio.create_task(node.work())
     await asyncio.sleep(0.02)
     work.cancel()
     with suppress(asyncio.CancelledError):
         await work
-    await (await world.process(Death(""))).work()
+    await (await world.process(Crash(""))).work()
     await _assert_once(world, [each for batch in batches for each in batch])
 
 
-@pytest.mark.parametrize("steps", ["accepted", "settled", "stored"])
+@pytest.mark.parametrize("steps", ["accepted", "processed", "stored"])
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
-async def test_what_comes_again_changes_nothing(
-    world: World, steps: str, is_restarted: bool
-) -> None:
-    """However far the first delivery has come: the person is as the later event left them."""
-    old = [event("$set", "ann", **{"$set": {"plan": "old"}}), call()]
-    new = [event("$set", "ann", **{"$set": {"plan": "new"}})]
-    life = await world.process(Death(""))
+async def test_repeated_event_changes_nothing(world: World, steps: str, is_restarted: bool) -> None:
+    """Independent of how far the first event was processed."""
+    old = [build_event("$set", "ann", **{"$set": {"plan": "old"}}), build_flag_call()]
+    new = [build_event("$set", "ann", **{"$set": {"plan": "new"}})]
+    node = await world.process(Crash(""))
     for number, batch in enumerate((old, new)):
-        await life.accept(batch, NOW + timedelta(seconds=number))
+        await node.accept(batch, NOW + timedelta(seconds=number))
     if steps != "accepted":
-        await life.processor.settle()
+        await node.processor.process()
     if steps == "stored":
-        await life.work()
+        await node.work()
     if is_restarted:
-        life = await world.process(Death(""))
+        node = await world.process(Crash(""))
     for number in range(1, 4):
-        await life.accept([*old, *old], NOW + timedelta(minutes=number))
-    await life.work()
+        await node.accept([*old, *old], NOW + timedelta(minutes=number))
+    await node.work()
     await _assert_once(world, [*old, *new])
     assert (await world.properties())["plan"] == "new"
-    assert life.processor._repeats._on_the_way == {}, "what is over is forgotten"
+    assert node.processor._deduplicator._pending == {}, "finished events are forgotten"
 
 
-async def test_the_same_uuid_is_another_event_in_another_project(world: World) -> None:
-    batch = [event("$set", "ann", **{"$set": {"a": 1}})]
-    life = await world.process(Death(""))
-    await life.accept(batch)
-    await life.work()
+async def test_same_uuid_in_another_project_is_another_event(world: World) -> None:
+    batch = [build_event("$set", "ann", **{"$set": {"a": 1}})]
+    node = await world.process(Crash(""))
+    await node.accept(batch)
+    await node.work()
     await world.database.write(
         lambda connection: connection.exec_driver_sql(
             "INSERT INTO projects SELECT 2, uuid || '2', organization_id, name, timezone,"
             " created_at, updated_at, retention_days FROM projects"
         )
     )
-    await life.capture.accept(ProjectId(2), _read(batch, NOW + timedelta(hours=1)), NOW)
-    await life.work()
+    await node.capture.accept(ProjectId(2), _read(batch, NOW + timedelta(hours=1)), NOW)
+    await node.work()
     assert await world.number_of(func.count(persons.c.id)) == 2
     assert len(await world.stored()) == 2
 
 
-async def test_a_state_that_is_older_than_its_events_catches_up(world: World) -> None:
-    """As after restoring a backup: the events were copied after the state."""
-    batch = [event("$set", "ann", **{"$set": {"plan": "pro"}}), call()]
-    life = await world.process(Death(""))
-    await life.accept(batch)
+async def test_state_older_than_its_events_catches_up(world: World) -> None:
+    """As after restoring a backup whose events are newer than its state."""
+    batch = [build_event("$set", "ann", **{"$set": {"plan": "pro"}}), build_flag_call()]
+    node = await world.process(Crash(""))
+    await node.accept(batch)
     before = await world.database.read(_inbox_rows)
-    await life.work()
+    await node.work()
     await world.database.write(lambda connection: _put_back(connection, before))
-    await (await world.process(Death(""))).work()
+    await (await world.process(Crash(""))).work()
     await _assert_once(world, batch)
     assert (await world.properties())["plan"] == "pro"
 
@@ -409,41 +425,41 @@ def _put_back(connection: Connection, rows: list[Any]) -> None:
     connection.execute(inbox.insert(), rows)
 
 
-async def test_what_was_deleted_may_come_again(world: World) -> None:
-    batch = [event("$set", "ann", **{"$set": {"n": 1}})]
-    life = await world.process(Death(""))
-    await life.accept(batch)
-    await life.work()
-    await world.events.delete(PROJECT, uuids=list(uuids(batch)))
+async def test_deleted_event_can_be_stored_again(world: World) -> None:
+    batch = [build_event("$set", "ann", **{"$set": {"n": 1}})]
+    node = await world.process(Crash(""))
+    await node.accept(batch)
+    await node.work()
+    await world.events.delete(PROJECT, uuids=list(get_uuids(batch)))
     batch[0]["properties"]["$set"]["n"] = 2
-    await life.accept(batch, NOW + timedelta(minutes=1))
-    await life.work()
+    await node.accept(batch, NOW + timedelta(minutes=1))
+    await node.work()
     await _assert_once(world, batch)
     assert (await world.properties())["n"] == 2
 
 
-async def test_a_rush_of_senders_goes_before_the_work(
+async def test_capture_requests_take_precedence_over_processing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless somebody waits to read."""
-    monkeypatch.setattr("hedgerow.ingestion.process.GIVE_WAY", 10_000)
-    life = await world.process(Death(""))
-    await life.accept([event("first", "ann")])
-    settle = MortalInbox.settle
+    """Unless a reader waits."""
+    monkeypatch.setattr("hedgerow.ingestion.process.PAUSE_FACTOR", 10_000)
+    node = await world.process(Crash(""))
+    await node.accept([build_event("first", "ann")])
+    original = CrashingInbox.process
 
-    async def settle_in_a_rush(*args: Any) -> bool:
-        await life.accept([event("second", "ann"), event("third", "ann")])
-        return await settle(*args)
+    async def process_in_a_rush(*args: Any) -> bool:
+        await node.accept([build_event("second", "ann"), build_event("third", "ann")])
+        return await original(*args)
 
-    monkeypatch.setattr(MortalInbox, "settle", settle_in_a_rush)
-    settling = asyncio.create_task(life.processor.settle())
-    while not life.progress.settled:
+    monkeypatch.setattr(CrashingInbox, "process", process_in_a_rush)
+    processing = asyncio.create_task(node.processor.process())
+    while not node.progress.processed:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
-    assert not settling.done()
-    await life.progress.wait_until_settled((PROJECT, "ann"), at_most_s=0.01)
+    assert not processing.done()
+    await node.progress.wait_until_processed((PROJECT, "ann"), timeout_s=0.01)
     async with asyncio.timeout(60):
-        await settling
-    monkeypatch.setattr(MortalInbox, "settle", settle)
-    await life.work()
+        await processing
+    monkeypatch.setattr(CrashingInbox, "process", original)
+    await node.work()
     assert len(await world.stored()) == 3

@@ -1,5 +1,5 @@
-"""What /decide survives: definitions that are traps, circles, heaps of flags, every script, edits
-meanwhile, and a database that is away. It always answers, and what it can know is right.
+"""/decide under hostile definitions, cycles, thousands of flags, unusual ids, concurrent edits and
+an unavailable database: it always responds, and correctly where no stored data is needed.
 """
 
 import random
@@ -17,93 +17,110 @@ import httpx
 import pytest
 
 from hedgerow.storage import tables
-from tests.fault.deciding import (
+from tests.fault.decide_requests import (
     BASE,
     Filters,
-    asked,
     assert_unharmed,
-    made,
-    milliseconds,
-    needs,
-    one,
-    person,
-    place_of,
-    write,
+    build_filters,
+    build_flag_filter,
+    build_person_filter,
+    create_flag,
+    decide,
+    get_bucket_position,
+    read_durations_ms,
+    write_rows,
 )
-from tests.live import PROJECT_KEY, Installation, LiveServer, seconds_until, side_by_side
-from tests.postgres import OwnPostgres
+from tests.support.live import PROJECT_KEY, Installation, LiveServer, run_concurrently, wait_for
+from tests.support.postgres import PostgresTestServer
 
-# What hangs takes for ever; what is slow because the machine is busy does not take this long.
+# Far above the time of a slow request on a busy machine.
 HANGING_MS = 60_000
-# While others decide all the time.
+# Edits per writer while readers evaluate continuously.
 EDITS = 50
 TURNS = 10
 
 
-# Traps in definitions.
+# Hostile definitions.
 
-LINEAR = (r"^(a+)+$", r"(a|aa)+$", r"(a|a?)+$", r"(.*a){20}$", r"([a-zA-Z]+)*$")
-BEYOND = (r"(?=(a+)+$)a", r"(a+)\1+$", r"(?:(?=a)a+)+$", r"^(?!(a+)+b)(a|aa)+$", r"(x+x+)+y(?=z)")
+LINEAR_TIME_PATTERNS = (r"^(a+)+$", r"(a|aa)+$", r"(a|a?)+$", r"(.*a){20}$", r"([a-zA-Z]+)*$")
+BACKTRACKING_PATTERNS = (
+    r"(?=(a+)+$)a",
+    r"(a+)\1+$",
+    r"(?:(?=a)a+)+$",
+    r"^(?!(a+)+b)(a|aa)+$",
+    r"(x+x+)+y(?=z)",
+)
 
 
-def test_patterns_that_could_run_for_ever_are_given_up_in_time(tmp_path: Path) -> None:
+def test_catastrophic_regexes_are_bounded(tmp_path: Path) -> None:
     texts = ["a" * 30 + "!", "x" * 5000, "a" * 9_999 + "!", "a" * 1_000_000 + "!"]
     with LiveServer(tmp_path) as server, server.client() as client:
-        for number, pattern in enumerate(LINEAR + BEYOND):
-            made(client, f"trap-{number}", one(person("p", pattern, "regex")))
-        made(client, "plain", one(person("p", "x", "is_not")))
+        for number, pattern in enumerate(LINEAR_TIME_PATTERNS + BACKTRACKING_PATTERNS):
+            create_flag(
+                client, f"trap-{number}", build_filters(build_person_filter("p", pattern, "regex"))
+            )
+        create_flag(client, "plain", build_filters(build_person_filter("p", "x", "is_not")))
         for text in texts:
             for _ in range(3):
-                found = asked(client, person_properties={"p": text})["featureFlags"]
+                found = decide(client, person_properties={"p": text})["featureFlags"]
                 assert found["plain"] is True
-                assert len(found) == len(LINEAR + BEYOND) + 1
-        assert asked(client, person_properties={"p": "aaaa"})["featureFlags"]["trap-0"] is True
-    assert max(milliseconds(server)) < HANGING_MS
+                assert len(found) == len(LINEAR_TIME_PATTERNS + BACKTRACKING_PATTERNS) + 1
+        assert decide(client, person_properties={"p": "aaaa"})["featureFlags"]["trap-0"] is True
+    assert max(read_durations_ms(server)) < HANGING_MS
     assert_unharmed(server)
 
 
-def test_many_traps_in_one_project_do_not_add_up(tmp_path: Path) -> None:
-    """Each pattern is given up after a while; fifty of them must not keep everybody waiting."""
+def test_many_catastrophic_regexes_do_not_add_up(tmp_path: Path) -> None:
+    """Each pattern has a time limit; fifty of them must not block other requests."""
     with LiveServer(tmp_path) as server, server.client() as client:
         for number in range(50):
             trap = rf"(?=(a+)+{number}$)a"
-            made(client, f"trap-{number}", one(person("p", trap, "regex")))
+            create_flag(
+                client, f"trap-{number}", build_filters(build_person_filter("p", trap, "regex"))
+            )
         for _ in range(3):
-            asked(client, person_properties={"p": "a" * 200 + "!"})
-    assert max(milliseconds(server)) < HANGING_MS
+            decide(client, person_properties={"p": "a" * 200 + "!"})
+    assert max(read_durations_ms(server)) < HANGING_MS
     assert_unharmed(server)
 
 
-def test_flags_and_cohorts_in_circles_and_long_chains_harm_no_other_flag(tmp_path: Path) -> None:
+def test_cyclic_and_deep_dependencies_do_not_affect_other_flags(tmp_path: Path) -> None:
     def inner(id: int) -> dict[str, Any]:
         return {"type": "AND", "values": [{"type": "cohort", "key": "id", "value": id}]}
 
     def member(id: int) -> Filters:
-        return one(person("id", id, "in", type="cohort"))
+        return build_filters(build_person_filter("id", id, "in", type="cohort"))
 
-    circle = [{"id": n, "key": f"c{n}", "filters": one(needs(n % 50 + 1))} for n in range(1, 51)]
+    circle = [
+        {"id": n, "key": f"c{n}", "filters": build_filters(build_flag_filter(n % 50 + 1))}
+        for n in range(1, 51)
+    ]
     links = [
-        {"id": n, "key": f"l{n}", "filters": one(needs(n - 1)) if n > 101 else one()}
+        {
+            "id": n,
+            "key": f"l{n}",
+            "filters": build_filters(build_flag_filter(n - 1)) if n > 101 else build_filters(),
+        }
         for n in range(101, 601)
     ]
     others = [
-        {"id": 900, "key": "on-circle", "filters": one(needs(7, False))},
+        {"id": 900, "key": "on-circle", "filters": build_filters(build_flag_filter(7, False))},
         {"id": 901, "key": "in-circle", "filters": member(1)},
         {"id": 902, "key": "in-chain", "filters": member(101)},
-        {"id": 903, "key": "self", "filters": one(needs(903, False))},
-        {"id": 904, "key": "plain", "filters": one()},
+        {"id": 903, "key": "self", "filters": build_filters(build_flag_filter(903, False))},
+        {"id": 904, "key": "plain", "filters": build_filters()},
     ]
-    plain = {"type": "AND", "values": [person("p", "x")]}
+    plain = {"type": "AND", "values": [build_person_filter("p", "x")]}
     cohorts = [
         *({"id": n, "definition": inner(n % 30 + 1)} for n in range(1, 31)),
         *({"id": n, "definition": inner(n + 1)} for n in range(101, 2101)),
         {"id": 2101, "definition": plain},
     ]
     with LiveServer(tmp_path) as server, server.client() as client:
-        write(tmp_path, tables.cohorts, cohorts)
-        write(tmp_path, tables.flags, [*circle, *links, *others])
-        seconds_until(lambda: len(asked(client)["featureFlags"]) > 1, at_most_s=60)
-        decided = asked(client, person_properties={"p": "x"})
+        write_rows(tmp_path, tables.cohorts, cohorts)
+        write_rows(tmp_path, tables.flags, [*circle, *links, *others])
+        wait_for(lambda: len(decide(client)["featureFlags"]) > 1, at_most_s=60)
+        decided = decide(client, person_properties={"p": "x"})
     flags = decided["featureFlags"]
     assert decided["errorsWhileComputingFlags"] is True
     assert flags["plain"] is True
@@ -115,21 +132,21 @@ def test_flags_and_cohorts_in_circles_and_long_chains_harm_no_other_flag(tmp_pat
 
 
 @pytest.mark.timeout(300)
-def test_two_thousand_flags_of_a_hundred_conditions_are_served(
+def test_two_thousand_flags_with_a_hundred_conditions_are_evaluated(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     with LiveServer(tmp_path):
         pass
     heap = [{"key": f"heap-{n}", "filters": _hundred_conditions(n)} for n in range(1999)]
-    write(tmp_path, tables.flags, [*heap, {"key": "plain", "filters": one()}])
+    write_rows(tmp_path, tables.flags, [*heap, {"key": "plain", "filters": build_filters()}])
     started = time.monotonic()
     with LiveServer(tmp_path) as server, server.client() as client:
         start_s = time.monotonic() - started
         started = time.monotonic()
-        waits = _waits(server, lambda: asked(client, "first"))
+        waits = _measure_latencies(server, lambda: decide(client, "first"))
         first_s = time.monotonic() - started
         began = time.monotonic()
-        decided = asked(client, "second", person_properties={"p-3": "yes", "plan": "x"})
+        decided = decide(client, "second", person_properties={"p-3": "yes", "plan": "x"})
         next_s = time.monotonic() - began
         flag = client.get(f"{BASE}heap-3/").json()["id"]
         began = time.monotonic()
@@ -144,49 +161,55 @@ def test_two_thousand_flags_of_a_hundred_conditions_are_served(
     assert decided["errorsWhileComputingFlags"] is False
     assert decided["featureFlags"]["plain"] is True
     assert decided["featureFlags"]["heap-3"] is True
-    assert max(waits) < first_s / 2  # nobody had to wait for all of it
+    assert max(waits) < first_s / 2  # no probe waited for the whole call
     assert_unharmed(server)
 
 
 def _hundred_conditions(number: int) -> Filters:
-    asks = (person(f"p-{(number + n) % 300}", ["no", f"no-{n}"]) for n in range(99))
+    asks = (build_person_filter(f"p-{(number + n) % 300}", ["no", f"no-{n}"]) for n in range(99))
     return {
         "groups": [
             *({"properties": [ask], "rollout_percentage": 50} for ask in asks),
-            {"properties": [person(f"p-{number}", "yes")], "rollout_percentage": 100},
+            {"properties": [build_person_filter(f"p-{number}", "yes")], "rollout_percentage": 100},
         ]
     }
 
 
-def _waits(server: LiveServer, call: Callable[[], object]) -> list[float]:
-    """How long each probe waited that was answered while the call went on."""
+def _measure_latencies(server: LiveServer, call: Callable[[], object]) -> list[float]:
+    """Return the latency of each probe that completed during the call."""
     waits = []
     thread = threading.Thread(target=call)
     thread.start()
     while thread.is_alive():
         began = time.monotonic()
-        assert server.answers("/_liveness") == 200
+        assert server.get_status("/_liveness") == 200
         waits.append(time.monotonic() - began)
     thread.join()
     return waits
 
 
-def test_distinct_ids_of_every_plane_count_by_their_utf_8(installation: Installation) -> None:
+def test_distinct_ids_are_hashed_as_utf_8(installation: Installation) -> None:
     rng = random.Random("planes")
     points = [0x10000 * plane + rng.randrange(0x10000) for plane in range(17) for _ in range(12)]
     edges = [0x10000 * plane + low for plane in range(17) for low in (0, 1, 0xFFFD, 0xFFFE, 0xFFFF)]
     kept = [chr(point) for point in chain(points, edges) if not 0xD800 <= point < 0xE000]
     ids = [each for each in (*kept, "".join(kept)) if "\0" not in each]
     with installation.server() as server, server.client() as client:
-        made(client, "half", one(share=50))
-        made(client, "stored", one(person("p", "x", "is_not_set"), share=50))
-        made(client, "lasting", one(share=50), ensure_experience_continuity=True)
+        create_flag(client, "half", build_filters(share=50))
+        create_flag(
+            client, "stored", build_filters(build_person_filter("p", "x", "is_not_set"), share=50)
+        )
+        create_flag(client, "lasting", build_filters(share=50), ensure_experience_continuity=True)
         wrong = []
         for id in ids:
             for more in ({}, {"$anon_distinct_id": id}, {"groups": {"company": id}}):
-                decided = asked(client, id, **more)
-                expected = {key: place_of(key, id[:200]) <= 0.5 for key in ("half", "stored")}
-                expected["lasting"] = place_of("lasting", id if len(more) else id[:200]) <= 0.5
+                decided = decide(client, id, **more)
+                expected = {
+                    key: get_bucket_position(key, id[:200]) <= 0.5 for key in ("half", "stored")
+                }
+                expected["lasting"] = (
+                    get_bucket_position("lasting", id if len(more) else id[:200]) <= 0.5
+                )
                 if decided["featureFlags"] | expected != decided["featureFlags"]:
                     wrong.append((id, more, decided["featureFlags"], expected))
     assert not wrong, (len(wrong), wrong[:3])
@@ -194,17 +217,17 @@ def test_distinct_ids_of_every_plane_count_by_their_utf_8(installation: Installa
 
 
 @pytest.mark.parametrize("field", ["distinct_id", "$anon_distinct_id", "groups", "$device_id"])
-def test_a_nul_in_an_id_is_no_reason_to_fail(installation: Installation, field: str) -> None:
+def test_nul_in_a_distinct_id_does_not_fail(installation: Installation, field: str) -> None:
     with installation.server() as server, server.client() as client:
-        write(
+        write_rows(
             installation.data,
             tables.group_types,
             [{"index": 0, "name": "company"}],
             url=installation.settings.get("database_url", ""),
         )
-        made(client, "half", one(share=50))
-        made(client, "stored", one(person("p", "x", "is_not_set")))
-        made(client, "lasting", one(share=50), ensure_experience_continuity=True)
+        create_flag(client, "half", build_filters(share=50))
+        create_flag(client, "stored", build_filters(build_person_filter("p", "x", "is_not_set")))
+        create_flag(client, "lasting", build_filters(share=50), ensure_experience_continuity=True)
         for id in ("\0", "a\0b", "\0" * 300):
             value = {"company": id} if field == "groups" else id
             body = {"distinct_id": "somebody", field: value, "api_key": PROJECT_KEY}
@@ -213,10 +236,10 @@ def test_a_nul_in_an_id_is_no_reason_to_fail(installation: Installation, field: 
     assert_unharmed(server)
 
 
-# Edits meanwhile.
+# Concurrent edits.
 
 
-def test_an_answer_is_never_half_of_an_edit(installation: Installation) -> None:
+def test_response_never_mixes_two_flag_versions(installation: Installation) -> None:
     variants = {"variants": [{"key": key, "rollout_percentage": 50} for key in ("a", "b")]}
 
     def chosen(variant: str) -> Filters:
@@ -224,16 +247,16 @@ def test_an_answer_is_never_half_of_an_edit(installation: Installation) -> None:
         return {"groups": [group], "multivariate": variants, "payloads": {variant: [variant]}}
 
     with installation.server() as server, server.client() as client:
-        root = made(client, "root", chosen("a"))
-        made(client, "is-a", one(needs(root, "a")))
-        made(client, "is-b", one(needs(root, "b")))
+        root = create_flag(client, "root", chosen("a"))
+        create_flag(client, "is-a", build_filters(build_flag_filter(root, "a")))
+        create_flag(client, "is-b", build_filters(build_flag_filter(root, "b")))
         is_over = threading.Event()
 
-        def decide(number: int) -> set[str]:
+        def read_repeatedly(number: int) -> set[str]:
             seen = set()
             with server.client(key=None) as own:
                 while not is_over.is_set():
-                    decided = asked(own, f"somebody-{number}")
+                    decided = decide(own, f"somebody-{number}")
                     flags = decided["featureFlags"]
                     assert decided["errorsWhileComputingFlags"] is False
                     assert flags["root"] in ("a", "b")
@@ -250,29 +273,34 @@ def test_an_answer_is_never_half_of_an_edit(installation: Installation) -> None:
                         variant = "ab"[number % 2]
                         answer = own.patch(f"{BASE}{root}/", json={"filters": chosen(variant)})
                         assert answer.status_code == 200, answer.text
-                        assert asked(own)["featureFlags"]["root"] == variant
+                        assert decide(own)["featureFlags"]["root"] == variant
             finally:
                 is_over.set()
             return set()
 
-        calls: list[Callable[[], set[str]]] = [edit, *(partial(decide, n) for n in range(3))]
-        seen = set(chain(*side_by_side(calls)))
+        calls: list[Callable[[], set[str]]] = [
+            edit,
+            *(partial(read_repeatedly, n) for n in range(3)),
+        ]
+        seen = set(chain(*run_concurrently(calls)))
         assert client.get(f"{BASE}{root}/").json()["version"] == EDITS
     assert seen == {"a", "b"}
     assert_unharmed(server)
 
 
-def test_flags_that_come_and_go_break_no_decision(installation: Installation) -> None:
+def test_flags_created_and_deleted_concurrently_do_not_break_evaluation(
+    installation: Installation,
+) -> None:
     with installation.server() as server, server.client() as client:
-        made(client, "stays", one(share=50))
+        create_flag(client, "stays", build_filters(share=50))
         is_over = threading.Event()
 
-        def decide(number: int) -> int:
+        def read_repeatedly(number: int) -> int:
             count = 0
             with server.client(key=None) as own:
                 while not is_over.is_set():
-                    decided = asked(own, f"somebody-{number}-{count}")
-                    expected = place_of("stays", f"somebody-{number}-{count}") <= 0.5
+                    decided = decide(own, f"somebody-{number}-{count}")
+                    expected = get_bucket_position("stays", f"somebody-{number}-{count}") <= 0.5
                     assert decided["featureFlags"]["stays"] is expected
                     assert decided["errorsWhileComputingFlags"] is False
                     count += 1
@@ -282,142 +310,152 @@ def test_flags_that_come_and_go_break_no_decision(installation: Installation) ->
             try:
                 with server.client() as own:
                     for turn in range(TURNS):
-                        first = made(own, f"first-{number}-{turn}", one())
-                        second = made(own, f"second-{number}-{turn}", one(needs(first)))
+                        first = create_flag(own, f"first-{number}-{turn}", build_filters())
+                        second = create_flag(
+                            own, f"second-{number}-{turn}", build_filters(build_flag_filter(first))
+                        )
                         for id in (second, first):
                             assert own.delete(f"{BASE}{id}/").status_code == 204
             finally:
                 is_over.set()
             return 0
 
-        calls = [*(partial(decide, n) for n in range(3)), *(partial(edit, n) for n in range(2))]
-        assert sum(side_by_side(calls)) > 0
-        assert asked(client)["featureFlags"].keys() >= {"stays"}
+        calls = [
+            *(partial(read_repeatedly, n) for n in range(3)),
+            *(partial(edit, n) for n in range(2)),
+        ]
+        assert sum(run_concurrently(calls)) > 0
+        assert decide(client)["featureFlags"].keys() >= {"stays"}
     assert_unharmed(server)
 
 
-def test_of_edits_at_once_each_counts(installation: Installation) -> None:
-    """Each change gets a version of its own; of two that saw the same version one is a conflict."""
+def test_concurrent_edits_are_all_applied(installation: Installation) -> None:
+    """Each change increases the version; of two changes of the same version, one conflicts."""
     with installation.server() as server, server.client() as client:
-        flag = made(client, "f", one())
+        flag = create_flag(client, "f", build_filters())
 
         def rename(name: str) -> int:
             body = {"name": name, "version": 1, "original_flag": {"name": ""}}
             return client.patch(f"{BASE}{flag}/", json=body).status_code
 
-        codes = side_by_side([partial(rename, f"Name {n}") for n in range(8)])
+        codes = run_concurrently([partial(rename, f"Name {n}") for n in range(8)])
         assert sorted(codes) == [200, *[409] * 7]
         tags = [
             partial(client.patch, f"{BASE}{flag}/", json={"name": f"Other {n}"}) for n in range(8)
         ]
-        versions = [answer.json()["version"] for answer in side_by_side(tags)]
+        versions = [answer.json()["version"] for answer in run_concurrently(tags)]
         assert sorted(versions) == list(range(3, 11))
-        same = side_by_side(
-            [partial(client.post, BASE, json={"key": "g", "filters": one()}) for _ in range(8)]
+        same = run_concurrently(
+            [
+                partial(client.post, BASE, json={"key": "g", "filters": build_filters()})
+                for _ in range(8)
+            ]
         )
         assert sorted(answer.status_code for answer in same) == [201, *[400] * 7]
     assert_unharmed(server)
 
 
-# The database is away.
+# Unavailable database.
 
 
 @pytest.fixture(scope="module")
-def mortal() -> Iterator[OwnPostgres]:
-    server = OwnPostgres()
+def stoppable_postgres() -> Iterator[PostgresTestServer]:
+    server = PostgresTestServer()
     yield server
     server.start()
     server.close()
 
 
-def _three_flags(client: httpx.Client) -> None:
-    made(client, "plain", one(share=50))
-    made(client, "asks", one(person("plan", "pro")))
-    made(client, "lasting", one(share=50), ensure_experience_continuity=True)
+def _create_three_flags(client: httpx.Client) -> None:
+    create_flag(client, "plain", build_filters(share=50))
+    create_flag(client, "asks", build_filters(build_person_filter("plan", "pro")))
+    create_flag(client, "lasting", build_filters(share=50), ensure_experience_continuity=True)
 
 
 def _assert_decides_without_stored_data(client: httpx.Client) -> None:
     for n in range(10):
-        plain = {"plain": place_of("plain", f"id-{n}") <= 0.5}
-        decided = asked(client, f"id-{n}")
+        plain = {"plain": get_bucket_position("plain", f"id-{n}") <= 0.5}
+        decided = decide(client, f"id-{n}")
         assert decided["featureFlags"] == plain
         assert decided["errorsWhileComputingFlags"] is True
-        covered = asked(client, f"id-{n}", person_properties={"plan": "pro"})
+        covered = decide(client, f"id-{n}", person_properties={"plan": "pro"})
         assert covered["featureFlags"] == {**plain, "asks": True}
         assert covered["errorsWhileComputingFlags"] is True
-        chosen = asked(
+        chosen = decide(
             client, f"id-{n}", person_properties={"plan": "x"}, flag_keys=["plain", "asks"]
         )
         assert chosen["featureFlags"] == {**plain, "asks": False}
         assert chosen["errorsWhileComputingFlags"] is False
-        anonymous = asked(client, f"id-{n}", **{"$anon_distinct_id": "before"})
+        anonymous = decide(client, f"id-{n}", **{"$anon_distinct_id": "before"})
         assert anonymous["featureFlags"].items() >= plain.items()
         assert anonymous["errorsWhileComputingFlags"] is True
 
 
-@pytest.mark.parametrize("end", [OwnPostgres.stop, OwnPostgres.kill])
-def test_without_postgresql_flags_that_need_nothing_stored_are_right(
-    mortal: OwnPostgres, tmp_path: Path, end: Callable[[OwnPostgres], None]
+@pytest.mark.parametrize("end", [PostgresTestServer.stop, PostgresTestServer.kill])
+def test_flags_without_stored_data_are_evaluated_while_postgresql_is_down(
+    stoppable_postgres: PostgresTestServer,
+    tmp_path: Path,
+    end: Callable[[PostgresTestServer], None],
 ) -> None:
-    settings = {"database_url": mortal.new_database(), "database_timeout_s": "2"}
+    settings = {"database_url": stoppable_postgres.create_database(), "database_timeout_s": "2"}
     with LiveServer(tmp_path, **settings) as server, server.client() as client:
-        _three_flags(client)
-        whole = asked(client, "id-0")
-        end(mortal)
+        _create_three_flags(client)
+        whole = decide(client, "id-0")
+        end(stoppable_postgres)
         try:
             _assert_decides_without_stored_data(client)
             unknown = client.post("/decide?v=3", json={"api_key": "phc_no", "distinct_id": "x"})
             assert unknown.status_code in (401, 503)
         finally:
-            mortal.start()
-        seconds_until(
-            lambda: asked(client, "id-0")["featureFlags"] == whole["featureFlags"], at_most_s=60
+            stoppable_postgres.start()
+        wait_for(
+            lambda: decide(client, "id-0")["featureFlags"] == whole["featureFlags"], at_most_s=60
         )
     assert whole["errorsWhileComputingFlags"] is False
-    assert_unharmed_but_for_the_database(server)
+    assert_ready_except_database(server)
 
 
-def assert_unharmed_but_for_the_database(server: LiveServer) -> None:
+def assert_ready_except_database(server: LiveServer) -> None:
     assert "Traceback" not in server.errors
 
 
-def test_a_postgresql_that_hangs_costs_its_time_limit_at_most(
-    mortal: OwnPostgres, tmp_path: Path
+def test_hanging_postgresql_costs_at_most_the_timeout(
+    stoppable_postgres: PostgresTestServer, tmp_path: Path
 ) -> None:
-    settings = {"database_url": mortal.new_database(), "database_timeout_s": "1"}
+    settings = {"database_url": stoppable_postgres.create_database(), "database_timeout_s": "1"}
     with LiveServer(tmp_path, **settings) as server, server.client() as client:
-        _three_flags(client)
-        expected = place_of("plain", "id-1") <= 0.5
-        with mortal.frozen():
+        _create_three_flags(client)
+        expected = get_bucket_position("plain", "id-1") <= 0.5
+        with stoppable_postgres.freeze():
             calls = [
-                partial(asked, client, "id-1"),
-                partial(asked, client, "id-1", flag_keys=["plain"]),
+                partial(decide, client, "id-1"),
+                partial(decide, client, "id-1", flag_keys=["plain"]),
             ]
             began = time.monotonic()
-            waited, quick = side_by_side(calls)
+            waited, quick = run_concurrently(calls)
             took_s = time.monotonic() - began
         assert took_s < HANGING_MS / 1000
         assert quick["featureFlags"] == {"plain": expected}
         assert quick["errorsWhileComputingFlags"] is False
         assert waited["featureFlags"] == {"plain": expected}
         assert waited["errorsWhileComputingFlags"] is True
-    assert_unharmed_but_for_the_database(server)
+    assert_ready_except_database(server)
 
 
-def test_a_locked_sqlite_file_costs_only_what_must_be_written(tmp_path: Path) -> None:
+def test_locked_sqlite_delays_only_writes(tmp_path: Path) -> None:
     with LiveServer(tmp_path, database_timeout_s="0.5") as server, server.client() as client:
-        _three_flags(client)
+        _create_three_flags(client)
         known = client.post("/api/projects/1/persons/", json={"distinct_ids": ["id-1"]})
         assert known.status_code == 201
         with closing(sqlite3.connect(tmp_path / "hedgerow.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            read = asked(client, "id-1")
-            written = asked(client, "id-1", **{"$anon_distinct_id": "before"})
+            read = decide(client, "id-1")
+            written = decide(client, "id-1", **{"$anon_distinct_id": "before"})
             other.execute("ROLLBACK")
-        again = asked(client, "id-1", **{"$anon_distinct_id": "before"})
+        again = decide(client, "id-1", **{"$anon_distinct_id": "before"})
     assert read["errorsWhileComputingFlags"] is False
     assert len(read["featureFlags"]) == 3
     assert written["errorsWhileComputingFlags"] is True
-    assert written["featureFlags"]["plain"] is (place_of("plain", "id-1") <= 0.5)
+    assert written["featureFlags"]["plain"] is (get_bucket_position("plain", "id-1") <= 0.5)
     assert again["errorsWhileComputingFlags"] is False
-    assert_unharmed_but_for_the_database(server)
+    assert_ready_except_database(server)

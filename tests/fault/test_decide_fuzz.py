@@ -1,4 +1,4 @@
-"""Bodies that nobody would send to /decide: no 5xx, no slow answer."""
+"""Fuzzed bodies for /decide: no 5xx, no slow response."""
 
 import json
 import random
@@ -14,24 +14,25 @@ import pytest
 
 from hedgerow.storage import tables
 from tests.contract.api.exchange import LAYERS
-from tests.contract.api.shape import faults
-from tests.fault.deciding import (
-    asked,
+from tests.contract.api.shape import find_format_errors
+from tests.fault.decide_requests import (
     assert_unharmed,
-    made,
-    milliseconds,
-    needs,
-    one,
-    person,
-    write,
+    build_filters,
+    build_flag_filter,
+    build_person_filter,
+    create_flag,
+    decide,
+    read_durations_ms,
+    write_rows,
 )
-from tests.live import PROJECT_KEY, LiveServer
+from tests.support.live import PROJECT_KEY, LiveServer
 
 BODIES = 10_000
-AT_ONCE = 20
-# An unknown key has to wait for a look into the database; others need not wait for that.
+BATCH_SIZE = 20
+# An unknown key needs a database lookup; requests on other connections do not wait for it.
 CONNECTIONS = 5
-# What hangs takes for ever; the slowest is told, and should be under 250 on a quiet machine.
+# Far above the time of a slow request on a busy machine. The test reports the slowest request,
+# which should be under 250 ms on a quiet machine.
 HANGING_MS = 60_000
 
 JSON = "application/json"
@@ -149,7 +150,7 @@ def fuzzed_document(rng: random.Random) -> Any:
     return document
 
 
-def torn(body: bytes, rng: random.Random) -> bytes:
+def corrupt(body: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(body) + 1)
         to = at + rng.randrange(1, 20)
@@ -170,13 +171,13 @@ def torn(body: bytes, rng: random.Random) -> bytes:
 def fuzzed_request(rng: random.Random) -> bytes:
     body = json.dumps(fuzzed_document(rng)).encode()
     if rng.random() < 0.35:
-        body = torn(body, rng)
+        body = corrupt(body, rng)
     if rng.random() < 0.3:
         layer = rng.choice(PACKINGS)
         if layer != "lz64" or (body.isascii() and len(body) < 400):
             body = LAYERS[layer](body)
         if rng.random() < 0.3:
-            body = torn(body, rng)
+            body = corrupt(body, rng)
     return b"POST /decide%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s" % (
         rng.choice(QUERIES).encode(),
         rng.choice(HEADERS),
@@ -185,8 +186,8 @@ def fuzzed_request(rng: random.Random) -> bytes:
     )
 
 
-class Conversation:
-    """A connection that is kept. Requests go out several at a time; answers come in order."""
+class PipelinedConnection:
+    """A keep-alive connection with pipelined requests and ordered responses."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -196,10 +197,10 @@ class Conversation:
         self._stream.close()
         self._connection.close()
 
-    def say(self, requests: Sequence[bytes]) -> None:
+    def send(self, requests: Sequence[bytes]) -> None:
         self._connection.sendall(b"".join(requests))
 
-    def answer(self) -> tuple[int, bytes]:
+    def read_response(self) -> tuple[int, bytes]:
         status = self._stream.readline()
         assert status.startswith(b"HTTP/1.1 "), f"the connection broke: {status!r}"
         size = 0
@@ -209,9 +210,9 @@ class Conversation:
         return int(status.split()[1]), self._stream.read(size)
 
 
-def many_kinds(client: httpx.Client) -> None:
-    """A flag for each kind of question that a body can give the answer to."""
-    root = made(client, "root", one(share=50))
+def create_flags_of_every_kind(client: httpx.Client) -> None:
+    """Create a flag for each kind of condition that a body can satisfy."""
+    root = create_flag(client, "root", build_filters(share=50))
     asks: dict[str, tuple[Any, str]] = {
         "exact": (["pro", "free"], "exact"),
         "is-not": ("pro", "is_not"),
@@ -226,54 +227,64 @@ def many_kinds(client: httpx.Client) -> None:
         "set": ("", "is_set"),
     }
     for key, (value, operator) in asks.items():
-        named = [person(name, value, operator) for name in ("plan", "age", "version", "born")]
+        named = [
+            build_person_filter(name, value, operator)
+            for name in ("plan", "age", "version", "born")
+        ]
         groups = [{"properties": [each], "rollout_percentage": 70} for each in named]
-        made(client, key, {"groups": groups})
+        create_flag(client, key, {"groups": groups})
     variants = [{"key": key, "rollout_percentage": 50} for key in ("a", "b")]
-    made(client, "variants", one(multivariate={"variants": variants}, payloads={"a": 1}))
-    made(client, "needs", one(needs(root)))
-    made(client, "lasting", one(share=50), ensure_experience_continuity=True)
-    made(client, "device", one(share=50), bucketing_identifier="device_id")
-    made(client, "enrolled", one(share=50, feature_enrollment=True))
+    create_flag(
+        client, "variants", build_filters(multivariate={"variants": variants}, payloads={"a": 1})
+    )
+    create_flag(client, "needs", build_filters(build_flag_filter(root)))
+    create_flag(client, "lasting", build_filters(share=50), ensure_experience_continuity=True)
+    create_flag(client, "device", build_filters(share=50), bucketing_identifier="device_id")
+    create_flag(client, "enrolled", build_filters(share=50, feature_enrollment=True))
     in_group = {"key": "size", "value": 5, "operator": "gt", "type": "group", "group_type_index": 0}
-    made(client, "group", one(in_group, aggregation_group_type_index=0))
-    made(client, "context", one(), evaluation_contexts=["app"], evaluation_runtime="client")
+    create_flag(client, "group", build_filters(in_group, aggregation_group_type_index=0))
+    create_flag(
+        client, "context", build_filters(), evaluation_contexts=["app"], evaluation_runtime="client"
+    )
 
 
 @pytest.mark.timeout(300)
-def test_fuzzed_bodies_get_no_5xx_and_no_slow_answer(
+def test_fuzzed_bodies_get_no_5xx_and_no_slow_response(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     rng = random.Random("decide")
     counts: Counter[int] = Counter()
     wrong: list[str] = []
     with LiveServer(tmp_path) as server:
-        write(tmp_path, tables.group_types, [{"index": 0, "name": "company"}])
+        write_rows(tmp_path, tables.group_types, [{"index": 0, "name": "company"}])
         with server.client() as client:
-            many_kinds(client)
+            create_flags_of_every_kind(client)
         with ExitStack() as opened:
-            talks = [Conversation(server.connect()) for _ in range(CONNECTIONS)]
-            for talk in talks:
-                opened.callback(talk.close)
-            for _ in range(BODIES // AT_ONCE // CONNECTIONS):
-                said = [[fuzzed_request(rng) for _ in range(AT_ONCE)] for _ in talks]
-                for talk, requests in zip(talks, said, strict=True):
-                    talk.say(requests)
-                pairs = zip(talks, said, strict=True)
-                for talk, request in ((talk, each) for talk, part in pairs for each in part):
-                    status, body = talk.answer()
+            connections = [PipelinedConnection(server.connect()) for _ in range(CONNECTIONS)]
+            for pipe in connections:
+                opened.callback(pipe.close)
+            for _ in range(BODIES // BATCH_SIZE // CONNECTIONS):
+                batches = [[fuzzed_request(rng) for _ in range(BATCH_SIZE)] for _ in connections]
+                for pipe, requests in zip(connections, batches, strict=True):
+                    pipe.send(requests)
+                pairs = zip(connections, batches, strict=True)
+                for pipe, request in ((pipe, each) for pipe, part in pairs for each in part):
+                    status, body = pipe.read_response()
                     counts[status] += 1
                     if status != 200:
-                        wrong += [f"{each}: {request!r}" for each in faults(status, JSON, body)]
+                        wrong += [
+                            f"{each}: {request!r}"
+                            for each in find_format_errors(status, JSON, body)
+                        ]
         with server.client() as client:
-            assert asked(client)["errorsWhileComputingFlags"] is False
+            assert decide(client)["errorsWhileComputingFlags"] is False
     assert not wrong, (len(wrong), wrong[:5])
     assert set(counts) <= {200, 400, 401, 413}
     assert counts[200] > BODIES / 5
     assert counts[400] > BODIES / 20
-    took = milliseconds(server)
+    took = read_durations_ms(server)
     assert len(took) == BODIES + 1
-    told = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
-    tell(f"{BODIES} fuzzed decisions, answered {told}; slowest {max(took):.0f} ms")
+    counted = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
+    tell(f"{BODIES} fuzzed requests, responses {counted}; slowest {max(took):.0f} ms")
     assert max(took) < HANGING_MS
     assert_unharmed(server)

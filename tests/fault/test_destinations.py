@@ -1,4 +1,4 @@
-"""Files and rows through crashes: whole, and each event there."""
+"""Crashes lose neither file lines nor table rows."""
 
 import json
 import random
@@ -13,22 +13,22 @@ import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
 from tests.acceptance.test_deliveries import RECORDS, capture
 from tests.acceptance.test_destinations import FILES, TABLE, destination
-from tests.live import LiveServer, seconds_until
-from tests.postgres import OwnPostgres
-from tests.stored_events import wait_until_stored
+from tests.support.live import LiveServer, wait_for
+from tests.support.postgres import PostgresTestServer
+from tests.support.stored_events import wait_until_stored
 
 ROUNDS = 3
-IN_A_ROUND = 300
-SOON_S = 60
+EVENTS_PER_ROUND = 300
+TIMEOUT_S = 60
 
 
-def test_kill_9_loses_neither_rows_nor_lines_of_files(
-    tmp_path: Path, postgres: OwnPostgres
+def test_kill_9_loses_neither_rows_nor_file_lines(
+    tmp_path: Path, postgres: PostgresTestServer
 ) -> None:
     sent: set[str] = set()
-    database = postgres.new_database()
+    database = postgres.create_database()
     exports = tmp_path / "exports" / "project-1"
-    with postgres.door() as port:
+    with postgres.forward_port() as port:
         url = f"postgresql://postgres@127.0.0.1:{port}{urlsplit(database).path}"
         for number in range(ROUNDS):
             server = LiveServer(tmp_path, allow_private_destinations="true").wait_ready()
@@ -37,7 +37,7 @@ def test_kill_9_loses_neither_rows_nor_lines_of_files(
                     destination(client, TABLE, url=url, batch_seconds=0)
                     for format in ("jsonl", "parquet"):
                         destination(client, FILES, folder=format, format=format, batch_seconds=0)
-                for _ in range(IN_A_ROUND // 50):
+                for _ in range(EVENTS_PER_ROUND // 50):
                     sent |= set(capture(client, *("seen" for _ in range(50))))
                 time.sleep(random.uniform(0.1, 0.8))
             server.kill()
@@ -47,8 +47,8 @@ def test_kill_9_loses_neither_rows_nor_lines_of_files(
         ):
             wait_until_stored(server.data)
             for record in client.get(RECORDS).json()["results"]:
-                seconds_until(partial(_has_sent_all, client, record["id"]), at_most_s=SOON_S)
-    # What was begun is completed when the service stops.
+                wait_for(partial(_has_sent_all, client, record["id"]), at_most_s=TIMEOUT_S)
+    # Open files are finished when the service stops.
     assert [*exports.rglob(".*")] == []
     with psycopg.connect(database) as connection:
         rows = connection.execute("SELECT uuid::text FROM hedgerow_events").fetchall()

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: a clear word, no loss, and no restart once there is room."""
+"""A full or read-only disk: a clear error, no loss, and no restart once space is freed."""
 
 import os
 import resource
@@ -10,24 +10,24 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fault.small_disk import fill_up, mount, mounted_disk
-from tests.live import LiveServer, error_of, run_hedgerow, seconds_until, side_by_side
+from tests.fault.small_disk import fill_up, mount, mount_disk
+from tests.support.live import LiveServer, read_error, run_concurrently, run_hedgerow, wait_for
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with mounted_disk(tmp_path / "disk", "4m") as disk:
+    with mount_disk(tmp_path / "disk", "4m") as disk:
         yield disk
 
 
-def test_a_full_disk_stops_writes_with_503_and_nothing_else(small_disk: Path) -> None:
+def test_full_disk_fails_only_writes_with_503(small_disk: Path) -> None:
     filler = small_disk / "filler"
     _assert_outlives(small_disk / "data", lambda _: fill_up(filler), lambda _: filler.unlink())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process: Linux only")
-def test_a_file_that_may_not_grow_stops_writes_with_503_and_nothing_else(tmp_path: Path) -> None:
-    """The same without a mount: the system refuses every byte past the end of the journal."""
+def test_file_size_limit_fails_only_writes_with_503(tmp_path: Path) -> None:
+    """The same without a mount: the system rejects every byte beyond the size of the WAL."""
 
     def limit(server: LiveServer, size: int) -> None:
         hard = resource.RLIM_INFINITY
@@ -55,21 +55,21 @@ def _assert_outlives(
         with server.client() as client:
             assert create("before").status_code == 201
             take_room(server)
-            # What is left of the journal's last pages may hold a few more changes.
+            # The last pages of the WAL may have space for a few more changes.
             answers = [create(f"full {number}") for number in range(100)]
             refused = [answer for answer in answers if answer.status_code != 201]
             assert len(refused) >= 50
             for answer in refused:
                 assert answer.status_code == 503, answer.text
-                assert error_of(answer)["code"] == "service_unavailable"
+                assert read_error(answer)["code"] == "service_unavailable"
                 assert int(answer.headers["retry-after"]) >= 1
-            crowd = side_by_side([partial(create, f"crowd {number}") for number in range(10)])
+            crowd = run_concurrently([partial(create, f"crowd {number}") for number in range(10)])
             assert {answer.status_code for answer in crowd} <= {201, 503}
             for path in ("/api/projects/", "/api/projects/1/activity_log/", "/_liveness"):
                 assert client.get(path).status_code == 200, path
             assert client.get("/_readiness").status_code == 200
             give_room(server)
-            seconds_until(lambda: create("after").status_code == 201, at_most_s=60)
+            wait_for(lambda: create("after").status_code == 201, at_most_s=60)
             assert _names(client) >= stored
         assert server.stop() == 0
     assert "Traceback" not in server.errors
@@ -81,10 +81,10 @@ def _names(client: httpx.Client) -> set[str]:
     return {one["name"] for one in client.get("/api/projects/?limit=1000").json()["results"]}
 
 
-def test_a_read_only_data_folder_is_one_line(
+def test_read_only_data_folder_is_one_error_line(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    if os.geteuid() == 0:  # nobody can forbid root anything by permissions
+    if os.geteuid() == 0:  # permissions do not restrict root
         data: Path = request.getfixturevalue("small_disk")
         assert run_hedgerow("init", data=data).returncode == 0
         assert mount("-o", "remount,ro", data).returncode == 0
@@ -92,7 +92,7 @@ def test_a_read_only_data_folder_is_one_line(
         data = tmp_path / "data"
         assert run_hedgerow("init", data=data).returncode == 0
         data.chmod(0o500)
-    serve, doctor = side_by_side(
+    serve, doctor = run_concurrently(
         [
             partial(run_hedgerow, "serve", "--port", "0", data=data),
             partial(run_hedgerow, "doctor", data=data),
@@ -100,6 +100,6 @@ def test_a_read_only_data_folder_is_one_line(
     )
     assert (serve.returncode, serve.stdout) == (1, "")
     assert serve.stderr.count("\n") == 1
-    assert serve.stderr.startswith(f"hedgerow: The data folder {data} cannot be written: ")
+    assert serve.stderr.startswith(f"hedgerow: The data directory {data} is not writable: ")
     assert doctor.returncode == 1
-    assert f"problem data folder: The data folder {data} cannot be written: " in doctor.stdout
+    assert f"problem data directory: The data directory {data} is not writable: " in doctor.stdout

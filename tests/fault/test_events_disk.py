@@ -1,20 +1,20 @@
-"""A full disk under the event store: appends are refused, nothing is lost, nothing is doubled."""
+"""A full disk under the event store: appends fail, nothing is lost or duplicated."""
 
 from pathlib import Path
 
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.connect import EventPlace, open_events
-from tests.fault.appending import some_events
-from tests.fault.small_disk import fill_up, mounted_disk
-from tests.stored_events import parts_of
+from hedgerow.storage.connect import EventStoreLocation, open_event_store
+from tests.fault.append_process import build_events
+from tests.fault.small_disk import fill_up, mount_disk
+from tests.support.stored_events import parts_of
 
 
-async def test_an_append_is_refused_until_there_is_room(tmp_path: Path) -> None:
-    with mounted_disk(tmp_path / "disk", "32m") as disk:
-        events = open_events(EventPlace(url="", folder=disk / "events", timeout_s=5))
-        first, second = some_events(), some_events()
+async def test_append_fails_until_space_is_freed(tmp_path: Path) -> None:
+    with mount_disk(tmp_path / "disk", "32m") as disk:
+        events = open_event_store(EventStoreLocation(url="", folder=disk / "events", timeout_s=5))
+        first, second = build_events(), build_events()
         assert await events.append(first) == len(first)
         fill_up(disk / "filler")
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""kill -9 while events are appended loses nothing that was acknowledged, and doubles nothing."""
+"""kill -9 during appends loses and duplicates no acknowledged event."""
 
 import random
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.errors import Unready
-from hedgerow.storage.connect import EventPlace, open_events
+from hedgerow.errors import OperatorError
+from hedgerow.storage.connect import EventStoreLocation, open_event_store
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 3
@@ -17,7 +17,7 @@ ROUNDS = 3
 
 def appending(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.fault.appending", str(folder)],
+        [sys.executable, "-m", "tests.fault.append_process", str(folder)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -25,7 +25,7 @@ def appending(folder: Path) -> subprocess.Popen[str]:
 
 
 def killed_while_appending(folder: Path, kill_after_s: float) -> list[str]:
-    """The uuids that were acknowledged; the clock starts with the first of them."""
+    """Return the acknowledged UUIDs; the time counts from the first of them."""
     with appending(folder) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline()]
@@ -42,7 +42,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     for _ in range(ROUNDS):
         acknowledged += killed_while_appending(folder, random.uniform(0.1, 1))
-    events = open_events(EventPlace(url="", folder=folder, timeout_s=5))
+    events = open_event_store(EventStoreLocation(url="", folder=folder, timeout_s=5))
     rows = await events.query("SELECT uuid FROM events", {}, max_rows=1_000_000, timeout_s=30)
     await events.close()
     stored = [str(row["uuid"]) for row in rows]
@@ -51,13 +51,13 @@ async def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     assert set(acknowledged) - set(stored) == set()
 
 
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
+def test_second_process_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     with appending(folder) as process:
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            with pytest.raises(Unready, match=f"in use by process {process.pid}"):
-                open_events(EventPlace(url="", folder=folder, timeout_s=5))
+            with pytest.raises(OperatorError, match=f"in use by process {process.pid}"):
+                open_event_store(EventStoreLocation(url="", folder=folder, timeout_s=5))
         finally:
             process.kill()

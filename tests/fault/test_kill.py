@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a storm of writes loses nothing that was acknowledged."""
+"""kill -9 during concurrent writes loses no acknowledged change."""
 
 import random
 import threading
@@ -7,18 +7,18 @@ from functools import partial
 
 import httpx
 
-from tests.fault.stored import rows
-from tests.live import Installation, LiveServer, side_by_side
+from tests.fault.stored_state import fetch_rows
+from tests.support.live import Installation, LiveServer, run_concurrently
 
 SQLITE_ROUNDS = 3
-# Here it is not the database that is killed: a server of its own keeps what was committed.
+# Only Hedgerow is killed here; the database server keeps what was committed.
 POSTGRES_ROUNDS = 2
 WRITERS = 6
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """Names of what was answered 201, and only of that."""
+    """Names of projects whose creation was answered with 201."""
 
     projects: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
@@ -44,7 +44,7 @@ def _storm(
     server: LiveServer, round: int, acknowledged: Acknowledged, *, kill_after_s: float
 ) -> None:
     killer = threading.Timer(kill_after_s, server.process.kill)
-    # The clock starts with the first answer, so that there is a storm to be in the middle of.
+    # The time counts from the first response, so that writes are in progress at the kill.
     started = threading.Event()
 
     def write(writer: int) -> None:
@@ -66,7 +66,7 @@ def _storm(
                     killer.start()
 
     try:
-        side_by_side([partial(write, writer) for writer in range(WRITERS)])
+        run_concurrently([partial(write, writer) for writer in range(WRITERS)])
     finally:
         killer.cancel()
     server.process.wait()
@@ -75,17 +75,17 @@ def _storm(
 def _assert_all_there(
     installation: Installation, server: LiveServer, acknowledged: Acknowledged
 ) -> None:
-    names = {name for (name,) in rows(installation, "SELECT name FROM projects")}
-    labels = {label for (label,) in rows(installation, "SELECT label FROM personal_keys")}
+    names = {name for (name,) in fetch_rows(installation, "SELECT name FROM projects")}
+    labels = {label for (label,) in fetch_rows(installation, "SELECT label FROM personal_keys")}
     assert acknowledged.projects - names == set()
     assert acknowledged.keys - labels == set()
-    # Every change told the audit trail, in the same transaction.
-    (entries,) = rows(installation, "SELECT count(*) FROM activity")
-    assert entries == (len(rows(installation, "SELECT id FROM projects")) + len(labels),)
+    # Every change was audited in the same transaction.
+    (entries,) = fetch_rows(installation, "SELECT count(*) FROM activity")
+    assert entries == (len(fetch_rows(installation, "SELECT id FROM projects")) + len(labels),)
     if not installation.settings:
-        assert rows(installation, "PRAGMA quick_check") == [("ok",)]
-        assert rows(installation, "PRAGMA foreign_key_check") == []
+        assert fetch_rows(installation, "PRAGMA quick_check") == [("ok",)]
+        assert fetch_rows(installation, "PRAGMA foreign_key_check") == []
     with server.client() as client:
         page = client.get("/api/projects/", params={"limit": 1000}).json()
-        assert page["count"] == len(rows(installation, "SELECT id FROM projects"))
+        assert page["count"] == len(fetch_rows(installation, "SELECT id FROM projects"))
         assert len(client.get("/api/personal_api_keys/").json()) == len(labels)

@@ -1,4 +1,4 @@
-"""Another process keeps the SQLite file locked: writes say so in time, everything else goes on."""
+"""Another process locks the SQLite file: writes fail after the timeout, reads work."""
 
 import itertools
 import sqlite3
@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live import Installation, LiveServer, error_of, side_by_side
+from tests.support.live import Installation, LiveServer, read_error, run_concurrently
 
 TIMEOUT = {"database_timeout_s": "0.5"}
 
@@ -35,27 +35,27 @@ def _create(client: httpx.Client, name: str = "Locked out") -> httpx.Response:
     return client.post("/api/projects/", json={"name": name})
 
 
-def test_a_write_is_answered_503_after_the_time_limit(server: LiveServer) -> None:
+def test_write_fails_with_503_after_the_timeout(server: LiveServer) -> None:
     with server.client() as client, _locked(server.data):
         started = time.monotonic()
         refused = _create(client)
         took_s = time.monotonic() - started
     assert refused.status_code == 503
-    assert "locked by another process" in error_of(refused)["detail"]
+    assert "locked by another process" in read_error(refused)["detail"]
     assert int(refused.headers["retry-after"]) >= 1
     assert took_s > 0.4
 
 
-def test_many_writes_at_once_are_all_answered_503_and_none_is_stored(server: LiveServer) -> None:
+def test_concurrent_writes_all_fail_with_503_and_store_nothing(server: LiveServer) -> None:
     with server.client() as client:
         with _locked(server.data):
-            refused = side_by_side([partial(_create, client, "Crowd") for _ in range(20)])
+            refused = run_concurrently([partial(_create, client, "Crowd") for _ in range(20)])
         assert {answer.status_code for answer in refused} == {503}
         names = [one["name"] for one in client.get("/api/projects/").json()["results"]]
         assert "Crowd" not in names
 
 
-def test_reads_and_probes_go_on_while_a_write_waits(server: LiveServer) -> None:
+def test_reads_and_probes_work_while_a_write_waits(server: LiveServer) -> None:
     paths = ("/api/projects/", "/api/projects/1/activity_log/", "/_liveness", "/_readiness")
 
     def write() -> list[int]:
@@ -73,11 +73,11 @@ def test_reads_and_probes_go_on_while_a_write_waits(server: LiveServer) -> None:
         raise AssertionError
 
     with server.client() as writer, server.client() as reader:
-        # A machine that does other things has little time for reading while one write waits.
+        # A busy machine completes few reads while one write waits.
         for _ in range(60):
             is_answered = threading.Event()
             with _locked(server.data):
-                written, seen = side_by_side([write, read])
+                written, seen = run_concurrently([write, read])
             assert written == [503]
             assert set(seen) <= {200}
             if len(seen) >= len(paths):
@@ -85,17 +85,17 @@ def test_reads_and_probes_go_on_while_a_write_waits(server: LiveServer) -> None:
     pytest.fail("no write left time for a read of each kind")
 
 
-def test_writes_work_again_when_the_lock_is_gone(server: LiveServer) -> None:
+def test_writes_work_after_the_lock_is_released(server: LiveServer) -> None:
     with server.client() as client:
         with _locked(server.data):
             assert _create(client).status_code == 503
         assert _create(client).status_code == 201
 
 
-def test_a_verb_that_writes_is_one_line_and_one_that_reads_works(server: LiveServer) -> None:
+def test_writing_command_is_one_error_line_and_reading_command_works(server: LiveServer) -> None:
     here = Installation(data=server.data, settings=TIMEOUT)
     with _locked(server.data):
-        write, read = side_by_side(
+        write, read = run_concurrently(
             [
                 partial(here.run, "keys", "create", "--label", "x"),
                 partial(here.run, "keys", "list", "--json"),

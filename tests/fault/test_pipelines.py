@@ -1,4 +1,4 @@
-"""What pipelines survive: a server that dies, a sealing key that is gone, a package that fails."""
+"""Pipelines survive a killed server, a lost encryption key and a failing package."""
 
 import json
 import time
@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from hedgerow.lib.sealing import new_sealing_key
-from tests.acceptance.test_components_verb import BROKEN, EXITS, GOOD, install
-from tests.fault.stored import rows
-from tests.live import Installation, LiveServer, seconds_until
+from hedgerow.lib.encryption import generate_encryption_key
+from tests.acceptance.test_components_command import BROKEN, EXITS, GOOD, install
+from tests.fault.stored_state import fetch_rows
+from tests.support.live import Installation, LiveServer, wait_for
 
 BASE = "/api/environments/1/pipeline_destination_configs/"
 SECRET = "hunter2-never-shown"
-WRONG_KEY = "the sealing key is not the one that sealed the stored secrets"
+WRONG_KEY = "the encryption key does not match the stored secrets"
 RECORD_WITH_SECRET = """\
 destinations:
   - name: Orders
@@ -28,21 +28,19 @@ ROUNDS = 3
 RECORDS = 8
 
 
-def made(client: httpx.Client, **fields: Any) -> dict[str, Any]:
+def create_record(client: httpx.Client, **fields: Any) -> dict[str, Any]:
     answer = client.post(BASE, json={"plugin": 1, **fields})
     assert answer.status_code == 201, answer.text
     record: dict[str, Any] = answer.json()
     return record
 
 
-def places(client: httpx.Client) -> dict[int, int]:
+def list_orders(client: httpx.Client) -> dict[int, int]:
     return {record["id"]: record["order"] for record in client.get(BASE).json()["results"]}
 
 
-class Turning:
-    """Somebody who turns the sequence of records by one, again and again, until the server is
-    gone. `sent` holds every sequence asked for, `answered` how many of them were.
-    """
+class RecordRotator:
+    """Rotates the order of the records repeatedly until the server is killed."""
 
     def __init__(self, client: httpx.Client, ids: list[int]) -> None:
         self._client = client
@@ -62,16 +60,16 @@ class Turning:
             self.answered += 1
 
     def wait_for_answers(self, count: int) -> None:
-        seconds_until(lambda: self.answered > count, at_most_s=30)
+        wait_for(lambda: self.answered > count, at_most_s=30)
 
 
-def test_a_rearrange_survives_a_kill_whole_or_not_at_all(installation: Installation) -> None:
+def test_rearrange_is_atomic_under_kill(installation: Installation) -> None:
     server = installation.server().wait_ready()
     with server.client() as client:
-        ids = [made(client)["id"] for _ in range(RECORDS)]
+        ids = [create_record(client)["id"] for _ in range(RECORDS)]
     for round_number in range(ROUNDS):
         with server.client() as client, ThreadPoolExecutor(1) as thread:
-            turning = Turning(client, ids)
+            turning = RecordRotator(client, ids)
             ended = thread.submit(turning.run)
             try:
                 turning.wait_for_answers(5)
@@ -81,33 +79,33 @@ def test_a_rearrange_survives_a_kill_whole_or_not_at_all(installation: Installat
             ended.result(30)
         server = installation.server().wait_ready()
         with server.client() as client:
-            now = places(client)
+            now = list_orders(client)
         ids = sorted(now, key=now.__getitem__)
         assert sorted(now.values()) == list(range(1, RECORDS + 1))
-        # The last that was answered, or the one that was under way.
+        # The last acknowledged order, or the one in progress.
         assert ids in turning.sent[turning.answered - 1 :]
     server.stop()
 
 
 @pytest.fixture
-def sealed(
+def encrypted(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Installation:
-    """An installation with one record that holds a secret."""
+    """An installation with one record that has a secret."""
     file = tmp_path / "records.yaml"
     file.write_text(RECORD_WITH_SECRET)
-    assert installation.here("init").returncode == 0
+    assert installation.run_in_process("init").returncode == 0
     with monkeypatch.context() as patched:
         patched.setenv("ORDERS_SECRET", SECRET)
-        applied = installation.here("pipelines", "apply", str(file), "--yes")
+        applied = installation.run_in_process("pipelines", "apply", str(file), "--yes")
     assert applied.returncode == 0, applied.stderr
     assert SECRET not in applied.stdout + applied.stderr
     return installation
 
 
 def stored_config(installation: Installation) -> str:
-    """As the text that stands in the database."""
-    [(config,)] = rows(installation, "SELECT CAST(config AS TEXT) FROM pipeline_records")
+    """Return the stored config as text."""
+    [(config,)] = fetch_rows(installation, "SELECT CAST(config AS TEXT) FROM pipeline_records")
     return str(config)
 
 
@@ -116,77 +114,77 @@ def log(server: LiveServer) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_the_secret_is_nowhere_in_the_clear(sealed: Installation) -> None:
-    assert "$sealed" in stored_config(sealed)
-    assert SECRET not in stored_config(sealed)
-    for path in sealed.data.rglob("*"):
+def test_secret_is_never_stored_or_shown_in_plain_text(encrypted: Installation) -> None:
+    assert "$sealed" in stored_config(encrypted)
+    assert SECRET not in stored_config(encrypted)
+    for path in encrypted.data.rglob("*"):
         assert SECRET.encode() not in path.read_bytes()
-    assert (sealed.data / "sealing.key").stat().st_mode & 0o777 == 0o600
+    assert (encrypted.data / "encryption.key").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("lost", ["missing", "replaced"])
-def test_without_its_sealing_key_the_service_runs_says_so_and_destroys_nothing(
-    sealed: Installation, tmp_path: Path, lost: str
+def test_service_runs_without_its_encryption_key_and_destroys_nothing(
+    encrypted: Installation, tmp_path: Path, lost: str
 ) -> None:
-    before = stored_config(sealed)
-    key, aside = sealed.data / "sealing.key", tmp_path / "aside.key"
-    key.rename(aside)
+    before = stored_config(encrypted)
+    key, moved = encrypted.data / "encryption.key", tmp_path / "moved.key"
+    key.rename(moved)
     if lost == "replaced":
-        key.write_text(new_sealing_key() + "\n")
+        key.write_text(generate_encryption_key() + "\n")
 
-    with sealed.server(log_format="json") as server, server.client() as client:
+    with encrypted.server(log_format="json") as server, server.client() as client:
         [record] = client.get(BASE).json()["results"]
         assert client.get(f"{BASE}{record['id']}/config/").status_code == 200
         renamed = client.patch(f"{BASE}{record['id']}/", json={"name": "Renamed"})
         assert renamed.status_code == 200, renamed.text
-    told = [line for line in log(server) if WRONG_KEY in line["event"]]
-    assert [line["level"] for line in told] == ["error"]
-    assert stored_config(sealed) == before
+    logged = [line for line in log(server) if WRONG_KEY in line["event"]]
+    assert [line["level"] for line in logged] == ["error"]
+    assert stored_config(encrypted) == before
 
-    looked = sealed.here("doctor")
+    looked = encrypted.run_in_process("doctor")
     assert looked.returncode == 1
     assert WRONG_KEY in looked.stdout
-    assert stored_config(sealed) == before
+    assert stored_config(encrypted) == before
 
-    aside.replace(key)
-    with sealed.server(log_format="json") as server:
+    moved.replace(key)
+    with encrypted.server(log_format="json") as server:
         pass
     assert [line for line in log(server) if WRONG_KEY in line.get("event", "")] == []
-    healed = sealed.here("doctor")
+    healed = encrypted.run_in_process("doctor")
     assert healed.returncode == 0, healed.stdout
-    assert "opens the stored secrets" in healed.stdout
+    assert "decrypts the stored secrets" in healed.stdout
 
 
-def test_looking_at_an_installation_makes_no_sealing_key(sealed: Installation) -> None:
-    """A new file in the place of a lost one would hide that it was lost."""
-    (sealed.data / "sealing.key").unlink()
-    assert sealed.here("doctor").returncode == 1
-    assert not (sealed.data / "sealing.key").exists()
+def test_inspecting_an_installation_creates_no_encryption_key(encrypted: Installation) -> None:
+    """A new key file would hide that the old one was lost."""
+    (encrypted.data / "encryption.key").unlink()
+    assert encrypted.run_in_process("doctor").returncode == 1
+    assert not (encrypted.data / "encryption.key").exists()
 
 
-def test_a_rotated_key_opens_what_the_old_one_sealed(sealed: Installation) -> None:
-    key = sealed.data / "sealing.key"
-    key.write_text(new_sealing_key() + "\n" + key.read_text())
-    assert sealed.here("doctor").returncode == 0
-    with sealed.server(log_format="json") as server:
+def test_rotated_keys_decrypt_old_secrets(encrypted: Installation) -> None:
+    key = encrypted.data / "encryption.key"
+    key.write_text(generate_encryption_key() + "\n" + key.read_text())
+    assert encrypted.run_in_process("doctor").returncode == 0
+    with encrypted.server(log_format="json") as server:
         pass
     assert [line for line in log(server) if WRONG_KEY in line.get("event", "")] == []
 
 
 @pytest.mark.parametrize("text", ["", "not a key\n"])
-def test_a_sealing_key_that_is_none_is_one_clear_line(sealed: Installation, text: str) -> None:
-    (sealed.data / "sealing.key").write_text(text)
-    before = stored_config(sealed)
-    for done in (sealed.here("doctor"), sealed.run("serve")):
+def test_invalid_encryption_key_is_one_error_line(encrypted: Installation, text: str) -> None:
+    (encrypted.data / "encryption.key").write_text(text)
+    before = stored_config(encrypted)
+    for done in (encrypted.run_in_process("doctor"), encrypted.run("serve")):
         assert done.returncode == 1
-        assert "does not hold sealing keys" in done.stdout + done.stderr
+        assert "does not contain valid encryption keys" in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-    assert (sealed.data / "sealing.key").read_text() == text
-    assert stored_config(sealed) == before
+    assert (encrypted.data / "encryption.key").read_text() == text
+    assert stored_config(encrypted) == before
 
 
 @pytest.mark.parametrize("source", [BROKEN, EXITS], ids=["raises", "exits"])
-def test_a_package_that_fails_on_import_is_shown_and_the_service_runs(
+def test_package_that_fails_on_import_is_reported(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
@@ -195,16 +193,16 @@ def test_a_package_that_fails_on_import_is_shown_and_the_service_runs(
     with installation.server(log_format="json") as server, server.client() as client:
         catalogue = client.get("/api/organizations/@current/plugins/").json()
         listed = {item["name"]: item for item in catalogue["results"]}
-        pigeon = made(client, plugin=listed["Pigeon"]["id"])
+        pigeon = create_record(client, plugin=listed["Pigeon"]["id"])
         assert client.get(f"{BASE}{pigeon['id']}/").status_code == 200
     broken = listed["acme_broken"]
     assert broken["id"] is None
     assert broken["error"].startswith(("RuntimeError: ", "SystemExit: 3"))
-    told = [line for line in log(server) if line.get("name") == "acme_broken"]
-    assert [line["level"] for line in told] == ["warning"]
+    logged = [line for line in log(server) if line.get("name") == "acme_broken"]
+    assert [line["level"] for line in logged] == ["warning"]
 
 
-def test_records_of_a_package_that_is_gone_stay(
+def test_records_of_a_removed_package_are_kept(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
@@ -212,7 +210,7 @@ def test_records_of_a_package_that_is_gone_stay(
     with installation.server() as server, server.client() as client:
         catalogue = client.get("/api/organizations/@current/plugins/").json()["results"]
         [id] = [item["id"] for item in catalogue if item["name"] == "Pigeon"]
-        before = made(client, plugin=id, name="Mine")
+        before = create_record(client, plugin=id, name="Mine")
     monkeypatch.delenv("PYTHONPATH")
     with installation.server() as server, server.client() as client:
         [now] = client.get(BASE).json()["results"]

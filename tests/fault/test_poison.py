@@ -1,5 +1,5 @@
-"""Events that nobody can process stop no others: they are set aside, told of, and kept until
-somebody decides.
+"""Poison events block no others: they become dead letters until an operator retries or discards
+them.
 """
 
 import json
@@ -13,17 +13,17 @@ import httpx
 import msgspec
 import pytest
 
-from hedgerow.ingestion.model import Arrived
-from tests.fault.capturing import event
-from tests.live import PROJECT_KEY, Installation
-from tests.receiver import wait_until
+from hedgerow.ingestion.model import CapturedEvent
+from tests.fault.capture_batches import build_event
+from tests.support.live import PROJECT_KEY, Installation
+from tests.support.receiver import wait_until
 
 NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 NOISE = b"\xc1\x00 no events at all \xff"
 
 
-def arrived(uuid: str, name: str = "seen") -> Arrived:
-    return Arrived(
+def build_captured(uuid: str, name: str = "seen") -> CapturedEvent:
+    return CapturedEvent(
         uuid=uuid,
         event=name,
         distinct_id="ann",
@@ -37,14 +37,16 @@ def uuid(number: int) -> str:
     return f"0199bbbb-0000-7000-8000-{number:012}"
 
 
-GOOD = [arrived(uuid(number), f"seen {number}") for number in range(6)]
-NO_UUID = arrived("no uuid", "nameless")
+GOOD = [build_captured(uuid(number), f"seen {number}") for number in range(6)]
+NO_UUID = build_captured("no uuid", "nameless")
 
 
 @pytest.fixture
-def spoilt(tmp_path: Path) -> Installation:
-    """What a service finds at its start: events, and among them what it cannot process."""
-    installation = Installation(data=tmp_path / "data", settings={"read_wait_s": "30"})
+def damaged(tmp_path: Path) -> Installation:
+    """An installation whose inbox contains valid and poison events."""
+    installation = Installation(
+        data=tmp_path / "data", settings={"read_after_write_timeout_s": "30"}
+    )
     assert installation.run("init").returncode == 0
     pack = msgspec.msgpack.encode
     rows = [
@@ -78,50 +80,52 @@ def metric(client: httpx.Client, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-def asides(installation: Installation) -> list[dict[str, Any]]:
-    listed = installation.run("events", "aside", "--json")
+def list_dead_letters(installation: Installation) -> list[dict[str, Any]]:
+    listed = installation.run("events", "dead-letters", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     found: list[dict[str, Any]] = json.loads(listed.stdout)
     return found
 
 
-def test_events_that_nobody_can_process_are_set_aside_and_stop_no_others(
-    spoilt: Installation,
+def test_poison_events_become_dead_letters_and_block_no_others(
+    damaged: Installation,
 ) -> None:
-    with spoilt.server() as server, server.client() as client:
-        sent = client.post("/capture/", json={"api_key": PROJECT_KEY, **event("later", "bob")})
+    with damaged.server() as server, server.client() as client:
+        sent = client.post(
+            "/capture/", json={"api_key": PROJECT_KEY, **build_event("later", "bob")}
+        )
         assert sent.status_code == 200
         names = {*(each.event for each in GOOD), "later"}
         wait_until(lambda: set(stored(client)) == names)
         assert len(stored(client)) == len(names)
         (ann,) = client.get("/api/projects/1/persons/?distinct_id=ann").json()["results"]
         assert ann["properties"]["last"] == GOOD[-1].event
-        # 3 and 2 that cannot be read, one that waited for the event store, one without a uuid.
-        wait_until(lambda: metric(client, "hedgerow_inbox_events_set_aside") == 7)
-        assert metric(client, "hedgerow_events_set_aside_total") == 7
+        # 3 and 2 that cannot be decoded, one that waited for the event store, one without a UUID.
+        wait_until(lambda: metric(client, "hedgerow_inbox_events_dead_lettered") == 7)
+        assert metric(client, "hedgerow_events_dead_lettered_total") == 7
         assert metric(client, "hedgerow_inbox_events_waiting") == 0
-        found = asides(spoilt)
+        found = list_dead_letters(damaged)
         assert sorted((each["step"], each["uuid"], each["events"]) for each in found) == [
-            ("settle", "", 2),
-            ("settle", "", 3),
+            ("process", "", 2),
+            ("process", "", 3),
             ("store", "", 1),
             ("store", "no uuid", 1),
         ]
-        assert server.errors.count("event set aside") >= 2
-        ill = spoilt.run("doctor")
+        assert server.errors.count("event dead-lettered") >= 2
+        ill = damaged.run("doctor")
         assert ill.returncode == 1
-        assert "7 set aside" in ill.stdout
+        assert "7 event(s) could not be processed" in ill.stdout
 
         (nameless,) = [each for each in found if each["uuid"]]
-        shown = spoilt.run("events", "aside", str(nameless["id"]))
+        shown = damaged.run("events", "dead-letters", "show", str(nameless["id"]))
         assert "nameless" in shown.stdout
-        # What fails again is set aside again.
-        again = spoilt.run("events", "retry", str(nameless["id"]))
-        assert again.stdout == "Sent 1 event(s) on their way again.\n"
-        wait_until(lambda: metric(client, "hedgerow_events_set_aside_total") == 8)
-        wait_until(lambda: len(asides(spoilt)) == len(found))
-        gone = spoilt.run("events", "discard", "--all", "--yes")
+        # An event that fails again becomes a dead letter again.
+        again = damaged.run("events", "dead-letters", "retry", str(nameless["id"]))
+        assert again.stdout == "Queued 1 event(s) for another attempt.\n"
+        wait_until(lambda: metric(client, "hedgerow_events_dead_lettered_total") == 8)
+        wait_until(lambda: len(list_dead_letters(damaged)) == len(found))
+        gone = damaged.run("events", "dead-letters", "discard", "--all", "--yes")
         assert gone.stdout == "Deleted 7 event(s).\n"
-        assert spoilt.run("doctor").returncode == 0
-        assert spoilt.run("events", "retry").returncode == 1
+        assert damaged.run("doctor").returncode == 0
+        assert damaged.run("events", "dead-letters", "retry").returncode == 1
         assert len(stored(client)) == len(names)

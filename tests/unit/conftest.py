@@ -1,4 +1,4 @@
-"""Unit tests reach no network, wait for nothing and leave nothing behind."""
+"""Unit tests use no network, do not sleep and leave no files."""
 
 import asyncio
 import gc
@@ -9,14 +9,13 @@ from pytest_socket import disable_socket, enable_socket
 
 from tests.unit.fake_time import FakeTime
 
-# Thousands of tests keep what they were collected with: looking through it all again and again is
-# a tenth of their time.
+# Thousands of collected tests stay in memory: frequent collections would cost a tenth of the time.
 gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_sockets() -> Iterator[None]:
-    """An event loop wakes itself through a pair of Unix sockets; nothing else may open one."""
+    """Allow only the pair of Unix sockets with which an event loop wakes itself."""
     disable_socket(allow_unix_socket=True)
     yield
     enable_socket()
@@ -24,7 +23,7 @@ def _no_sockets() -> Iterator[None]:
 
 @pytest.fixture
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
-    """Whoever sleeps moves this time on and wakes at once."""
+    """Replace asyncio.sleep: sleeping advances this clock and returns immediately."""
     time = FakeTime()
     monkeypatch.setattr(asyncio, "sleep", time.sleep)
     return time

@@ -1,4 +1,4 @@
-"""Every kind of error that Hedgerow raises, found by walking the family."""
+"""All error classes, found through their subclasses."""
 
 from collections.abc import Iterator
 

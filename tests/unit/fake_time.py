@@ -1,4 +1,4 @@
-"""Time that moves only when somebody sleeps or a test says so."""
+"""A clock that advances only when code sleeps or a test advances it."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TICK_S = 2**-20
 
 # Tests that fake sleeping still need to let other tasks run.
-give_way = asyncio.sleep
+real_sleep = asyncio.sleep
 
 
 class FakeTime:
@@ -17,7 +17,7 @@ class FakeTime:
         self.slept: list[float] = []
 
     def monotonic(self) -> float:
-        """Never the same twice, like the real one."""
+        """Return a new time on every call, like a real clock."""
         self.advance(TICK_S)
         return self.seconds
 
@@ -28,7 +28,7 @@ class FakeTime:
         self.seconds += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Instead of asyncio.sleep."""
+        """Replace asyncio.sleep."""
         self.slept.append(seconds)
         self.advance(seconds)
-        await give_way(0)
+        await real_sleep(0)

@@ -12,7 +12,7 @@ from hedgerow.errors import (
 )
 from tests.unit.error_family import ERROR_FAMILY
 
-# The types of PostHog's error answers, and the statuses that each may come with.
+# The types of PostHog's error responses, and the statuses of each.
 STATUSES = {
     "validation_error": {400},
     "invalid_request": {400, 404, 405, 406, 408, 409, 413, 415, 431},
@@ -22,33 +22,33 @@ STATUSES = {
 }
 
 
-def test_the_family_is_as_large_as_the_list_of_statuses() -> None:
-    assert {kind.status for kind in ERROR_FAMILY} == set().union(*STATUSES.values())
+def test_error_family_covers_all_statuses() -> None:
+    assert {error_class.status for error_class in ERROR_FAMILY} == set().union(*STATUSES.values())
 
 
 @pytest.mark.parametrize("field", ["status", "type", "code", "default_detail"])
-def test_the_base_has_no_default_that_a_kind_could_forget_to_change(field: str) -> None:
+def test_base_class_has_no_defaults(field: str) -> None:
     assert not hasattr(AppError, field)
 
 
-@pytest.mark.parametrize("kind", ERROR_FAMILY)
-def test_each_kind_names_its_own_status_type_code_and_words(kind: type[AppError]) -> None:
-    assert {"status", "type", "code", "default_detail"} <= vars(kind).keys()
-    assert kind.__doc__
+@pytest.mark.parametrize("error_class", ERROR_FAMILY)
+def test_each_error_defines_its_status_type_code_and_detail(error_class: type[AppError]) -> None:
+    assert {"status", "type", "code", "default_detail"} <= vars(error_class).keys()
+    assert error_class.__doc__
 
 
-@pytest.mark.parametrize("kind", ERROR_FAMILY)
-def test_each_kind_pairs_its_type_with_a_status_of_that_type(kind: type[AppError]) -> None:
-    assert kind.status in STATUSES[kind.type]
-    assert kind.default_detail.endswith(".")
+@pytest.mark.parametrize("error_class", ERROR_FAMILY)
+def test_each_error_type_matches_its_status(error_class: type[AppError]) -> None:
+    assert error_class.status in STATUSES[error_class.type]
+    assert error_class.default_detail.endswith(".")
 
 
-def test_no_two_kinds_share_a_code() -> None:
-    codes = [kind.code for kind in ERROR_FAMILY]
+def test_error_codes_are_unique() -> None:
+    codes = [error_class.code for error_class in ERROR_FAMILY]
     assert sorted(codes) == sorted(set(codes))
 
 
-def test_an_error_says_the_default_unless_told_otherwise() -> None:
+def test_error_has_default_details() -> None:
     error = NotFound()
     assert (error.detail, error.attr, error.code, error.headers) == (
         "Not found.",
@@ -59,31 +59,31 @@ def test_an_error_says_the_default_unless_told_otherwise() -> None:
     assert str(error) == "Not found."
 
 
-def test_an_error_may_have_words_a_field_and_a_code_of_its_own() -> None:
+def test_error_can_override_detail_attr_and_code() -> None:
     error = Invalid("No such plugin.", attr="plugin", code="does_not_exist")
     assert (error.detail, error.attr, error.code) == ("No such plugin.", "plugin", "does_not_exist")
     assert Invalid.code == "invalid_input"
 
 
-@pytest.mark.parametrize("kind", [NotAuthenticated, AuthenticationFailed])
-def test_an_error_of_authentication_names_the_scheme(kind: type[NotAuthenticated]) -> None:
-    assert kind().headers == {"WWW-Authenticate": "Bearer"}
+@pytest.mark.parametrize("error_class", [NotAuthenticated, AuthenticationFailed])
+def test_authentication_errors_name_the_scheme(error_class: type[NotAuthenticated]) -> None:
+    assert error_class().headers == {"WWW-Authenticate": "Bearer"}
 
 
-def test_a_refused_method_is_told_with_those_allowed() -> None:
+def test_method_not_allowed_lists_allowed_methods() -> None:
     error = MethodNotAllowed("PUT", ["GET", "HEAD", "OPTIONS"])
     assert error.detail == 'Method "PUT" not allowed.'
     assert error.headers == {"Allow": "GET, HEAD, OPTIONS"}
 
 
-@pytest.mark.parametrize(("wait_s", "words"), [(1, "1 second."), (35, "35 seconds.")])
-def test_a_throttled_caller_is_told_how_long_to_wait(wait_s: int, words: str) -> None:
+@pytest.mark.parametrize(("wait_s", "detail"), [(1, "1 second."), (35, "35 seconds.")])
+def test_throttled_contains_the_wait(wait_s: int, detail: str) -> None:
     error = Throttled(wait_s)
-    assert error.detail == f"Request was throttled. Expected available in {words}"
+    assert error.detail == f"Request was throttled. Expected available in {detail}"
     assert error.headers == {"Retry-After": str(wait_s)}
 
 
-def test_what_is_away_says_when_to_try_again() -> None:
+def test_unavailable_contains_retry_after() -> None:
     assert Unavailable().headers == {"Retry-After": "1"}
     assert Unavailable("Away.", retry_after_s=7).headers == {"Retry-After": "7"}
     assert Unavailable("Away.").detail == "Away."

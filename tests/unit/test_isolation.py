@@ -8,12 +8,12 @@ from tests.unit.fake_time import FakeTime
 
 
 @pytest.mark.filterwarnings("ignore:A test tried to use socket")
-def test_a_unit_test_cannot_open_a_network_socket() -> None:
+def test_unit_tests_cannot_open_network_sockets() -> None:
     with pytest.raises(SocketBlockedError):
         socket.socket(socket.AF_INET)
 
 
-async def test_sleeping_in_fake_time_moves_it_and_does_not_wait(fake_time: FakeTime) -> None:
+async def test_sleeping_advances_fake_time_without_waiting(fake_time: FakeTime) -> None:
     loop = asyncio.get_running_loop()
     before_s, started_s = fake_time.monotonic(), loop.time()
     await asyncio.sleep(3600)

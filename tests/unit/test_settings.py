@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from hedgerow.settings import (
-    Origin,
     SettingError,
+    SettingOrigin,
     Settings,
-    load,
-    unknown_variables,
-    variable,
-    without_password,
+    find_renamed_variables,
+    find_unknown_variables,
+    load_settings,
+    mask_password,
+    variable_name,
 )
 
 PROJECT_KEY = "phc_0123456789-b_DEF"
@@ -23,8 +24,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("host", "0.0.0.0", "0.0.0.0"),
     ("port", "0", 0),
     ("port", " 65535 ", 65535),
-    ("data", "/srv/hedgerow", Path("/srv/hedgerow")),
-    ("data", "~/flags", Path.home() / "flags"),
+    ("data_dir", "/srv/hedgerow", Path("/srv/hedgerow")),
+    ("data_dir", "~/flags", Path.home() / "flags"),
     ("database_url", "", ""),
     ("database_url", " postgres://u:p@db/x ", "postgres://u:p@db/x"),
     ("database_url", "postgresql://db", "postgresql://db"),
@@ -33,13 +34,13 @@ GOOD: list[tuple[str, str, Any]] = [
     ("clickhouse_url", "", ""),
     ("clickhouse_url", " https://u:p@ch:8443/x ", "https://u:p@ch:8443/x"),
     ("inbox_max_events", "1", 1),
-    ("min_free_mb", "0", 0),
-    ("read_wait_s", "0", 0.0),
-    ("delivery_days", "14", 14),
-    ("dead_delivery_days", "1", 1),
-    ("delivered_days", "7", 7),
-    ("exports_folder", "~/out", "~/out"),
-    ("imports_folder", "in", "in"),
+    ("min_free_disk_mb", "0", 0),
+    ("read_after_write_timeout_s", "0", 0.0),
+    ("delivery_max_age_days", "14", 14),
+    ("dead_letter_retention_days", "1", 1),
+    ("delivered_retention_days", "7", 7),
+    ("exports_dir", "~/out", "~/out"),
+    ("imports_dir", "in", "in"),
     ("allow_private_destinations", "yes", True),
     ("public_url", "https://flags.example.com/", "https://flags.example.com"),
     ("server_url", "https://flags.example.com/", "https://flags.example.com"),
@@ -56,14 +57,14 @@ GOOD: list[tuple[str, str, Any]] = [
         (ip_network("10.0.0.1"), ip_network("192.168.0.0/16"), ip_network("fd00::/8")),
     ),
     ("max_body_bytes", "1024", 1024),
-    ("body_timeout_s", "3600", 3600.0),
-    ("sealing_keys", "newest,older", "newest,older"),
+    ("request_read_timeout_s", "3600", 3600.0),
+    ("encryption_keys", "newest,older", "newest,older"),
     ("geoip_file", "/srv/GeoLite2-City.mmdb", "/srv/GeoLite2-City.mmdb"),
-    ("sdk_scripts", "/srv/scripts", "/srv/scripts"),
-    ("rate_limits", "On", True),
-    ("rate_limits", "yes", True),
-    ("rate_limits", "0", False),
-    ("rate_limits", "", False),
+    ("sdk_scripts_dir", "/srv/scripts", "/srv/scripts"),
+    ("rate_limits_enabled", "On", True),
+    ("rate_limits_enabled", "yes", True),
+    ("rate_limits_enabled", "0", False),
+    ("rate_limits_enabled", "", False),
     ("log_level", " DEBUG ", "debug"),
     ("log_format", "json", "json"),
     ("shutdown_grace_s", "0", 0.0),
@@ -73,9 +74,9 @@ GOOD: list[tuple[str, str, Any]] = [
 ]
 
 PORT = "a whole number from 0 to 65535"
-POSTGRES = "postgresql://user:password@host:5432/name, or nothing for SQLite"
-ADDRESS = "an address such as https://flags.example.com, or nothing"
-NETWORKS = "addresses or networks with commas between, such as 10.0.0.0/8"
+POSTGRES = "postgresql://user:password@host:5432/name, or an empty value for SQLite"
+ADDRESS = "a URL such as https://flags.example.com, or an empty value"
+NETWORKS = "comma-separated addresses or networks, such as 10.0.0.0/8"
 
 BAD: list[tuple[str, str, str]] = [
     ("port", "", PORT),
@@ -85,8 +86,8 @@ BAD: list[tuple[str, str, str]] = [
     ("port", "65536", PORT),
     ("port", "80.0", PORT),
     ("port", "9" * 5000, PORT),
-    ("data", " ", "the path of a folder"),
-    ("data", "~no-such-person/flags", "the path of a folder"),
+    ("data_dir", " ", "the path of a directory"),
+    ("data_dir", "~no-such-person/flags", "the path of a directory"),
     ("database_url", "mysql://db/x", POSTGRES),
     ("database_url", "flags.db", POSTGRES),
     ("database_url", "postgresql://[db/x", POSTGRES),
@@ -96,16 +97,16 @@ BAD: list[tuple[str, str, str]] = [
     ("database_timeout_s", "nan", "a number of seconds from 0.1 to 300"),
     ("clickhouse_url", "clickhouse://ch", "http://user:password@host:8123/database"),
     ("inbox_max_events", "0", "a whole number from 1 to"),
-    ("min_free_mb", "-1", "a whole number from 0 to"),
-    ("read_wait_s", "61", "a number of seconds from 0 to 60"),
-    ("delivery_days", "0", "a whole number from 1 to 365"),
-    ("dead_delivery_days", "0", "a whole number from 1 to 3650"),
-    ("delivered_days", "0", "a whole number from 1 to 3650"),
+    ("min_free_disk_mb", "-1", "a whole number from 0 to"),
+    ("read_after_write_timeout_s", "61", "a number of seconds from 0 to 60"),
+    ("delivery_max_age_days", "0", "a whole number from 1 to 365"),
+    ("dead_letter_retention_days", "0", "a whole number from 1 to 3650"),
+    ("delivered_retention_days", "0", "a whole number from 1 to 3650"),
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
-    ("notification_url", "example.com", "an address such as https://example.com/hook"),
-    ("notification_url", "http://", "an address such as https://example.com/hook"),
+    ("notification_url", "example.com", "a URL such as https://example.com/hook"),
+    ("notification_url", "http://", "a URL such as https://example.com/hook"),
     ("personal_key", "phc_0123456789abcdef", "phx_ and at least 16 more characters"),
     ("project_key", "phx_0123456789abcdef", "phc_ and at least 16 more characters"),
     ("public_url", "ftp://flags.example.com", ADDRESS),
@@ -114,109 +115,115 @@ BAD: list[tuple[str, str, str]] = [
     ("trusted_proxies", "proxy.example.com", NETWORKS),
     ("trusted_proxies", "10.0.0.0/33", NETWORKS),
     ("max_body_bytes", "10MB", "a whole number from 1024 to 1073741824"),
-    ("body_timeout_s", "soon", "a number of seconds from 0.1 to 3600"),
-    ("body_timeout_s", "inf", "a number of seconds from 0.1 to 3600"),
-    ("rate_limits", "maybe", "true or false"),
+    ("request_read_timeout_s", "soon", "a number of seconds from 0.1 to 3600"),
+    ("request_read_timeout_s", "inf", "a number of seconds from 0.1 to 3600"),
+    ("rate_limits_enabled", "maybe", "true or false"),
     ("log_level", "loud", "one of debug, info, warning, error"),
     ("log_format", "xml", "one of auto, human, json"),
     ("shutdown_grace_s", "-0.5", "a number of seconds from 0 to 600"),
-    ("bootstrap_project_key", PROJECT_KEY[:-1], "phc_ and at least 16 more characters, or nothing"),
-    ("bootstrap_project_key", PERSONAL_KEY, "phc_ and at least 16 more characters, or nothing"),
+    (
+        "bootstrap_project_key",
+        PROJECT_KEY[:-1],
+        "phc_ and at least 16 more characters, or an empty value",
+    ),
+    (
+        "bootstrap_project_key",
+        PERSONAL_KEY,
+        "phc_ and at least 16 more characters, or an empty value",
+    ),
     ("bootstrap_project_key", "phc_sixteen more chars", "phc_ and letters, digits, _ or - only"),
     ("bootstrap_personal_key", "phx_sixteen/more/chars", "phx_ and letters, digits, _ or - only"),
     ("bootstrap_personal_key", "phx_ünïcödé_chars_00", "phx_ and at least 16 more characters"),
 ]
 
 
-def origin_of(name: str, environment: dict[str, str], **overrides: Any) -> Origin:
-    _, origins = load(environment, overrides)
-    return next(origin for origin in origins if origin.variable == variable(name))
+def origin_of(name: str, environment: dict[str, str], **overrides: Any) -> SettingOrigin:
+    _, origins = load_settings(environment, overrides)
+    return next(origin for origin in origins if origin.variable == variable_name(name))
 
 
 def refusal(name: str, raw: str) -> str:
     with pytest.raises(SettingError) as raised:
-        load({variable(name): raw})
+        load_settings({variable_name(name): raw})
     return str(raised.value)
 
 
-def test_every_setting_is_tried_with_a_good_value_and_all_but_free_text_with_a_bad_one() -> None:
+def test_every_setting_has_a_valid_and_an_invalid_case() -> None:
     assert {name for name, _, _ in GOOD} == set(NAMES)
     free = {
-        "exports_folder",
+        "exports_dir",
         "geoip_file",
         "host",
-        "imports_folder",
+        "imports_dir",
         "notification_secret",
-        "sdk_scripts",
-        "sealing_keys",
+        "sdk_scripts_dir",
+        "encryption_keys",
     }
     assert {name for name, _, _ in BAD} == set(NAMES) - free
 
 
 @pytest.mark.parametrize(("name", "raw", "value"), GOOD)
-def test_a_good_value_is_taken_from_its_variable(name: str, raw: str, value: Any) -> None:
-    settings, _ = load({variable(name): raw})
+def test_valid_value_is_read_from_its_variable(name: str, raw: str, value: Any) -> None:
+    settings, _ = load_settings({variable_name(name): raw})
     assert getattr(settings, name) == value
-    assert origin_of(name, {variable(name): raw}).source == "environment"
+    assert origin_of(name, {variable_name(name): raw}).source == "environment"
 
 
-@pytest.mark.parametrize(("name", "raw", "wanted"), BAD)
-def test_a_bad_value_is_refused_by_variable_with_what_it_takes(
-    name: str, raw: str, wanted: str
+@pytest.mark.parametrize(("name", "raw", "expected"), BAD)
+def test_invalid_value_names_the_variable_and_the_expected_value(
+    name: str, raw: str, expected: str
 ) -> None:
-    assert refusal(name, raw).startswith(f"{variable(name)} takes {wanted}")
+    assert refusal(name, raw).startswith(f"{variable_name(name)} must be {expected}")
 
 
-@pytest.mark.parametrize(("name", "raw", "wanted"), BAD)
-def test_a_refusal_shows_the_value_unless_it_is_a_secret(name: str, raw: str, wanted: str) -> None:
+@pytest.mark.parametrize(("name", "raw", "expected"), BAD)
+def test_error_shows_the_value_unless_it_is_secret(name: str, raw: str, expected: str) -> None:
     message = refusal(name, raw)
     if name in ("database_url", "clickhouse_url", "personal_key", "bootstrap_personal_key"):
-        assert message.endswith(", not the value given.")
+        assert message.endswith(", not the value it has.")
         assert raw not in message
     else:
         assert message.endswith(f", not {raw!r}.")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_a_variable_the_default_holds(name: str) -> None:
-    settings, _ = load({})
+def test_default_applies_without_a_variable(name: str) -> None:
+    settings, _ = load_settings({})
     assert getattr(settings, name) == getattr(Settings(), name)
     assert origin_of(name, {}).source == "default"
 
 
-def test_every_setting_has_an_origin_in_order_with_a_sentence_of_help() -> None:
-    _, origins = load({})
-    assert [origin.variable for origin in origins] == [variable(name) for name in NAMES]
+def test_origins_list_every_setting_in_order_with_help() -> None:
+    _, origins = load_settings({})
+    assert [origin.variable for origin in origins] == [variable_name(name) for name in NAMES]
     assert all(origin.help.endswith(".") for origin in origins)
 
 
-def test_the_command_line_beats_the_environment() -> None:
-    settings, _ = load({"HEDGEROW_PORT": "9000"}, {"port": 0})
+def test_command_line_overrides_environment() -> None:
+    settings, _ = load_settings({"HEDGEROW_PORT": "9000"}, {"port": 0})
     assert settings.port == 0
     assert origin_of("port", {"HEDGEROW_PORT": "9000"}, port=0).source == "command line"
 
 
-def test_an_option_that_was_not_given_overrides_nothing() -> None:
+def test_omitted_option_overrides_nothing() -> None:
     origin = origin_of("port", {"HEDGEROW_PORT": "9000"}, port=None)
-    assert (origin.shown, origin.source) == ("9000", "environment")
+    assert (origin.display_value, origin.source) == ("9000", "environment")
 
 
 @pytest.mark.parametrize(
     ("name", "raw", "shown"),
     [
-        ("rate_limits", "on", "true"),
+        ("rate_limits_enabled", "on", "true"),
         ("trusted_proxies", "10.0.0.0/8, ::1", "10.0.0.0/8,::1/128"),
-        ("data", "/srv/x", "/srv/x"),
+        ("data_dir", "/srv/x", "/srv/x"),
         ("bootstrap_personal_key", PERSONAL_KEY, "***"),
         ("bootstrap_personal_key", "", ""),
         ("bootstrap_project_key", PROJECT_KEY, PROJECT_KEY),
         ("database_url", "postgresql://ann:sesame@db:5432/x", "postgresql://ann:***@db:5432/x"),
     ],
 )
-def test_a_value_is_shown_as_it_could_be_typed_and_secrets_are_not(
-    name: str, raw: str, shown: str
-) -> None:
-    assert origin_of(name, {variable(name): raw}).shown == shown
+def test_display_value_hides_secrets(name: str, raw: str, shown: str) -> None:
+    assert origin_of(name, {variable_name(name): raw}).display_value == shown
 
 
 @pytest.mark.parametrize(
@@ -229,34 +236,54 @@ def test_a_value_is_shown_as_it_could_be_typed_and_secrets_are_not(
         "postgresql://ann@db/x?sslmode=require&sslpassword=sesame",
     ],
 )
-def test_a_database_address_is_shown_without_any_password(url: str) -> None:
-    assert "sesame" not in without_password(url)
-    assert "sesame" not in origin_of("database_url", {"HEDGEROW_DATABASE_URL": url}).shown
+def test_database_url_is_shown_without_password(url: str) -> None:
+    assert "sesame" not in mask_password(url)
+    assert "sesame" not in origin_of("database_url", {"HEDGEROW_DATABASE_URL": url}).display_value
 
 
 @pytest.mark.parametrize("url", ["postgresql://db/x", "postgresql://ann@db/x?sslmode=require"])
-def test_a_database_address_without_a_password_is_shown_whole(url: str) -> None:
-    assert without_password(url) == url
+def test_database_url_without_password_is_unchanged(url: str) -> None:
+    assert mask_password(url) == url
 
 
-def test_an_unknown_variable_is_told_with_the_name_that_was_probably_meant() -> None:
+def test_unknown_variable_suggests_the_closest_name() -> None:
     environment = {
         "HEDGEROW_PROT": "9000",
         "HEDGEROW_DATABASEURL": "",
         "HEDGEROW_PORT": "8000",
         "PATH": "/bin",
     }
-    assert unknown_variables(environment) == {
+    assert find_unknown_variables(environment) == {
         "HEDGEROW_DATABASEURL": "HEDGEROW_DATABASE_URL",
         "HEDGEROW_PROT": "HEDGEROW_PORT",
     }
 
 
 @pytest.mark.parametrize("name", ["HEDGEROW_ZZZ", "HEDGEROW_BANANA", "HEDGEROW_"])
-def test_a_variable_like_none_of_ours_gets_no_far_fetched_suggestion(name: str) -> None:
-    """That it begins with HEDGEROW_ makes it like all of them."""
-    assert unknown_variables({name: ""}) == {name: None}
+def test_dissimilar_variable_gets_no_suggestion(name: str) -> None:
+    """The shared prefix does not count as similarity."""
+    assert find_unknown_variables({name: ""}) == {name: None}
 
 
-def test_the_database_file_lies_in_the_data_folder() -> None:
-    assert Settings(data=Path("/srv/x")).sqlite_path == Path("/srv/x/hedgerow.db")
+def test_database_file_is_in_the_data_dir() -> None:
+    assert Settings(data_dir=Path("/srv/x")).sqlite_path == Path("/srv/x/hedgerow.db")
+
+
+RENAMED = [(e.metadata["old_name"], e.name) for e in fields(Settings) if e.metadata["old_name"]]
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED)
+def test_renamed_variable_is_still_read(old: str, new: str) -> None:
+    raw = next(
+        raw for name, raw, value in GOOD if name == new and value != getattr(Settings(), new)
+    )
+    environment = {variable_name(old): raw}
+    settings, _ = load_settings(environment)
+    assert getattr(settings, new) != getattr(Settings(), new)
+    assert find_renamed_variables(environment) == {variable_name(old): variable_name(new)}
+    assert find_unknown_variables(environment) == {}
+
+
+def test_current_name_wins_over_the_renamed_one() -> None:
+    settings, _ = load_settings({"HEDGEROW_DATA": "/old", "HEDGEROW_DATA_DIR": "/new"})
+    assert settings.data_dir == Path("/new")

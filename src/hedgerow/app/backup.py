@@ -1,7 +1,7 @@
-"""Backup and restore of an embedded installation, joined: the state first and the events after it.
+"""Backup and restore of an embedded installation: the state first, then the events.
 
-In this order nothing is lost: an event that the state still has on its way may be among the copied
-events too, and is left out when it comes there again.
+In this order nothing is lost: an event that the copied inbox still holds may also be among the
+copied events, and is deduplicated when it is processed again.
 """
 
 import asyncio
@@ -10,103 +10,105 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.app.events import OpenedWhenNeeded, event_place
-from hedgerow.app.state import ensure_data_folder
-from hedgerow.errors import AppError, Unready
+from hedgerow.app.event_store import LazyEventStore, event_store_location
+from hedgerow.app.state import ensure_data_dir
+from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
-from hedgerow.lib.threads import in_daemon_thread
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.settings import Settings
-from hedgerow.storage import sealing_file
-from hedgerow.storage.backup import Backup, copy_key, copy_state
-from hedgerow.storage.backup_desk import BackupDesk
-from hedgerow.storage.folder_lock import FolderInUse
+from hedgerow.storage.backup import encryption_key_file
+from hedgerow.storage.backup.backup import Backup, copy_key, copy_state
+from hedgerow.storage.backup.requests import BackupRequestFiles
+from hedgerow.storage.events.folder_lock import FolderInUseError
 
-LOOK_EVERY_S = 0.1
-# Who serves looks for wishes every second, and has then heard of this one.
-PATIENCE_S = 30.0
+POLL_INTERVAL_S = 0.1
+# The service looks for backup requests every second.
+RESPONSE_TIMEOUT_S = 30.0
 
 
 def check_embedded(settings: Settings) -> None:
     if settings.database_url or settings.clickhouse_url:
-        raise Unready(
-            "PostgreSQL and ClickHouse are backed up by their own means, pg_dump and BACKUP: see "
-            "docs/guides/operations.md. This verb is for what is in the data folder."
+        raise OperatorError(
+            "This command backs up the data directory only. Back up PostgreSQL with pg_dump and "
+            "ClickHouse with BACKUP: see docs/guides/operations.md."
         )
 
 
-async def make_backup(settings: Settings, folder: Path, tell: Callable[[str], None]) -> None:
+async def make_backup(settings: Settings, folder: Path, report: Callable[[str], None]) -> None:
     backup = Backup(folder.resolve())
-    backup.begin()
-    await in_daemon_thread(lambda: copy_state(settings.sqlite_path, backup.state))
-    copy_key(settings.data / sealing_file.NAME, backup.sealing_key)
-    await _copy_events(settings, backup.events, tell)
-    backup.finish(utc_now())
+    backup.create_folder()
+    await run_in_thread(lambda: copy_state(settings.sqlite_path, backup.state))
+    copy_key(encryption_key_file.find_key_file(settings.data_dir), backup.encryption_key)
+    await _copy_events(settings, backup.events, report)
+    backup.write_manifest(utc_now())
 
 
 async def restore_backup(settings: Settings, folder: Path) -> None:
-    """The database comes last: without it there is no installation."""
+    """Restore the database last: until then there is no installation to start."""
     backup = Backup(folder.resolve())
-    backup.check()
+    backup.check_complete()
     if settings.sqlite_path.exists():
-        raise Unready(
-            f"There is an installation in {settings.data} already. Stop its service and move the "
-            "folder away, or name another one with --data."
+        raise OperatorError(
+            f"{settings.data_dir} already holds an installation. Stop its service and move the "
+            "directory away, or choose another one with --data."
         )
-    ensure_data_folder(settings.data)
+    ensure_data_dir(settings.data_dir)
     if backup.events.is_dir():
-        events = OpenedWhenNeeded(event_place(settings))
+        events = LazyEventStore(event_store_location(settings))
         try:
-            await (await events.opened()).restore(backup.events)
+            await (await events.open()).restore(backup.events)
         finally:
             await events.close()
-    copy_key(backup.sealing_key, settings.data / sealing_file.NAME)
-    await in_daemon_thread(lambda: copy_state(backup.state, settings.sqlite_path))
+    copy_key(backup.encryption_key, settings.data_dir / encryption_key_file.FILE_NAME)
+    await run_in_thread(lambda: copy_state(backup.state, settings.sqlite_path))
 
 
-async def _copy_events(settings: Settings, target: Path, tell: Callable[[str], None]) -> None:
-    place = event_place(settings)
-    events = OpenedWhenNeeded(place)
+async def _copy_events(settings: Settings, target: Path, report: Callable[[str], None]) -> None:
+    place = event_store_location(settings)
+    events = LazyEventStore(place)
     try:
-        store = await events.opened()
+        store = await events.open()
         await store.backup(target)
-    except FolderInUse:
-        tell("The service is running and copies the events itself: waiting.")
-        await _ask(BackupDesk(place.folder), target)
+    except FolderInUseError:
+        report("The service is running: waiting for it to copy the events.")
+        await _ask(BackupRequestFiles(place.folder), target)
     finally:
         await events.close()
 
 
-async def _ask(desk: BackupDesk, target: Path) -> None:
-    desk.ask(target)
-    deadline = time.monotonic() + PATIENCE_S
-    while desk.is_waiting():
+async def _ask(desk: BackupRequestFiles, target: Path) -> None:
+    desk.submit(target)
+    deadline = time.monotonic() + RESPONSE_TIMEOUT_S
+    while desk.is_pending():
         if time.monotonic() > deadline:
-            desk.withdraw()
-            raise Unready("The process that has the events open does not copy them: stop it first.")
-        await asyncio.sleep(LOOK_EVERY_S)
-    while (problem := desk.answer()) is None:
-        await asyncio.sleep(LOOK_EVERY_S)
+            desk.cancel()
+            raise OperatorError(
+                "The process that has the event store open does not respond. Stop it and try again."
+            )
+        await asyncio.sleep(POLL_INTERVAL_S)
+    while (problem := desk.poll_result()) is None:
+        await asyncio.sleep(POLL_INTERVAL_S)
     if problem:
-        raise Unready(f"The events cannot be copied: {problem}")
+        raise OperatorError(f"The events were not copied: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
-class WishedBackups:
-    """What the service does for whoever makes a backup beside it."""
+class BackupRequests:
+    """Copies the events when `hedgerow backup` requests it while the service runs."""
 
-    desk: BackupDesk
-    events: OpenedWhenNeeded
+    desk: BackupRequestFiles
+    events: LazyEventStore
 
     async def serve(self) -> None:
-        """One turn of the background loop."""
-        target = self.desk.taken()
+        """Serve a waiting request, if there is one."""
+        target = self.desk.take()
         if target is None:
             return
-        problem = "The service's log says why."
+        problem = "See the service's log for the reason."
         try:
-            await (await self.events.opened()).backup(target)
+            await (await self.events.open()).backup(target)
             problem = ""
-        except (AppError, Unready) as error:
+        except (AppError, OperatorError) as error:
             problem = str(error)
         finally:
-            self.desk.reply(problem)
+            self.desk.report_result(problem)

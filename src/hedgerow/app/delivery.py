@@ -1,151 +1,161 @@
-"""Events on their way out, joined: routing, the deliver loop, and the guarded way out."""
+"""Delivery of events to destinations: routing, the delivery loop, and the outbound clients."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import structlog
 
-from hedgerow.app.outbound import OutboundWhenNeeded
 from hedgerow.app.pipelines import Pipelines
 from hedgerow.lib.clock import utc_now
-from hedgerow.lib.threads import in_daemon_thread
-from hedgerow.pipelines.backlogs import Backlogs
-from hedgerow.pipelines.deliver import KEEP_EVERY_S, Deliverer
-from hedgerow.pipelines.deliveries import Ages
-from hedgerow.pipelines.destinations import Destinations
+from hedgerow.lib.threads import ThreadLimiter, run_in_thread
+from hedgerow.outbound.files import LocalFileWriter
+from hedgerow.outbound.postgres import PostgresClient
+from hedgerow.outbound.postgres_tables import PostgresTables
+from hedgerow.outbound.ssrf_guard import SsrfGuard
+from hedgerow.pipelines.deliveries.deliverer import Deliverer
+from hedgerow.pipelines.deliveries.destination_health import BacklogMonitor
+from hedgerow.pipelines.deliveries.model import RetentionPeriods
+from hedgerow.pipelines.deliveries.notifications import NotificationReceiver, Notifier
+from hedgerow.pipelines.deliveries.routing import RoutingStage
+from hedgerow.pipelines.destinations.attempt import OutboundClients
+from hedgerow.pipelines.destinations.registry import DestinationRegistry
 from hedgerow.pipelines.model import RecordId
-from hedgerow.pipelines.notifications import Notifier, Receiver
-from hedgerow.pipelines.routing import Routing
-from hedgerow.pipelines.sending import WaysOut
+from hedgerow.plugin.http import Request, Response, StreamedResponse
 from hedgerow.settings import Settings
-from hedgerow.storage.database import Database
-from hedgerow.storage.deliveries import DeliveryRecords
-from hedgerow.storage.delivery_backlogs import DeliveryBacklogs
-from hedgerow.storage.delivery_groups import DeliveredGroups
-from hedgerow.storage.event_tables import EventTables
-from hedgerow.storage.guard import Guard
-from hedgerow.storage.guarded_postgres import GuardedPostgres
-from hedgerow.storage.local_files import LocalFiles
-from hedgerow.storage.notifications import NotificationRecords
-from hedgerow.storage.pipelines import PipelineRecords
-from hedgerow.worker import Chore
+from hedgerow.storage.deliveries.backlogs import SqlBacklogStore
+from hedgerow.storage.deliveries.groups import SqlGroupStore
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.pipelines.notifications import SqlNotificationStore
+from hedgerow.storage.pipelines.records import SqlRecordStore
 
-DELIVER_EVERY_S = 0.5
-MAX_PAUSE_S = 5.0
-FORGET_EVERY_S = 3600.0
-TIDY_EVERY_S = 2.0
-LOOK_EVERY_S = 5.0
-NOTIFY_EVERY_S = 1.0
 DAY_MS = 24 * 3600 * 1000
+# Components have their own threads: one that blocks for long delays no query and no commit.
+COMPONENT_MAX_THREADS = 32
 MEGABYTE = 1024 * 1024
+
+if TYPE_CHECKING:
+    from hedgerow.outbound.http_client import GuardedHttpClient
+
+HTTP_CLIENT_MODULE = "hedgerow.outbound.http_client"
 
 _log = structlog.get_logger("hedgerow.deliver")
 
 
+class LazyHttpClient:
+    """An HTTP client that loads on first use: importing it takes a tenth of the start-up time."""
+
+    def __init__(self, guard: SsrfGuard) -> None:
+        self._guard = guard
+        self._http: GuardedHttpClient | None = None
+
+    async def send(self, request: Request) -> Response:
+        return await (await self._load()).send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
+        async with (await self._load()).stream(request) as stream:
+            yield stream
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def _load(self) -> "GuardedHttpClient":
+        if self._http is None:
+            module = await run_in_thread(lambda: import_module(HTTP_CLIENT_MODULE))
+            # A concurrent caller may have created it while this one waited.
+            if self._http is None:
+                self._http = module.GuardedHttpClient(self._guard)
+        return self._http
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DeliverySystem:
     deliverer: Deliverer
-    routing: Routing
-    records: DeliveryRecords
-    ways_out: WaysOut
-    ages: Ages
-    http: OutboundWhenNeeded
-    files: LocalFiles
-    databases: GuardedPostgres
-    backlogs: Backlogs
+    routing: RoutingStage
+    records: SqlDeliveryStore
+    clients: OutboundClients
+    ages: RetentionPeriods
+    http: LazyHttpClient
+    files: LocalFileWriter
+    databases: PostgresClient
+    backlogs: BacklogMonitor
     notifier: Notifier | None
-
-    def chores(self) -> list[Chore]:
-        notifying = (
-            [Chore(name="send notifications", every_s=NOTIFY_EVERY_S, run=self.notifier.send)]
-            if self.notifier is not None
-            else []
-        )
-        return [
-            *notifying,
-            Chore(
-                name="see what waits for destinations",
-                every_s=LOOK_EVERY_S,
-                run=self.backlogs.look,
-            ),
-            Chore(
-                name="deliver events",
-                every_s=DELIVER_EVERY_S,
-                run=self.deliverer.run,
-                max_pause_s=MAX_PAUSE_S,
-            ),
-            Chore(name="keep deliveries", every_s=KEEP_EVERY_S, run=self.deliverer.keep),
-            Chore(name="forget old deliveries", every_s=FORGET_EVERY_S, run=self._forget),
-            Chore(name="complete files", every_s=TIDY_EVERY_S, run=self.files.tidy),
-        ]
-
-    def tidying(self) -> Chore:
-        """For every process, since every one may try a destination out."""
-        return Chore(name="close idle connections", every_s=TIDY_EVERY_S, run=self.databases.tidy)
 
     async def close(self) -> None:
         await self.http.close()
         await self.databases.close()
         await self.files.close()
 
-    async def _forget(self) -> None:
-        await self.records.forget_old(self.ages, utc_now())
 
-
-def join_delivery(settings: Settings, database: Database, pipelines: Pipelines) -> Delivery:
-    destinations = Destinations(PipelineRecords(database), pipelines.catalogue, pipelines.sealer)
-    records = DeliveryRecords(database)
-    guard = Guard(allow_private=settings.allow_private_destinations)
-    http, databases = OutboundWhenNeeded(guard), GuardedPostgres(guard)
-    files = LocalFiles(
-        settings.exports, min_free_bytes=settings.min_free_mb * MEGABYTE, note=_note_file
+def build_delivery(settings: Settings, database: Database, pipelines: Pipelines) -> DeliverySystem:
+    destinations = DestinationRegistry(
+        SqlRecordStore(database), pipelines.catalogue, pipelines.encryption_keys
     )
-    ways_out = WaysOut(
-        http=http, files=files, tables=EventTables(databases), aside=in_daemon_thread
+    records = SqlDeliveryStore(database)
+    guard = SsrfGuard(allow_private=settings.allow_private_destinations)
+    http, databases = LazyHttpClient(guard), PostgresClient(guard)
+    files = LocalFileWriter(
+        settings.exports_path,
+        min_free_bytes=settings.min_free_disk_mb * MEGABYTE,
+        note=_log_unfinished_file,
     )
-    ages = Ages(
-        waiting_ms=settings.delivery_days * DAY_MS,
-        dead_ms=settings.dead_delivery_days * DAY_MS,
-        delivered_ms=settings.delivered_days * DAY_MS,
+    ways_out = OutboundClients(
+        http=http,
+        files=files,
+        tables=PostgresTables(databases),
+        run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS).run,
+    )
+    ages = RetentionPeriods(
+        waiting_ms=settings.delivery_max_age_days * DAY_MS,
+        dead_ms=settings.dead_letter_retention_days * DAY_MS,
+        delivered_ms=settings.delivered_retention_days * DAY_MS,
     )
 
     def note(id: RecordId, error: Exception) -> None:
-        _log.error("a destination's turn failed", record=id, exc_info=error)
+        _log.error("delivery round failed", record=id, exc_info=error)
 
     deliverer = Deliverer(
         destinations,
         records,
         ways_out,
         utc_now,
-        keep_ms=ages.waiting_ms,
-        notifies=bool(settings.notification_url),
-        note=note,
+        max_age_ms=ages.waiting_ms,
+        sends_notifications=bool(settings.notification_url),
+        on_error=note,
     )
-    return Delivery(
+    return DeliverySystem(
         deliverer=deliverer,
-        routing=Routing(destinations, DeliveredGroups(database), deliverer.wake, utc_now),
+        routing=RoutingStage(destinations, SqlGroupStore(database), deliverer.wake, utc_now),
         records=records,
-        ways_out=ways_out,
+        clients=ways_out,
         ages=ages,
         http=http,
         files=files,
         databases=databases,
-        backlogs=Backlogs(DeliveryBacklogs(database), utc_now),
-        notifier=_notifier(settings, database, http),
+        backlogs=BacklogMonitor(SqlBacklogStore(database), utc_now),
+        notifier=_build_notifier(settings, database, http),
     )
 
 
-def _note_file(name: str, error: OSError) -> None:
-    _log.error("a file of events cannot be completed yet", name=name, reason=str(error))
+def _log_unfinished_file(name: str, error: OSError) -> None:
+    _log.error("export file not completed yet", name=name, reason=str(error))
 
 
-def _notifier(
-    settings: Settings, database: Database, outbound: OutboundWhenNeeded
+def _build_notifier(
+    settings: Settings, database: Database, outbound: LazyHttpClient
 ) -> Notifier | None:
     if not settings.notification_url:
         return None
 
     def note(reason: str) -> None:
-        _log.error("a notification was not delivered", reason=reason)
+        _log.error("notification not delivered", reason=reason)
 
-    receiver = Receiver(url=settings.notification_url, secret=settings.notification_secret)
-    return Notifier(NotificationRecords(database), receiver, outbound, utc_now, note)
+    receiver = NotificationReceiver(
+        url=settings.notification_url, secret=settings.notification_secret
+    )
+    return Notifier(SqlNotificationStore(database), receiver, outbound, utc_now, note)

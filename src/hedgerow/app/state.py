@@ -1,28 +1,31 @@
-"""What every verb and the service open first: the data folder, the database, projects and keys."""
+"""State that every process and command opens first: data directory, database, projects, keys."""
 
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import Unready
+from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import utc_now
-from hedgerow.projects.bootstrap import FirstKeys, first_keys
+from hedgerow.projects.bootstrap import InitialKeys, generate_initial_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import Keys
 from hedgerow.projects.projects import Projects
 from hedgerow.settings import Settings
-from hedgerow.storage.connect import Place, open_database
-from hedgerow.storage.database import Database
-from hedgerow.storage.directory import DirectoryRecords
-from hedgerow.storage.keys import KeyRecords
-from hedgerow.storage.projects import ProjectRecords
+from hedgerow.storage.connect import DatabaseLocation
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.projects.directory import SqlDirectoryStore
+from hedgerow.storage.projects.keys import SqlKeyStore
+from hedgerow.storage.projects.projects import SqlProjectStore
+
+WRONG_ENCRYPTION_KEY = (
+    "the encryption key does not match the stored secrets: restore encryption.key (formerly "
+    "sealing.key) or HEDGEROW_ENCRYPTION_KEYS. Until then, these secrets cannot be used"
+)
 
 
-def place_of(settings: Settings) -> Place:
-    return Place(
+def state_location(settings: Settings) -> DatabaseLocation:
+    return DatabaseLocation(
         url=settings.database_url,
         path=settings.sqlite_path,
         timeout_s=settings.database_timeout_s,
@@ -30,8 +33,8 @@ def place_of(settings: Settings) -> Place:
     )
 
 
-def ensure_data_folder(folder: Path) -> None:
-    """Make the data folder for its owner alone, or say why it cannot be used."""
+def ensure_data_dir(folder: Path) -> None:
+    """Create the data directory, readable by its owner only, or raise OperatorError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         usable = os.access(folder, os.W_OK | os.X_OK)
@@ -43,48 +46,34 @@ def ensure_data_folder(folder: Path) -> None:
     except OSError as error:
         usable, reason = False, error.strerror or str(error)
     if not usable:
-        raise Unready(
-            f"The data folder {folder} cannot be written: {reason}. "
-            "Choose another with --data or HEDGEROW_DATA."
+        raise OperatorError(
+            f"The data directory {folder} is not writable: {reason}. "
+            "Choose another one with --data or HEDGEROW_DATA_DIR."
         )
 
 
-def wished_keys(settings: Settings) -> FirstKeys:
-    return first_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
+def choose_initial_keys(settings: Settings) -> InitialKeys:
+    return generate_initial_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The rooms that the CLI and the service share, on an open database."""
+    """The services that commands and the server share, on an open database."""
 
     database: Database
     directory: Directory
     keys: Keys
     projects: Projects
-    project_records: ProjectRecords
+    project_store: SqlProjectStore
 
 
-def join_state(database: Database) -> State:
-    directory = Directory(DirectoryRecords(database), utc_now, time.monotonic)
-    project_records = ProjectRecords(database)
+def build_state(database: Database) -> State:
+    directory = Directory(SqlDirectoryStore(database), utc_now, time.monotonic)
+    project_records = SqlProjectStore(database)
     return State(
         database=database,
         directory=directory,
-        keys=Keys(KeyRecords(database), directory),
+        keys=Keys(SqlKeyStore(database), directory),
         projects=Projects(project_records, directory),
-        project_records=project_records,
+        project_store=project_records,
     )
-
-
-@asynccontextmanager
-async def opened_state(settings: Settings) -> AsyncIterator[State]:
-    """For verbs that work on a prepared database and go away again."""
-    database = open_database(place_of(settings))
-    try:
-        state = join_state(database)
-        await state.directory.refresh()
-        if not state.directory.all_projects():
-            raise Unready("The database is empty: run `hedgerow init` first.")
-        yield state
-    finally:
-        await database.close()

@@ -1,36 +1,22 @@
-"""The worker: the chores behind the requests, in a process that answers none. For installations of
-several processes.
-"""
+"""The worker: runs the background tasks in a process that serves no API requests."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 
-from hedgerow.app.capture import LOOK_EVERY_S, join_deletion, join_intake
-from hedgerow.app.chores import working_chores
-from hedgerow.app.delivery import join_delivery
-from hedgerow.app.events import OpenedWhenNeeded, event_place
-from hedgerow.app.jobs import join_jobs
-from hedgerow.app.metrics import join_metrics
-from hedgerow.app.mirror import join_mirror
-from hedgerow.app.pipelines import join_pipelines, register_components
-from hedgerow.app.reading import join_reading
-from hedgerow.app.state import join_state, place_of
-from hedgerow.app.surveys import join_surveys
-from hedgerow.app.waiting import once_available
-from hedgerow.errors import Unavailable, Unready
-from hedgerow.flags.board import FlagCache
-from hedgerow.http.metrics import Metrics
-from hedgerow.lib.sealing import SealingKeys, new_sealing_key
-from hedgerow.lib.threads import in_daemon_thread
+from hedgerow.app.background_tasks import build_shared_tasks, build_worker_tasks
+from hedgerow.app.container import build_container
+from hedgerow.app.periodic_tasks import run_tasks
+from hedgerow.app.pipelines import register_components
+from hedgerow.app.startup import wait_for_database
+from hedgerow.app.state import state_location
+from hedgerow.errors import OperatorError, Unavailable
+from hedgerow.http.server.metrics import Metrics
+from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.settings import Settings
-from hedgerow.storage.connect import Place, open_database
-from hedgerow.storage.flags import FlagRecords
-from hedgerow.storage.geoip import GeoIp
-from hedgerow.storage.schema import schema_state
-from hedgerow.storage.sealing_file import sealing_keys
-from hedgerow.worker import Chore, Failing, work
+from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
+from hedgerow.storage.connect import DatabaseLocation
+from hedgerow.storage.migrations.state import inspect_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,70 +26,38 @@ class MetricsAddress:
 
 
 async def run_worker(
-    settings: Settings, shown_at: MetricsAddress | None, ready: Callable[[str], None]
+    settings: Settings, metrics_address: MetricsAddress | None, ready: Callable[[str], None]
 ) -> None:
-    """Keep up with the chores until cancelled. `ready` hears where metrics are, if anywhere."""
-    place = place_of(settings)
-    geoip = GeoIp(settings.geoip_file)
-    database = open_database(place)
-    events = OpenedWhenNeeded(event_place(settings))
-    pipelines = join_pipelines(database, _sealer(settings))
-    delivery = join_delivery(settings, database, pipelines)
-    intake = join_intake(
-        settings, database, events, geoip, pipelines.transformations, delivery.routing
-    )
-    deletion = join_deletion(database, events, intake.arrivals)
-    mirror = join_mirror(database, events)
-    jobs = join_jobs(settings, database, pipelines, delivery, intake)
-    reading = join_reading(
-        database,
-        events,
-        intake.arrivals.stored,
-        partial(mirror.arrived, at_most_s=settings.read_wait_s),
-    )
-    flag_records = FlagRecords(database)
-    board = FlagCache(flag_records, in_daemon_thread)
-    surveys = join_surveys(database, flag_records, board, reading.reading)
-    failing = Failing()
-    waits = Chore(name="see how long events wait", every_s=LOOK_EVERY_S, run=intake.lag.look)
+    """Run the background tasks until cancelled. `ready` receives the URL of the metrics, or ""."""
+    container = build_container(settings, _sealer(settings))
     try:
-        with _shown(join_metrics(database, intake, delivery, failing), shown_at) as address:
-            await once_available(lambda: _check_current(place), "migrations", lambda _: None)
+        with _expose(container.metrics, metrics_address) as address:
+            location = state_location(settings)
+            await wait_for_database(lambda: _check_schema(location), "migrations", lambda _: None)
             ready(address)
-            state = join_state(database)
-            await register_components(pipelines)
-            await work(
-                [
-                    waits,
-                    delivery.tidying(),
-                    surveys.chore(state),
-                    *working_chores(state, intake, deletion, mirror, delivery, jobs),
-                ],
-                failing,
-            )
+            await register_components(container.pipelines)
+            tasks = [*build_shared_tasks(container), *build_worker_tasks(container)]
+            await run_tasks(tasks, container.task_health)
     finally:
-        await delivery.close()
-        pipelines.close()
-        await intake.processor.end()
-        await events.close()
-        await database.close()
+        await container.close()
 
 
-def _sealer(settings: Settings) -> SealingKeys:
-    """Without the keys of those who serve, destinations whose settings are sealed have to wait."""
+def _sealer(settings: Settings) -> EncryptionKeys:
+    """Without the keys of the service, destinations with encrypted settings have to wait."""
     try:
-        return sealing_keys(settings.sealing_keys, settings.data, make=False)
-    except Unready:
-        return SealingKeys([new_sealing_key()])
+        return load_encryption_keys(settings.encryption_keys, settings.data_dir, create=False)
+    except OperatorError:
+        return EncryptionKeys([generate_encryption_key()])
 
 
-def _shown(metrics: Metrics, at: MetricsAddress | None) -> AbstractContextManager[str]:
-    return nullcontext("") if at is None else metrics.served(at.host, at.port)
+def _expose(metrics: Metrics, at: MetricsAddress | None) -> AbstractContextManager[str]:
+    return nullcontext("") if at is None else metrics.serve(at.host, at.port)
 
 
-def _check_current(place: Place) -> None:
-    """Migrating is left to those who serve: the first of them has keys to show."""
-    if not schema_state(place).is_current:
+def _check_schema(location: DatabaseLocation) -> None:
+    """The worker leaves migrations to `serve`, which prints the first keys."""
+    if not inspect_schema(location).is_current:
         raise Unavailable(
-            "The database lacks migration steps: `hedgerow serve` or `hedgerow migrate` runs them."
+            "The database schema is not up to date. Start `hedgerow serve` or run "
+            "`hedgerow migrate`."
         )

@@ -1,1 +1,1 @@
-"""Events as they are stored and read."""
+"""Stored events: model, filters, listing, queries and deletion."""

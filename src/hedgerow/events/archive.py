@@ -1,4 +1,4 @@
-"""Events as files hold them: lines of JSON, and rows of Parquet made of such lines."""
+"""Events in archive files: JSON lines, and Parquet rows built from such lines."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.model import Event
-from hedgerow.lib.clock import iso
+from hedgerow.lib.clock import format_iso
 
-MOMENTS = ("timestamp", "created_at")
+TIME_COLUMNS = ("timestamp", "created_at")
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One event. What is JSON already goes into the line as it is."""
+class ArchiveLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event. JSON columns are copied into the line without decoding."""
 
     uuid: str
     event: str
@@ -26,42 +26,42 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     person_properties: msgspec.Raw
 
 
-COLUMNS = Line.__struct_fields__
+COLUMNS = ArchiveLine.__struct_fields__
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Line)
+_decoder = msgspec.json.Decoder(ArchiveLine)
 
 
-def line_of(event: Event) -> bytes:
-    """With its end."""
-    line = Line(
+def encode_line(event: Event) -> bytes:
+    """Encode an event as one line, including the line break."""
+    line = ArchiveLine(
         uuid=event.uuid,
         event=event.event,
         distinct_id=event.distinct_id,
-        timestamp=iso(event.timestamp),
-        created_at=iso(event.created_at),
-        properties=_raw(event.properties),
+        timestamp=format_iso(event.timestamp),
+        created_at=format_iso(event.created_at),
+        properties=_encode_raw(event.properties),
         elements_chain=event.elements_chain,
         person_id=event.person_id,
-        person_properties=_raw(event.person_properties),
+        person_properties=_encode_raw(event.person_properties),
     )
     return _encoder.encode(line) + b"\n"
 
 
-def rows_of(lines: Iterable[bytes]) -> list[Sequence[Any]]:
-    """The lines as rows: objects as their JSON, moments as such."""
-    return [_row(_decoder.decode(line)) for line in lines]
+def decode_rows(lines: Iterable[bytes]) -> list[Sequence[Any]]:
+    """Decode lines into rows: objects stay JSON text, times become datetime."""
+    return [_decode_row(_decoder.decode(line)) for line in lines]
 
 
-def _row(line: Line) -> Sequence[Any]:
-    return [_value(name, getattr(line, name)) for name in COLUMNS]
+def _decode_row(line: ArchiveLine) -> Sequence[Any]:
+    return [_decode_value(name, getattr(line, name)) for name in COLUMNS]
 
 
-def _value(name: str, value: Any) -> Any:
+def _decode_value(name: str, value: Any) -> Any:
     if isinstance(value, msgspec.Raw):
         return bytes(value).decode()
-    return datetime.fromisoformat(value) if name in MOMENTS else value
+    return datetime.fromisoformat(value) if name in TIME_COLUMNS else value
 
 
-def _raw(text: str) -> msgspec.Raw:
+def _encode_raw(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.encode() or b"{}")

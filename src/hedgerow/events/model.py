@@ -1,4 +1,4 @@
-"""An event as the event store keeps it."""
+"""An event as it is stored."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,13 +7,13 @@ import msgspec
 
 from hedgerow.projects.model import ProjectId
 
-# What no two events share.
+# The unique key of an event.
 EventKey = tuple[ProjectId, str]
 
 
 class PersonMode(StrEnum):
-    """Whether an event has a person: one of its own, none, or one that was there already although
-    the event did not ask for any."""
+    """Whether an event has a person profile: FULL, none (PROPERTYLESS), or an existing one although
+    the event did not request it (FORCE_UPGRADE)."""
 
     FULL = "full"
     PROPERTYLESS = "propertyless"
@@ -21,7 +21,7 @@ class PersonMode(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """`properties` and `person_properties` are JSON text. `timestamp` is when it happened,
+    """`properties` and `person_properties` are JSON text. `timestamp` is when the event happened,
     `created_at` when it was accepted."""
 
     project_id: ProjectId

@@ -1,6 +1,4 @@
-"""What is needed of an event store. storage/events.py, event_reading.py and event_persons.py
-answer.
-"""
+"""The event store, as domain packages use it. Implemented in `storage/events/`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,20 +6,20 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from hedgerow.errors import Invalid
+from hedgerow.events.listing.record import EventPerson
 from hedgerow.events.model import Event, EventKey
-from hedgerow.events.record import EventPerson
 from hedgerow.projects.model import ProjectId
 
 
 class EventStore(Protocol):
     async def append(self, events: Sequence[Event]) -> int:
-        """Add events; durable when this returns. Those whose uuid the project has already, and all
-        but the first of those with the same uuid, are left out: safe to repeat. How many are new.
-        """
+        """Add events and return how many are new. They are durable when this returns. Events whose
+        uuid the project already has are skipped, so the call can be repeated."""
         ...
 
     async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
-        """When those were accepted, of these events, that are stored."""
+        """Return when each of these events was accepted. Events that are not stored are left
+        out."""
         ...
 
     async def delete(
@@ -33,41 +31,43 @@ class EventStore(Protocol):
         event: str = "",
         before: datetime | None = None,
     ) -> int:
-        """Delete the events that all of the given conditions hold for; at least one must be given.
-        How many they were. They are gone for every reader when this returns."""
+        """Delete the events that match all conditions and return their number. At least one
+        condition is required. The events are invisible to every reader when this returns."""
         ...
 
 
-class AnswerTooLarge(Invalid):
-    """An answer that takes too much memory or has too many bytes. One with fewer rows may be
-    possible."""
+class ResultTooLarge(Invalid):
+    """A result that needs too much memory or has too many bytes. A result with fewer rows may
+    fit."""
 
     status, type, code = 400, "validation_error", "query_limit_exceeded"
-    default_detail = "The answer is too large: ask for fewer rows or for less."
+    default_detail = "The result is too large. Request fewer rows or fewer columns."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a query may take. With `is_enough_in_time`, what was found when the time is over is the
-    answer; otherwise it is Invalid, as is a larger answer."""
+class QueryLimits:
+    """The resources that a query may use. On timeout the query raises Invalid, or returns the rows
+    found so far if `is_partial_on_timeout`."""
 
     timeout_s: float
     max_rows: int
     max_bytes: int
-    is_enough_in_time: bool = False
+    is_partial_on_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The rows of a query, and its columns' types."""
+class QueryResult:
+    """The rows of a query and the types of its columns."""
 
     types: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
 
 class EventReader(Protocol):
-    async def read(self, sql: str, parameters: Mapping[str, Any], limits: Limits) -> Answer:
-        """Run a query that changes nothing. Invalid for one that cannot be run."""
+    async def read(
+        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
+    ) -> QueryResult:
+        """Run a read-only query. Raises Invalid for a query that cannot be run."""
         ...
 
 
@@ -75,5 +75,5 @@ class EventPersons(Protocol):
     async def persons_of(
         self, project_id: ProjectId, distinct_ids: Collection[str]
     ) -> Mapping[str, EventPerson]:
-        """Whose these distinct ids are today, of those that are somebody's."""
+        """Return the current persons of these distinct ids. Ids without a person are left out."""
         ...

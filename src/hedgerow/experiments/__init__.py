@@ -1,1 +1,1 @@
-"""Experiments: flags whose variants are compared by what people do after they saw them."""
+"""Experiments: feature flags whose variants are compared by what people do after exposure."""

@@ -1,4 +1,4 @@
-"""An experiment as a value: a flag's variants, when they were compared, and by which metrics."""
+"""An experiment: the variants of a flag, a period and metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from hedgerow.projects.model import ProjectId
 
 ExperimentId = NewType("ExperimentId", int)
 
-NEW = ExperimentId(0)
+UNSAVED_ID = ExperimentId(0)
 CONTROL = "control"
-# What people are counted as who saw several variants.
+# The key that counts people who saw several variants.
 MULTIPLE = "$multiple"
 
 
-class Status(StrEnum):
+class ExperimentStatus(StrEnum):
     DRAFT = "draft"
     RUNNING = "running"
     STOPPED = "stopped"
@@ -31,8 +31,8 @@ class Conclusion(StrEnum):
     INVALID = "invalid"
 
 
-class Kind(StrEnum):
-    """What people try it in; it changes nothing here."""
+class ExperimentType(StrEnum):
+    """Where the experiment runs. It has no effect in Hedgerow."""
 
     WEB = "web"
     PRODUCT = "product"
@@ -40,16 +40,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """`metrics` and the like are PostHog's documents as they were sent. `rest` holds those that
-    mean nothing here. A draft's variants are the flag's; from the launch on `parameters` keep them.
-    """
+    """`metrics` and the other documents are in PostHog's format, as they were sent. `rest` holds
+    documents that have no effect in Hedgerow. A draft uses the variants of its flag; from the
+    launch on `parameters` contains a copy."""
 
     id: ExperimentId
     project_id: ProjectId
     flag_id: FlagId
     name: str
     description: str
-    type: Kind
+    type: ExperimentType
     start_date: datetime | None
     end_date: datetime | None
     archived: bool
@@ -68,7 +68,7 @@ class Experiment:
     updated_at: datetime
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ExperimentStatus:
         if self.start_date is None:
-            return Status.DRAFT
-        return Status.RUNNING if self.end_date is None else Status.STOPPED
+            return ExperimentStatus.DRAFT
+        return ExperimentStatus.RUNNING if self.end_date is None else ExperimentStatus.STOPPED

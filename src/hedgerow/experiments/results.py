@@ -1,4 +1,4 @@
-"""What an experiment has shown: who was exposed, what they did, and how the variants compare."""
+"""The analysis of an experiment: count exposures, measure metrics, compare variants."""
 
 import hashlib
 from collections import defaultdict
@@ -11,313 +11,336 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import AppError, Throttled, Unavailable
-from hedgerow.events.gate import Gate
-from hedgerow.events.reading import Reading
-from hedgerow.events.surroundings import Surroundings
+from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.executor import QueryExecutor
+from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.experiments import statistics
-from hedgerow.experiments.answer import (
+from hedgerow.experiments.analysis import MetricSums, VariantMeasurement, compare_variants
+from hedgerow.experiments.experiments import ExperimentWithFlag
+from hedgerow.experiments.inputs import AnalysisInputs, build_inputs
+from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, parse_metric
+from hedgerow.experiments.model import MULTIPLE, Experiment
+from hedgerow.experiments.queries_sql import build_exposure_query, build_metric_query
+from hedgerow.experiments.result_types import (
+    ExperimentResults,
     Exposures,
     MetricResult,
-    Period,
-    Problem,
-    Results,
-    SampleRatio,
+    ResultProblem,
+    ResultsDateRange,
+    SampleRatioCheck,
     VariantResult,
 )
-from hedgerow.experiments.asked import Asked, asked_of
-from hedgerow.experiments.comparing import Measured, Sums, compared
-from hedgerow.experiments.counting import exposures_by_day, measured
-from hedgerow.experiments.experiments import Found
-from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, read_metric
-from hedgerow.experiments.model import MULTIPLE, Experiment
-from hedgerow.experiments.variants import seen_of
+from hedgerow.experiments.variants import get_counted_flag
 from hedgerow.flags.model import Flag
 from hedgerow.hogql.ast import Select
 from hedgerow.lib import jsonio
-from hedgerow.lib.clock import iso
-from hedgerow.lib.threads import in_daemon_thread
+from hedgerow.lib.clock import format_iso
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
-from hedgerow.queries.cache import Cache, Freshness, Kept
-from hedgerow.queries.model import Timeline
+from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
+from hedgerow.queries.model import ExposureTimeline
 
-MAX_DAYS = 1000
-MAX_KEPT_BYTES = 16 << 20
+MAX_TIMELINE_DAYS = 1000
+MAX_CACHE_BYTES = 16 << 20
 
 
-class ExperimentResults:
-    """One experiment of a project at a time, so that who asks for many at once keeps neither the
-    event store nor a processor from others. `state` is a number that changes whenever something
-    is changed, as far as this process sees: until then nothing is counted again."""
+class ExperimentAnalyzer:
+    """Analyzes one experiment of a project at a time, so that many requests block neither the event
+    store nor the CPU. `state` is a counter of changes that this process knows of: results are
+    cached until it changes."""
 
     def __init__(
         self,
-        reading: Reading,
+        executor: QueryExecutor,
         freshness: Freshness,
         state: Callable[[], int],
-        gate: Gate | None = None,
+        limiter: QueryLimiter | None = None,
     ) -> None:
-        self._reading = reading
+        self._executor = executor
         self._freshness = freshness
         self._state = state
-        self._gate = gate or Gate(of_one_project=1)
-        # As JSON, which takes as much room as it says.
-        self._cache = Cache[bytes](MAX_KEPT_BYTES)
+        self._limiter = limiter or QueryLimiter(per_project=1)
+        # Encoded as JSON, so that the size is known.
+        self._cache = ResultCache[bytes](MAX_CACHE_BYTES)
 
-    async def of(
+    async def analyze(
         self,
         project: Project,
         experiment: Experiment,
         flag: Flag,
         now: datetime,
         *,
-        anew: bool = False,
-    ) -> Results:
-        """Those that are kept if they would be the same now, unless `anew`. Throttled if those
-        before it take too long."""
-        key = (project.id, _key(project, experiment, flag))
-        async with self._gate.entered(project.id):
-            kept = None if anew else self._cache.get(key)
-            if kept is not None and self._freshness.holds(kept, self._state(), now):
-                # Not where a number was so large that JSON has none for it.
+        refresh: bool = False,
+    ) -> ExperimentResults:
+        """Return cached results if they are fresh, unless `refresh`. Raises Throttled after a long
+        wait."""
+        key = (project.id, _cache_key(project, experiment, flag))
+        async with self._limiter.acquire(project.id):
+            cached = None if refresh else self._cache.get(key)
+            if cached is not None and self._freshness.is_fresh(cached, self._state(), now):
+                # Decoding fails if a number was too large for JSON.
                 with suppress(msgspec.ValidationError):
-                    found = msgspec.json.decode(kept.answer, type=Results)
+                    found = msgspec.json.decode(cached.result, type=ExperimentResults)
                     return msgspec.structs.replace(found, is_cached=True)
-            await self._reading.arrived()
-            # What is not here by now makes itself known by another change when it is.
+            await self._executor.wait_until_readable()
+            # Events that arrive after this point change the state again.
             state = self._state()
-            results = await self._of(project, experiment, flag, now)
-            if all(_lasts(each) for each in (*results.metrics, *results.metrics_secondary)):
+            results = await self._compute(project, experiment, flag, now)
+            if all(_is_cacheable(each) for each in (*results.metrics, *results.metrics_secondary)):
                 body = msgspec.json.encode(results)
-                self._cache.put(key, Kept(answer=body, size=len(body), state=state, at=now))
+                self._cache.put(key, CachedResult(result=body, size=len(body), state=state, at=now))
             return results
 
-    async def of_metric(
-        self, project: Project, found: Found, metric: Metric, said: Any, now: datetime
-    ) -> tuple[Asked, list[VariantResult]]:
-        """How the variants compare by one metric, which `said` was sent for; control comes first.
-        Nothing of it is kept here."""
+    async def analyze_metric(
+        self,
+        project: Project,
+        found: ExperimentWithFlag,
+        metric: Metric,
+        documents: Any,
+        now: datetime,
+    ) -> tuple[AnalysisInputs, list[VariantResult]]:
+        """Compare the variants by one metric, control first. `documents` is the metric as it was
+        sent. The result is not cached here."""
         experiment, flag = found
-        async with self._gate.entered(project.id):
-            around = await self._reading.surroundings(
-                project, now, [True, said, experiment.exposure_criteria]
+        async with self._limiter.acquire(project.id):
+            context = await self._executor.build_context(
+                project, now, [True, documents, experiment.exposure_criteria]
             )
-            asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
-            measured = await self._measured(metric, asked, around)
-            results = await in_daemon_thread(_comparing(measured, asked, metric))
-            return asked, results
+            inputs = await run_in_thread(partial(build_inputs, experiment, flag, context))
+            measured = await self._measure(metric, inputs, context)
+            results = await run_in_thread(_prepare_comparison(measured, inputs, metric))
+            return inputs, results
 
-    async def exposures_of(
-        self, project: Project, found: Found, now: datetime, *, is_strict: bool
-    ) -> tuple[Asked, Exposures]:
+    async def count_exposures(
+        self, project: Project, found: ExperimentWithFlag, now: datetime, *, is_strict: bool
+    ) -> tuple[AnalysisInputs, Exposures]:
         experiment, flag = found
-        async with self._gate.entered(project.id):
-            around = await self._reading.surroundings(
+        async with self._limiter.acquire(project.id):
+            context = await self._executor.build_context(
                 project, now, [True, experiment.exposure_criteria]
             )
-            asked = await in_daemon_thread(
-                partial(asked_of, experiment, flag, around, is_strict=is_strict)
+            inputs = await run_in_thread(
+                partial(build_inputs, experiment, flag, context, is_strict=is_strict)
             )
-            return asked, await self._exposures(asked, around)
+            return inputs, await self._count_exposures(inputs, context)
 
-    async def _of(
+    async def _compute(
         self, project: Project, experiment: Experiment, flag: Flag, now: datetime
-    ) -> Results:
-        said = [experiment.metrics, experiment.metrics_secondary, experiment.exposure_criteria]
-        # Persons are asked for always: exposures are counted by who somebody is today.
-        around = await self._reading.surroundings(project, now, [True, *said])
-        asked = await in_daemon_thread(partial(asked_of, experiment, flag, around))
-        exposures = await self._exposures(asked, around)
-        primary = await self._metrics("metrics", experiment.metrics, asked, around)
-        secondary = await self._metrics(
-            "metrics_secondary", experiment.metrics_secondary, asked, around
+    ) -> ExperimentResults:
+        documents = [experiment.metrics, experiment.metrics_secondary, experiment.exposure_criteria]
+        # Always waits for persons, because exposures count current persons.
+        context = await self._executor.build_context(project, now, [True, *documents])
+        inputs = await run_in_thread(partial(build_inputs, experiment, flag, context))
+        exposures = await self._count_exposures(inputs, context)
+        primary = await self._analyze_metrics("metrics", experiment.metrics, inputs, context)
+        secondary = await self._analyze_metrics(
+            "metrics_secondary", experiment.metrics_secondary, inputs, context
         )
-        return Results(
+        return ExperimentResults(
             experiment_id=experiment.id,
-            feature_flag_key=asked.flag_key,
+            feature_flag_key=inputs.flag_key,
             status=experiment.status.value,
-            method=asked.stats.method,
-            level=asked.stats.level,
-            date_range=Period(
+            method=inputs.stats.method,
+            level=inputs.stats.level,
+            date_range=ResultsDateRange(
                 date_from=experiment.start_date,
                 date_to=experiment.end_date,
                 timezone=project.timezone,
             ),
             last_refresh=now,
             cache_target_age=now + self._freshness.max_age,
-            warnings=asked.warnings,
+            warnings=inputs.warnings,
             exposures=exposures,
             metrics=primary,
             metrics_secondary=secondary,
         )
 
-    async def _exposures(self, asked: Asked, around: Surroundings) -> Exposures:
-        exposure = asked.exposure
+    async def _count_exposures(self, inputs: AnalysisInputs, context: QueryContext) -> Exposures:
+        exposure = inputs.exposure
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
-            rows = await self._rows(around, partial(exposures_by_day, exposure, around))
-        names = [MULTIPLE, *asked.variants]
+            rows = await self._fetch_rows(context, partial(build_exposure_query, exposure, context))
+        names = [MULTIPLE, *inputs.variants]
         by_day: dict[str, dict[date, int]] = {name: defaultdict(int) for name in names}
         for number, day, people in rows:
             by_day[names[number]][date.fromisoformat(day)] += people
         several = by_day.pop(MULTIPLE)
         if several:
-            by_day[MULTIPLE] = several  # as the last
+            by_day[MULTIPLE] = several  # listed last
         totals = {name: sum(days.values()) for name, days in by_day.items()}
         return Exposures(
             total_exposures=totals,
-            timeseries=timelines(by_day),
-            sample_ratio_mismatch=await in_daemon_thread(partial(_sample_ratio, totals, asked)),
+            timeseries=build_timelines(by_day),
+            sample_ratio_mismatch=await run_in_thread(partial(_check_sample_ratio, totals, inputs)),
         )
 
-    async def _metrics(
-        self, place: str, documents: Sequence[Any], asked: Asked, around: Surroundings
+    async def _analyze_metrics(
+        self, attr: str, documents: Sequence[Any], inputs: AnalysisInputs, context: QueryContext
     ) -> list[MetricResult]:
-        """One after another: there are few places for queries, and others wait for them, too."""
+        """Analyze metrics one after another, because query slots are few."""
         return [
-            await self._metric(document, f"{place}[{number}]", asked, around)
+            await self._analyze_metric(document, f"{attr}[{number}]", inputs, context)
             for number, document in enumerate(documents)
         ]
 
-    async def _metric(
-        self, document: Any, place: str, asked: Asked, around: Surroundings
+    async def _analyze_metric(
+        self, document: Any, attr: str, inputs: AnalysisInputs, context: QueryContext
     ) -> MetricResult:
-        """One metric that cannot be read or measured does not take the others with it."""
+        """Analyze one metric. A failure does not affect the other metrics."""
         metric = None
         try:
-            metric = read_metric(document, place)
-            found = await self._measured(metric, asked, around)
+            metric = parse_metric(document, attr)
+            found = await self._measure(metric, inputs, context)
         except AppError as error:
-            problem = Problem(code=error.code, detail=error.detail, attr=error.attr)
-            return _failed(document, problem) if metric is None else _result(metric, [], problem)
-        return _result(metric, await in_daemon_thread(_comparing(found, asked, metric)), None)
+            problem = ResultProblem(code=error.code, detail=error.detail, attr=error.attr)
+            return (
+                _build_failed_result(document, problem)
+                if metric is None
+                else _build_metric_result(metric, [], problem)
+            )
+        return _build_metric_result(
+            metric, await run_in_thread(_prepare_comparison(found, inputs, metric)), None
+        )
 
-    async def _measured(self, metric: Metric, asked: Asked, around: Surroundings) -> list[Measured]:
-        exposure = asked.exposure
+    async def _measure(
+        self, metric: Metric, inputs: AnalysisInputs, context: QueryContext
+    ) -> list[VariantMeasurement]:
+        exposure = inputs.exposure
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
-            rows = await self._rows(around, partial(measured, metric, exposure, around))
+            rows = await self._fetch_rows(
+                context, partial(build_metric_query, metric, exposure, context)
+            )
         by_number = {row[0]: row[1:] for row in rows}
         return [
-            _seen(metric, name, by_number.get(number))
-            for number, name in enumerate(asked.variants, 1)
+            _build_measurement(metric, name, by_number.get(number))
+            for number, name in enumerate(inputs.variants, 1)
         ]
 
-    async def _rows(
-        self, around: Surroundings, ask: Callable[[], Select]
+    async def _fetch_rows(
+        self, context: QueryContext, ask: Callable[[], Select]
     ) -> Sequence[Sequence[Any]]:
-        return (await self._reading.read(around, ask)).rows
+        return (await self._executor.execute(context, ask)).rows
 
 
-def _seen(metric: Metric, key: str, row: Sequence[Any] | None) -> Measured:
+def _build_measurement(metric: Metric, key: str, row: Sequence[Any] | None) -> VariantMeasurement:
     if metric.type == RATIO:
         people, total, spread, whole, whole_spread, both = row or (0, 0, 0, 0, 0, 0)
-        above = Sums(total=float(total), spread=float(spread))
-        below = Sums(total=float(whole), spread=float(whole_spread))
-        return Measured.of_ratio(key, int(people), above, below, float(both))
+        above = MetricSums(total=float(total), variance=float(spread))
+        below = MetricSums(total=float(whole), variance=float(whole_spread))
+        return VariantMeasurement.from_ratio(key, int(people), above, below, float(both))
     people, total, spread = row or (0, 0, 0)
     if metric.type == FUNNEL:
-        return Measured.of_funnel(key, int(people), int(total))
-    return Measured.of_mean(key, int(people), float(total), float(spread))
+        return VariantMeasurement.from_funnel(key, int(people), int(total))
+    return VariantMeasurement.from_mean(key, int(people), float(total), float(spread))
 
 
-def _comparing(
-    found: Sequence[Measured], asked: Asked, metric: Metric
+def _prepare_comparison(
+    found: Sequence[VariantMeasurement], inputs: AnalysisInputs, metric: Metric
 ) -> Callable[[], list[VariantResult]]:
-    return partial(compared, found, asked.stats, is_less_better=metric.is_less_better)
+    return partial(compare_variants, found, inputs.stats, is_lower_better=metric.is_lower_better)
 
 
-def _result(
-    metric: Metric, variants: Sequence[VariantResult], problem: Problem | None
+def _build_metric_result(
+    metric: Metric, variants: Sequence[VariantResult], error: ResultProblem | None
 ) -> MetricResult:
     return MetricResult(
         uuid=metric.uuid,
         name=metric.name,
         metric_type=metric.type,
-        goal="decrease" if metric.is_less_better else "increase",
+        goal="decrease" if metric.is_lower_better else "increase",
         baseline=variants[0] if variants else None,
         variant_results=variants[1:],
-        error=problem,
+        error=error,
     )
 
 
-def _key(project: Project, experiment: Experiment, flag: Flag) -> str:
-    """What makes the results beside the events."""
-    seen = seen_of(experiment, flag)
-    said = [
+def _cache_key(project: Project, experiment: Experiment, flag: Flag) -> str:
+    """Return a key of everything that the results depend on except events."""
+    seen = get_counted_flag(experiment, flag)
+    documents = [
         project.timezone,
-        experiment.start_date and iso(experiment.start_date),
-        experiment.end_date and iso(experiment.end_date),
+        experiment.start_date and format_iso(experiment.start_date),
+        experiment.end_date and format_iso(experiment.end_date),
         [seen.key, seen.group_type, list(seen.variants)],
         experiment.metrics,
         experiment.metrics_secondary,
         experiment.exposure_criteria,
         experiment.stats_config,
     ]
-    return f"{experiment.id}_{hashlib.sha256(jsonio.canonical(jsonio.storable(said))).hexdigest()}"
+    encoded = jsonio.encode_canonical(jsonio.replace_unstorable(documents))
+    return f"{experiment.id}_{hashlib.sha256(encoded).hexdigest()}"
 
 
-def _lasts(metric: MetricResult) -> bool:
-    """Whether it would be so again: a metric that nobody had time for may be measured next time."""
+def _is_cacheable(metric: MetricResult) -> bool:
+    """Return whether the result would be the same again. A metric that failed for lack of capacity
+    may succeed next time."""
     return metric.error is None or metric.error.code not in (Throttled.code, Unavailable.code)
 
 
-def _failed(document: Any, problem: Problem) -> MetricResult:
-    """Of a metric that cannot be read, by what it says of itself."""
-    said = document if isinstance(document, dict) else {}
-    uuid = said.get("uuid")
+def _build_failed_result(document: Any, error: ResultProblem) -> MetricResult:
+    """Describe a metric that cannot be parsed by its own fields."""
+    documents = document if isinstance(document, dict) else {}
+    uuid = documents.get("uuid")
     return MetricResult(
         uuid=uuid if isinstance(uuid, str) else None,
-        name=str(said.get("name") or ""),
-        metric_type=str(said.get("metric_type") or ""),
-        goal="decrease" if said.get("goal") == "decrease" else "increase",
+        name=str(documents.get("name") or ""),
+        metric_type=str(documents.get("metric_type") or ""),
+        goal="decrease" if documents.get("goal") == "decrease" else "increase",
         baseline=None,
         variant_results=[],
-        error=problem,
+        error=error,
     )
 
 
-def timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[Timeline]:
-    """How many there were by the end of each day, from the first day of all to the last; of very
-    many days, the last ones."""
-    days = [day for counts in by_day.values() for day in counts]
-    if not days:
+def build_timelines(by_day: Mapping[str, Mapping[date, int]]) -> list[ExposureTimeline]:
+    """Return cumulative counts for each day from the first to the last; at most the last
+    MAX_TIMELINE_DAYS."""
+    all_days = [day for counts in by_day.values() for day in counts]
+    if not all_days:
         return []
-    last = max(days)
-    number = min((last - min(days)).days + 1, MAX_DAYS)
-    wanted = [last - timedelta(days=back) for back in reversed(range(number))]
+    last = max(all_days)
+    number = min((last - min(all_days)).days + 1, MAX_TIMELINE_DAYS)
+    days = [last - timedelta(days=offset) for offset in reversed(range(number))]
     found = []
     for name, counts in by_day.items():
-        so_far = sum(people for day, people in counts.items() if day < wanted[0])
+        total = sum(people for day, people in counts.items() if day < days[0])
         sums = []
-        for day in wanted:
-            so_far += counts.get(day, 0)
-            sums.append(so_far)
+        for day in days:
+            total += counts.get(day, 0)
+            sums.append(total)
         found.append(
-            Timeline(variant=name, days=[day.isoformat() for day in wanted], exposure_counts=sums)
+            ExposureTimeline(
+                variant=name, days=[day.isoformat() for day in days], exposure_counts=sums
+            )
         )
     return found
 
 
-def _sample_ratio(totals: Mapping[str, int], asked: Asked) -> SampleRatio | None:
-    # A variant that nobody should get is no part of the question.
-    wanted = {
-        name: share for name, share in zip(asked.variants, asked.shares, strict=True) if share > 0
+def _check_sample_ratio(
+    totals: Mapping[str, int], inputs: AnalysisInputs
+) -> SampleRatioCheck | None:
+    # Variants with a rollout of 0 % are not part of the test.
+    shares = {
+        name: share
+        for name, share in zip(inputs.variants, inputs.rollout_percentages, strict=True)
+        if share > 0
     }
-    observed = [totals[name] for name in wanted]
-    chance = statistics.mismatch(observed, list(wanted.values()))
+    observed = [totals[name] for name in shares]
+    chance = statistics.sample_ratio_p_value(observed, list(shares.values()))
     if chance is None:
         return None
-    seen, whole = sum(observed), sum(wanted.values())
-    is_mismatch = chance < statistics.MISMATCH_BELOW
-    return SampleRatio(
-        expected={name: round(seen * share / whole, 2) for name, share in wanted.items()},
+    total, share_sum = sum(observed), sum(shares.values())
+    is_mismatch = chance < statistics.MISMATCH_P_VALUE
+    return SampleRatioCheck(
+        expected={name: round(total * share / share_sum, 2) for name, share in shares.items()},
         p_value=chance,
         is_mismatch=is_mismatch,
-        warning=WARNING if is_mismatch else None,
+        warning=MISMATCH_WARNING if is_mismatch else None,
     )
 
 
-WARNING = (
-    "People are spread over the variants unlike the flag's percentages, more than chance explains. "
-    "Something is wrong with who is counted: do not trust the results before it is found."
+MISMATCH_WARNING = (
+    "The exposures do not match the rollout percentages of the flag, and chance does not explain "
+    "it. Do not trust the results until you have found the cause."
 )

@@ -1,7 +1,7 @@
-"""What is believed of a variant after what was seen, and how variants compare. Pure, and the same
-figures each time: probabilities are integrals over a grid, nothing is drawn at random.
+"""Bayesian comparison of variants. Pure and deterministic: probabilities are integrals over a grid,
+without random sampling.
 
-The functions of the distributions are SciPy's. It and NumPy are loaded when they are first needed.
+Distribution functions come from SciPy, which is loaded with NumPy on first use.
 """
 
 import math
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-Numbers: TypeAlias = "NDArray[float64]"
+FloatArray: TypeAlias = "NDArray[float64]"
 
-# Beta(1, 1): before anybody was seen, every rate is as probable as any other.
+# Beta(1, 1): a uniform prior.
 PRIOR_SUCCESSES, PRIOR_FAILURES = 1, 1
-GRID = 2048
-# So many values more of each tail.
-TAIL = 40
-# Values that differ by less than rounding does are alike: by a part in a million million.
-ROUNDING = 1e-12**2
-MISMATCH_BELOW = 0.001
-# The chi-square distribution is a good likeness from so many expected in each cell.
-LEAST_EXPECTED = 5.0
-# Of an interval's width.
-_NEAR = 1e-6
-_LEAST = 1e-12
-_FURTHEST = 1e12
-_MOST_HALVINGS = 100
+GRID_SIZE = 2048
+# The number of extra values in each tail.
+TAIL_SIZE = 40
+# A relative standard deviation below 1e-12 is a rounding error.
+MIN_RELATIVE_VARIANCE = 1e-12**2
+MISMATCH_P_VALUE = 0.001
+# The chi-square approximation needs this expected count in each cell.
+MIN_EXPECTED_COUNT = 5.0
+# Relative to the width of the interval.
+_BISECT_TOLERANCE = 1e-6
+_MIN_CHANCE = 1e-12
+_MAX_LIFT = 1e12
+_MAX_BISECTIONS = 100
 
 
 class Posterior(Protocol):
-    """What is believed of a variant's true rate or mean."""
+    """The posterior distribution of a variant's rate or mean."""
 
     @property
     def centre(self) -> float: ...
 
-    def below(self, values: Numbers) -> Numbers:
-        """How probable it is to be below each value."""
+    def below(self, values: FloatArray) -> FloatArray:
+        """Return the probability to be below each value."""
         ...
 
-    def quantiles(self, chances: Numbers) -> Numbers: ...
+    def quantiles(self, chances: FloatArray) -> FloatArray: ...
 
     def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate of conversion: a beta distribution, by the prior and what was seen."""
+class RatePosterior:
+    """A conversion rate: a beta distribution."""
 
     converted: int
-    seen: int
+    sample_size: int
 
     @property
     def _parameters(self) -> tuple[float, float]:
-        failures = self.seen - self.converted
+        failures = self.sample_size - self.converted
         return float(self.converted + PRIOR_SUCCESSES), float(failures + PRIOR_FAILURES)
 
     @property
@@ -66,19 +66,18 @@ class Rate:
         a, b = self._parameters
         return a / (a + b)
 
-    def below(self, values: Numbers) -> Numbers:
-        found: Numbers = _special().betainc(*self._parameters, _numpy().clip(values, 0.0, 1.0))
+    def below(self, values: FloatArray) -> FloatArray:
+        found: FloatArray = _special().betainc(*self._parameters, _numpy().clip(values, 0.0, 1.0))
         return found
 
-    def quantiles(self, chances: Numbers) -> Numbers:
-        found: Numbers = _special().betaincinv(*self._parameters, chances)
+    def quantiles(self, chances: FloatArray) -> FloatArray:
+        found: FloatArray = _special().betaincinv(*self._parameters, chances)
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean of which nothing was believed before (Jeffreys' prior): Student's distribution around
-    the mean that was seen."""
+class MeanPosterior:
+    """A mean with Jeffreys' prior: Student's distribution around the observed mean."""
 
     mean: float
     error: float
@@ -88,100 +87,107 @@ class Mean:
     def centre(self) -> float:
         return self.mean
 
-    def below(self, values: Numbers) -> Numbers:
-        found: Numbers = _special().stdtr(float(self.freedom), (values - self.mean) / self.error)
+    def below(self, values: FloatArray) -> FloatArray:
+        found: FloatArray = _special().stdtr(float(self.freedom), (values - self.mean) / self.error)
         return found
 
-    def quantiles(self, chances: Numbers) -> Numbers:
-        found: Numbers = self.mean + self.error * _special().stdtrit(float(self.freedom), chances)
+    def quantiles(self, chances: FloatArray) -> FloatArray:
+        found: FloatArray = self.mean + self.error * _special().stdtrit(
+            float(self.freedom), chances
+        )
         return found
 
 
-def mean_of(mean: float, variance: float, seen: int) -> Mean | None:
-    """None where nothing can be said: fewer than two values, or all of them alike."""
-    if seen < 2 or not variance > ROUNDING * mean * mean:
+def build_mean_posterior(mean: float, variance: float, sample_size: int) -> MeanPosterior | None:
+    """Return None for fewer than two values or values without variation."""
+    if sample_size < 2 or not variance > MIN_RELATIVE_VARIANCE * mean * mean:
         return None
-    error = math.sqrt(variance / seen)
-    return Mean(mean, error, seen - 1) if math.isfinite(error) and error > 0 else None
+    error = math.sqrt(variance / sample_size)
+    return (
+        MeanPosterior(mean, error, sample_size - 1) if math.isfinite(error) and error > 0 else None
+    )
 
 
-def interval(of: Posterior, level: float) -> tuple[float, float]:
+def credible_interval(of: Posterior, level: float) -> tuple[float, float]:
     low, high = of.quantiles(_numpy().array([(1 - level) / 2, (1 + level) / 2]))
     return float(low), float(high)
 
 
 def chance_above(one: Posterior, other: Posterior) -> float:
-    """How probable it is that `one` is above `other`."""
-    return _bounded(float(other.below(_spread(one)).mean()))
+    """Return the probability that `one` is above `other`."""
+    return _clamp(float(other.below(_sample_grid(one)).mean()))
 
 
-def chances_to_be_best(of: Sequence[Posterior], *, is_less_better: bool) -> list[float]:
-    """For each how probable it is to be above all others, or below them; together 1."""
+def chances_to_be_best(of: Sequence[Posterior], *, is_lower_better: bool) -> list[float]:
+    """Return for each the probability to be above all others, or below them. The sum is 1."""
     found = []
     for number, each in enumerate(of):
-        at = _spread(each)
-        won = _numpy().ones_like(at)
+        at = _sample_grid(each)
+        win_chance = _numpy().ones_like(at)
         for other in (*of[:number], *of[number + 1 :]):
-            beaten = _quickly_below(other, at)
-            won *= 1 - beaten if is_less_better else beaten
-        found.append(float(won.mean()))
+            beats = _approximate_cdf(other, at)
+            win_chance *= 1 - beats if is_lower_better else beats
+        found.append(float(win_chance.mean()))
     total = sum(found)
-    return [_bounded(chance / total) for chance in found] if total > 0 else found
+    return [_clamp(chance / total) for chance in found] if total > 0 else found
 
 
 def lift_interval(
     variant: Posterior, control: Posterior, level: float
 ) -> tuple[float, float] | None:
-    """Of (variant - control) / |control|. None where control may be so near to zero that a lift
-    can be anything."""
+    """Return the interval of (variant - control) / |control|. None if control may be so close to
+    zero that the lift is unbounded."""
     if not control.centre:
         return None
-    base = _spread(control)
+    base = _sample_grid(control)
     size = abs(base)
 
     def below(lift: float) -> float:
-        return float(_quickly_below(variant, base + lift * size).mean())
+        return float(_approximate_cdf(variant, base + lift * size).mean())
 
     middle = (variant.centre - control.centre) / abs(control.centre)
-    reach = _reach(variant, level) + abs(variant.centre / control.centre) * _reach(control, level)
-    width = max(reach / abs(control.centre), _LEAST * (1 + abs(middle)))
+    half_width = _half_width(variant, level) + abs(variant.centre / control.centre) * _half_width(
+        control, level
+    )
+    width = max(half_width / abs(control.centre), _MIN_CHANCE * (1 + abs(middle)))
     if not math.isfinite(width):
         return None
-    low = _where(below, (1 - level) / 2, middle - width, middle)
-    high = _where(below, (1 + level) / 2, middle, middle + width)
+    low = _bisect(below, (1 - level) / 2, middle - width, middle)
+    high = _bisect(below, (1 + level) / 2, middle, middle + width)
     return None if low is None or high is None else (low, high)
 
 
-def _reach(of: Posterior, level: float) -> float:
-    low, high = interval(of, level)
+def _half_width(of: Posterior, level: float) -> float:
+    low, high = credible_interval(of, level)
     return (high - low) / 2
 
 
-def mismatch(observed: Sequence[int], shares: Sequence[float]) -> float | None:
-    """How probable it is that people were spread so unlike the shares by chance alone: Pearson's
-    chi-square test. All shares are above 0. None where too few were seen to tell."""
+def sample_ratio_p_value(observed: Sequence[int], shares: Sequence[float]) -> float | None:
+    """Return the p-value of Pearson's chi-square test for these counts and shares. All shares are
+    above 0. None if the expected counts are too small."""
     total, whole = sum(observed), sum(shares)
     if len(shares) < 2 or not 0 < whole < math.inf:
         return None
     expected = [total * share / whole for share in shares]
-    if min(expected) < LEAST_EXPECTED:
+    if min(expected) < MIN_EXPECTED_COUNT:
         return None
     distance = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
     return float(_special().chdtrc(len(expected) - 1, distance))
 
 
-def _where(below: Callable[[float], float], chance: float, low: float, high: float) -> float | None:
-    """Where a probability that only grows reaches `chance`, most likely between `low` and `high`:
-    by halving."""
-    near, step = _NEAR * (high - low), high - low
-    while (at_low := below(low)) > chance and low > -_FURTHEST:
+def _bisect(
+    below: Callable[[float], float], chance: float, low: float, high: float
+) -> float | None:
+    """Find where an increasing probability reaches `chance`, starting between `low` and `high`."""
+    near, step = _BISECT_TOLERANCE * (high - low), high - low
+    while (at_low := below(low)) > chance and low > -_MAX_LIFT:
         low, step = low - step, step * 2
     step = high - low
-    while (at_high := below(high)) < chance and high < _FURTHEST:
+    while (at_high := below(high)) < chance and high < _MAX_LIFT:
         high, step = high + step, step * 2
     if not at_low <= chance <= at_high:
         return None
-    for _ in range(_MOST_HALVINGS):
+    for _ in range(_MAX_BISECTIONS):
         middle = (low + high) / 2
         if high - low <= near:
             break
@@ -189,43 +195,45 @@ def _where(below: Callable[[float], float], chance: float, low: float, high: flo
     return (low + high) / 2
 
 
-def _bounded(chance: float) -> float:
+def _clamp(chance: float) -> float:
     return min(max(chance, 0.0), 1.0)
 
 
 @cache
-def _grid() -> Numbers:
-    """The middles of so many equal parts of what is probable."""
-    found: Numbers = (_numpy().arange(GRID) + 0.5) / GRID
+def _grid() -> FloatArray:
+    """The midpoints of GRID_SIZE equal parts of the probability range."""
+    found: FloatArray = (_numpy().arange(GRID_SIZE) + 0.5) / GRID_SIZE
     return found
 
 
 @cache
-def _chances() -> Numbers:
-    """Those of the grid, and ever smaller ones on both sides of it."""
+def _grid_chances() -> FloatArray:
+    """The grid, with ever smaller probabilities added on both sides."""
     numpy = _numpy()
-    tail = numpy.geomspace(_LEAST, _grid()[0], TAIL, endpoint=False)
-    found: Numbers = numpy.concatenate([tail, _grid(), 1 - tail[::-1]])
+    tail = numpy.geomspace(_MIN_CHANCE, _grid()[0], TAIL_SIZE, endpoint=False)
+    found: FloatArray = numpy.concatenate([tail, _grid(), 1 - tail[::-1]])
     return found
 
 
 @lru_cache(maxsize=64)
-def _table(of: Posterior) -> Numbers:
-    """The values that it is below with these chances. To find them takes a thousand times longer
-    than to look them up: of all variants of a metric each has one table for all comparisons."""
-    found: Numbers = _numpy().maximum.accumulate(of.quantiles(_chances()))
+def _quantile_table(of: Posterior) -> FloatArray:
+    """The quantiles of a posterior at these probabilities. Computing them takes a thousand times
+    longer than a lookup, so each variant has one table for all comparisons."""
+    found: FloatArray = _numpy().maximum.accumulate(of.quantiles(_grid_chances()))
     found.setflags(write=False)
     return found
 
 
-def _spread(of: Posterior) -> Numbers:
-    """Values each of which is as probable as any other."""
-    return _table(of)[TAIL:-TAIL]
+def _sample_grid(of: Posterior) -> FloatArray:
+    """Return values of equal probability."""
+    return _quantile_table(of)[TAIL_SIZE:-TAIL_SIZE]
 
 
-def _quickly_below(of: Posterior, values: Numbers) -> Numbers:
-    """As `of.below`, to 4 digits."""
-    found: Numbers = _numpy().interp(values, _table(of), _chances(), left=0.0, right=1.0)
+def _approximate_cdf(of: Posterior, values: FloatArray) -> FloatArray:
+    """Approximate `below` to 4 digits."""
+    found: FloatArray = _numpy().interp(
+        values, _quantile_table(of), _grid_chances(), left=0.0, right=1.0
+    )
     return found
 
 

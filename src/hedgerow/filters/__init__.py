@@ -1,1 +1,1 @@
-"""Filters on properties: flags, cohorts and pipelines ask the same questions the same way."""
+"""Property filters, shared by flags, cohorts and pipelines."""

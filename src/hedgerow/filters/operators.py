@@ -1,7 +1,7 @@
-"""The operator table: what a filter asks of one value.
+"""The operator table: compile a filter's operator and value to a predicate.
 
-`predicate` makes a function of (value, now) once; it is asked for every subject after that. It
-never raises: what cannot be compared does not match.
+`build_predicate` is called once per filter; the predicate is called for each value. It never
+raises: values that cannot be compared do not match.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +10,12 @@ from enum import StrEnum
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-from hedgerow.filters.patterns import BadPattern, searcher
-from hedgerow.filters.values import (
-    MISSING,
-    TOO_LONG,
-    Version,
-    as_moment,
-    as_number,
-    as_text,
-    as_version,
-    is_relative_date,
-    relative_moment,
-)
+from hedgerow.filters.patterns import BadPattern, compile_search
+from hedgerow.filters.values import MISSING, TOO_LONG, Version, as_text, as_version
+from hedgerow.lib.dates import is_relative_date, parse_property_date, parse_relative_date
+from hedgerow.lib.text import parse_number
 
-Predicate = Callable[[Any, datetime], bool]
+ValuePredicate = Callable[[Any, datetime], bool]
 
 
 class Operator(StrEnum):
@@ -64,8 +56,8 @@ class Operator(StrEnum):
 ALIASES = {"min": Operator.GTE, "max": Operator.LTE}
 
 
-def operator_named(name: Any) -> Operator | None:
-    """None for a name that is no operator. No name at all means exact."""
+def parse_operator(name: Any) -> Operator | None:
+    """Return the operator with this name, None if there is none. Without a name it is `exact`."""
     if name is None:
         return Operator.EXACT
     try:
@@ -74,16 +66,16 @@ def operator_named(name: Any) -> Operator | None:
         return None
 
 
-def predicate(operator: Operator, wanted: Any, zone: tzinfo = UTC) -> Predicate:
+def build_predicate(operator: Operator, expected: Any, zone: tzinfo = UTC) -> ValuePredicate:
     if operator is Operator.IS_SET:
         return lambda value, now: value is not MISSING
     if operator is Operator.IS_NOT_SET:
         return lambda value, now: value is MISSING
-    if wanted is None:
+    if expected is None:
         return _never
     for part, build in _BUILDERS:
         if operator in part:
-            return build(operator, wanted, zone)
+            return build(operator, expected, zone)
     return _never
 
 
@@ -91,14 +83,14 @@ def _never(value: Any, now: datetime) -> bool:
     return False
 
 
-def _negated(matches: Predicate) -> Predicate:
+def _negated(matches: ValuePredicate) -> ValuePredicate:
     return lambda value, now: not matches(value, now)
 
 
-def _equality(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
-    options = wanted if isinstance(wanted, list) else [wanted]
+def _equality(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
+    options = expected if isinstance(expected, list) else [expected]
     if all(_is_truth_text(option) for option in options):
-        truth = _is_true(wanted)
+        truth = _is_true(expected)
 
         def exact(value: Any, now: datetime) -> bool:
             return value is not MISSING and _is_true(value) is truth
@@ -120,16 +112,17 @@ def _is_truth_text(value: Any) -> bool:
 
 
 def _is_true(value: Any) -> bool:
-    """A list is true when all of it is."""
+    """A list is true if all its values are."""
     if isinstance(value, list):
         return all(_is_true(each) for each in value)
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-def _containing(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+def _containing(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
     several = operator in (Operator.ICONTAINS_MULTI, Operator.NOT_ICONTAINS_MULTI)
     parts = [
-        _folded(part) for part in (wanted if several and isinstance(wanted, list) else [wanted])
+        _folded(part)
+        for part in (expected if several and isinstance(expected, list) else [expected])
     ]
 
     def contains(value: Any, now: datetime) -> bool:
@@ -143,12 +136,12 @@ def _containing(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
 
 
 def _folded(value: Any) -> bytes:
-    """Lower case for ASCII letters only, which is what bytes do."""
+    """Lower-case the ASCII letters only."""
     return as_text(value).encode("utf-8", "surrogatepass").lower()
 
 
-def _edges(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
-    edge = _folded(wanted)
+def _edges(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
+    edge = _folded(expected)
     at_start = operator in (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH)
 
     def matches(value: Any, now: datetime) -> bool:
@@ -161,26 +154,26 @@ def _edges(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
     return matches if positive else _negated(matches)
 
 
-def _pattern(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
+def _pattern(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
     try:
-        search = searcher(as_text(wanted))
+        search = compile_search(as_text(expected))
     except BadPattern:
         return _never
 
-    wanted_answer = operator is Operator.REGEX
+    is_positive = operator is Operator.REGEX
 
     def matches(value: Any, now: datetime) -> bool:
         if value is MISSING:
-            return not wanted_answer
+            return not is_positive
         if value is TOO_LONG:
             return False
-        return search(value if value.__class__ is str else as_text(value)) is wanted_answer
+        return search(value if value.__class__ is str else as_text(value)) is is_positive
 
     return matches
 
 
-def _comparison(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
-    limit = as_number(wanted)
+def _comparison(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
+    limit = parse_number(expected)
     if limit is None:
         return _never
     compare = {
@@ -191,16 +184,16 @@ def _comparison(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
     }[operator]
 
     def matches(value: Any, now: datetime) -> bool:
-        number = as_number(value)
+        number = parse_number(value)
         return number is not None and compare(number)
 
     return matches
 
 
-def _between(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
-    if not isinstance(wanted, list) or len(wanted) != 2:
+def _between(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
+    if not isinstance(expected, list) or len(expected) != 2:
         return _never
-    low, high = map(as_number, wanted)
+    low, high = map(parse_number, expected)
     if low is None or high is None or low > high:
         return _never
     inside = operator is Operator.BETWEEN
@@ -208,23 +201,23 @@ def _between(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
     def matches(value: Any, now: datetime) -> bool:
         if value is MISSING:
             return not inside
-        number = as_number(value)
+        number = parse_number(value)
         return number is not None and (low <= number <= high) is inside
 
     return matches
 
 
-def _date(operator: Operator, wanted: Any, zone: tzinfo) -> Predicate:
-    if not isinstance(wanted, str):
+def _date(operator: Operator, expected: Any, zone: tzinfo) -> ValuePredicate:
+    if not isinstance(expected, str):
         return _never
-    relative = is_relative_date(wanted)
-    fixed = None if relative else as_moment(wanted, zone)
+    relative = is_relative_date(expected)
+    fixed = None if relative else parse_property_date(expected, zone)
     if not relative and fixed is None:
         return _never
 
     def matches(value: Any, now: datetime) -> bool:
-        moment = as_moment(value, zone)
-        limit = relative_moment(wanted, now.astimezone(zone)) if relative else fixed
+        moment = parse_property_date(value, zone)
+        limit = parse_relative_date(expected, now.astimezone(zone)) if relative else fixed
         if moment is None or limit is None:
             return False
         if operator is Operator.IS_DATE_BEFORE:
@@ -234,8 +227,8 @@ def _date(operator: Operator, wanted: Any, zone: tzinfo) -> Predicate:
     return matches
 
 
-def _semver(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
-    inside = _version_range(operator, wanted)
+def _semver(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
+    inside = _version_range(operator, expected)
     if inside is None:
         return _never
 
@@ -246,10 +239,10 @@ def _semver(operator: Operator, wanted: Any, _: tzinfo) -> Predicate:
     return matches
 
 
-def _version_range(operator: Operator, wanted: Any) -> Callable[[Version], bool] | None:
+def _version_range(operator: Operator, expected: Any) -> Callable[[Version], bool] | None:
     if operator is Operator.SEMVER_WILDCARD:
-        return _wildcard(as_text(wanted))
-    limit = as_version(wanted)
+        return _wildcard(as_text(expected))
+    limit = as_version(expected)
     if limit is None:
         return None
     compare = _VERSION_COMPARISONS.get(operator)
@@ -259,7 +252,8 @@ def _version_range(operator: Operator, wanted: Any) -> Callable[[Version], bool]
 
 
 def _range(start: Version, end: Version) -> Callable[[Version], bool]:
-    """A pre-release is in a range only if the range begins with one of the same version."""
+    """A pre-release is in a range only if the range starts with a pre-release of the same
+    version."""
 
     def inside(version: Version) -> bool:
         if version.pre and not (start.pre and version.numbers == start.numbers):
@@ -270,7 +264,7 @@ def _range(start: Version, end: Version) -> Callable[[Version], bool]:
 
 
 def end_of_range(operator: Operator, numbers: tuple[int, int, int]) -> Version:
-    """Where ~1.2.3 and ^1.2.3 end: a caret keeps the first number that is not zero."""
+    """Return the end of ~1.2.3 and ^1.2.3. A caret keeps the first number that is not zero."""
     major, minor, patch = numbers
     if operator is Operator.SEMVER_TILDE:
         return Version((major, minor + 1, 0))
@@ -280,7 +274,7 @@ def end_of_range(operator: Operator, numbers: tuple[int, int, int]) -> Version:
 
 
 def _wildcard(text: str) -> Callable[[Version], bool] | None:
-    """`1.*`, `1.2.*`, `*`; nothing but stars may follow a star."""
+    """Parse `1.*`, `1.2.*` or `*`. Only stars can follow a star."""
     numbers = wildcard_numbers(text)
     if numbers is None:
         return None
@@ -290,14 +284,14 @@ def _wildcard(text: str) -> Callable[[Version], bool] | None:
 
 
 def wildcard_range(numbers: Sequence[int]) -> tuple[Version, Version]:
-    """Where versions that begin with these numbers begin and end."""
+    """Return the start and the end of the versions with these first numbers."""
     start = Version((*numbers, 0, 0, 0)[:3])  # type: ignore[arg-type]
     end = Version((*numbers[:-1], numbers[-1] + 1, 0, 0)[:3])  # type: ignore[arg-type]
     return start, end
 
 
 def wildcard_numbers(text: str) -> Sequence[int] | None:
-    """The numbers before the stars; None for what is no wildcard."""
+    """Return the numbers before the stars, None if the text is not a wildcard."""
     parts = text.strip().lstrip("vV").split(".")
     fixed = [part for part in parts if part != "*"]
     good = (
@@ -317,7 +311,9 @@ _VERSION_COMPARISONS: dict[Operator, Callable[[Version, Version], bool]] = {
     Operator.SEMVER_LTE: le,
 }
 _SEMVER_ALL = frozenset(operator for operator in Operator if operator.startswith("semver"))
-_BUILDERS: tuple[tuple[frozenset[Operator], Callable[[Operator, Any, tzinfo], Predicate]], ...] = (
+_BUILDERS: tuple[
+    tuple[frozenset[Operator], Callable[[Operator, Any, tzinfo], ValuePredicate]], ...
+] = (
     (frozenset({Operator.EXACT, Operator.IS_NOT}), _equality),
     (frozenset(o for o in Operator if "icontains" in o), _containing),
     (frozenset(o for o in Operator if o.endswith("s_with")), _edges),

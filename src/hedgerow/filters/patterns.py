@@ -1,6 +1,8 @@
-"""Regular expressions that cannot hang: RE2 takes time in proportion to the text and to the
-pattern, so their product is bounded. What RE2 does not know (look-around, back references, letters
-beyond ASCII in \\w) goes to an engine that is stopped after a while.
+"""Regular expressions with a bounded run time.
+
+RE2 runs in time proportional to text and pattern, so their product is limited. Patterns that RE2
+does not support (look-around, back references, non-ASCII letters in \\w) run in another engine with
+a timeout.
 """
 
 import re
@@ -14,13 +16,13 @@ import regex
 TIMEOUT_S = 0.005
 PATTERN_MAX = 2000
 TEXT_MAX = 10_000
-# How many steps a pattern may have, and how many may be taken over a text: at worst some 50 ms.
+# The maximum size of a program, and of its steps over a text: at worst about 50 ms.
 PROGRAM_MAX = 10_000
 STEPS_MAX = 1_000_000
-# Counted repeats multiply when they nest, and the other engine writes them all out.
+# Nested counted repeats multiply, and the other engine expands them all.
 MAX_REPEATS = 5000
 
-# True, false, or None when the search was given up.
+# Returns true, false, or None if the search was aborted.
 Search = Callable[[str], bool | None]
 
 
@@ -31,38 +33,36 @@ def _options(max_mem: int) -> re2.Options:
     return options
 
 
-# Little memory makes RE2 refuse a vast pattern before it spends seconds on it; searching is faster
-# with more.
+# With little memory RE2 rejects huge patterns quickly; searching is faster with more.
 _to_check = _options(1 << 20)
 _to_search = _options(2 << 20)
 
 _BEYOND_RE2 = re.compile(r"invalid perl operator|invalid escape sequence")
-# RE2 knows these for ASCII only.
+# RE2 supports these for ASCII only.
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
-# What matters for repeats and ends, in the order in which it must be looked for: escapes and
-# classes hide the rest.
+# The parts that matter for repeats and ends. Escapes and classes come first: they hide the rest.
 _PIECES = re.compile(
     r"(?P<escape>\\.)|(?P<cls>\[\^?\]?(?:[^\]\\]|\\.)*\])|(?P<open>\()|(?P<close>\))"
     r"|\{(?P<low>[0-9]{1,9})(?:,(?P<high>[0-9]{0,9}))?\}|(?P<end>\$)|(?P<other>.)",
     re.DOTALL,
 )
-# Text as it stands, at an end perhaps, as in `@example\.com$`: what most patterns are.
+# Literal text, possibly anchored, as in `@example\.com$`: most patterns are like this.
 _PLAIN = re.compile(
     r"(?P<start>\^?)(?P<text>(?:[A-Za-z0-9_@ ,:;/'\"=<>!%&-]|\\[!-/:-@\[-^`{-~])*)(?P<end>\$?)"
 )
-# Half a character is in no pattern's alphabet.
+# Lone surrogates never match.
 _HALF = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(.)")
 _MULTILINE = re.compile(r"\(\?[a-z]*m", re.IGNORECASE)
 
 
 class BadPattern(ValueError):
-    """Neither engine understands the pattern."""
+    """Neither engine supports the pattern."""
 
 
 @lru_cache(maxsize=1024)
-def searcher(pattern: str) -> Search:
-    """Says whether the pattern is found anywhere in a text. Case counts."""
+def compile_search(pattern: str) -> Search:
+    """Return a function that searches a text for the pattern. Case-sensitive."""
     if len(pattern) > PATTERN_MAX:
         raise BadPattern(f"more than {PATTERN_MAX} characters")
     plain = _PLAIN.fullmatch(pattern)
@@ -70,7 +70,7 @@ def searcher(pattern: str) -> Search:
 
 
 def _plain_search(pattern: re.Match[str]) -> Search:
-    """For text as it stands: no engine is as fast as comparing it."""
+    """Search for literal text by comparison, which is faster than any engine."""
     wanted = _ESCAPE.sub(r"\1", pattern["text"])
     holds: Callable[[str], bool]
     match bool(pattern["start"]), bool(pattern["end"]):
@@ -93,7 +93,7 @@ def _plain_search(pattern: re.Match[str]) -> Search:
 
 def _linear(pattern: str) -> Search:
     try:
-        # A set says less about what is wrong, and searches faster.
+        # A set searches faster, but its error messages are worse.
         program_size = re2.compile(pattern, _to_check).programsize
         if program_size > PROGRAM_MAX:
             raise BadPattern("it is too large: use fewer or smaller repeats")
@@ -124,7 +124,7 @@ def _linear(pattern: str) -> Search:
 
 
 def is_linear(pattern: str) -> bool:
-    """Whether RE2 understands it, and nothing else need be asked."""
+    """Whether RE2 supports the pattern."""
     try:
         re2.compile(pattern, _to_check)
     except (re2.error, UnicodeEncodeError):
@@ -138,7 +138,7 @@ def _words(error: Exception) -> str:
 
 
 def _beyond_ascii(pattern: str) -> Search | None:
-    """For texts with letters that RE2's classes do not know; None where RE2 must do for them."""
+    """Return a search for texts with non-ASCII letters, None if RE2 has to be used for them."""
     if not _CLASSES.search(pattern):
         return None
     try:
@@ -167,7 +167,7 @@ def _bounded(pattern: str) -> Search:
 
 
 def _written_out(pattern: str) -> int:
-    """How many pieces a pattern has when its counted repeats are written out."""
+    """Return the number of pieces of a pattern with its counted repeats expanded."""
     sizes, last = [0], 0
     for found in _PIECES.finditer(pattern):
         if found["open"]:
@@ -187,7 +187,7 @@ def _written_out(pattern: str) -> int:
 
 
 def _with_strict_ends(pattern: str) -> str:
-    """`$` is the end of the text, as in RE2, and not also before a last line break."""
+    """Make `$` match the end of the text only, as in RE2, not before a last line break."""
     if _MULTILINE.search(pattern):
         return pattern
     return _PIECES.sub(lambda found: r"\Z" if found["end"] else found[0], pattern)

@@ -1,1 +1,1 @@
-"""Feature flags: what they are, and what a person gets."""
+"""Feature flags: definitions, evaluation, local evaluation, flags as code."""

@@ -1,4 +1,4 @@
-"""A flag's definition, its group types and cohorts, as values."""
+"""Flag definitions, and the outcome of an evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ from hedgerow.projects.model import ProjectId
 
 FlagId = NewType("FlagId", int)
 
-KEY_MAX = 400
+KEY_MAX_CHARS = 400
 MAX_FLAGS = 2000
-TOO_MANY = f"A project may have {MAX_FLAGS} flags at most, those that surveys make among them."
-# What stands for an encrypted payload on every way out: itself a JSON text.
+TOO_MANY_FLAGS = f"A project can have at most {MAX_FLAGS} flags, including those of surveys."
+# Replaces an encrypted payload in every response. It is JSON text itself.
 REDACTED = '"********* (encrypted)"'
-DISTINCT_ID_MAX = 200
-# What the keys of flags begin with that surveys keep for themselves.
+# The reserved key prefix of flags that surveys manage.
 SURVEY_PREFIX = "survey-targeting-"
 
 
 class Runtime(StrEnum):
-    """Where a flag may be evaluated for."""
+    """Where a flag can be evaluated."""
 
     ALL = "all"
     CLIENT = "client"
@@ -30,7 +29,7 @@ class Runtime(StrEnum):
 
 
 class Bucketing(StrEnum):
-    """What a person is counted by in rollouts."""
+    """The identifier that rollouts are based on."""
 
     DISTINCT_ID = "distinct_id"
     DEVICE_ID = "device_id"
@@ -38,7 +37,7 @@ class Bucketing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """`filters` is PostHog's document as it was stored: conditions, variants, payloads."""
+    """`filters` is PostHog's document as it is stored: conditions, variants, payloads."""
 
     id: FlagId
     project_id: ProjectId
@@ -64,8 +63,8 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
-    """Everything that decides what a project's flags evaluate to, at one generation."""
+class FlagDefinitions:
+    """Everything that the evaluation of a project's flags depends on, at one generation."""
 
     generation: int
     flags: Sequence[Flag]
@@ -104,8 +103,8 @@ _DESCRIPTIONS = {
 }
 
 
-class Outcome:
-    """What one flag gives to somebody. Made once per flag and way out, when it is compiled."""
+class FlagOutcome:
+    """The result of one flag. All possible outcomes of a flag are created when it is compiled."""
 
     __slots__ = (
         "condition_index",
@@ -133,7 +132,7 @@ class Outcome:
         self.condition_index = condition_index
         self.error = error
         self.payload = _payload(flag, value)
-        # Their parts of an answer, filled in by whoever writes answers.
+        # Encoded parts of responses, filled in on first use.
         self.value_part: bytes | None = None
         self.payload_part: bytes | None = None
         self.detail_part: bytes | None = None
@@ -143,12 +142,12 @@ class Outcome:
         return self.value if isinstance(self.value, str) else None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return self.reason is Reason.FAILED
 
 
 def _payload(flag: Flag, value: bool | str) -> Any:
-    filters: Any = flag.filters  # whatever was stored
+    filters: Any = flag.filters  # stored filters may be invalid
     payloads = filters.get("payloads") if isinstance(filters, dict) else None
     if value is False or not isinstance(payloads, dict):
         return None

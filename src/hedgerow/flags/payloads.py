@@ -1,72 +1,69 @@
-"""A flag's payloads: sealed where they are stored if the flag wants that, and then redacted
-wherever they are shown.
-"""
+"""Encrypt the payloads of a flag for storage, and redact them in responses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from hedgerow.errors import Conflict
-from hedgerow.filters.rules import refuse
+from hedgerow.filters.validate import raise_invalid
 from hedgerow.flags.model import REDACTED, Flag
-from hedgerow.lib.sealing import CannotUnseal
+from hedgerow.lib.encryption import Cipher, DecryptionError
 
 
-class Sealer(Protocol):
-    def seal(self, value: Any) -> str: ...
-    def unseal(self, sealed: str) -> Any: ...
-
-
-def payloads_of(filters: Any) -> Mapping[str, Any]:
-    """The payloads of whatever was stored."""
+def get_payloads(filters: Any) -> Mapping[str, Any]:
+    """Return the payloads of stored filters, which may be invalid."""
     payloads = filters.get("payloads") if isinstance(filters, Mapping) else None
     return payloads if isinstance(payloads, Mapping) else {}
 
 
-def shown_filters(flag: Flag) -> Any:
-    """The definition as it may be shown: sealed payloads are not."""
+def redact_filters(flag: Flag) -> Any:
+    """Return the filters with encrypted payloads redacted."""
     if not flag.has_encrypted_payloads:
         return flag.filters
     return _with_payloads(flag.filters, lambda _: REDACTED)
 
 
-def payload_in_the_clear(flag: Flag, sealer: Sealer) -> Any:
-    payload = payloads_of(flag.filters).get("true")
+def decrypt_payload(flag: Flag, cipher: Cipher) -> Any:
+    payload = get_payloads(flag.filters).get("true")
     if payload is None or not flag.has_encrypted_payloads:
         return payload
     try:
-        return sealer.unseal(str(payload))
-    except CannotUnseal:
+        return cipher.decrypt(str(payload))
+    except DecryptionError:
         raise Conflict(
-            "This payload was sealed with a key that is not here. Bring the key back."
+            "The payload cannot be decrypted with the configured encryption keys. "
+            "Add the key with which it was encrypted."
         ) from None
 
 
-def sealed(before: Flag, after: Flag, sealer: Sealer) -> Flag:
-    """With encrypted payloads sealed; one that is shown as redacted and sent back stays."""
-    stored = payloads_of(before.filters) if before.has_encrypted_payloads else {}
-    payloads = payloads_of(after.filters)
+def encrypt_payloads(before: Flag, after: Flag, cipher: Cipher) -> Flag:
+    """Encrypt the payloads if the flag requires it. A redacted payload keeps its stored value."""
+    stored = get_payloads(before.filters) if before.has_encrypted_payloads else {}
+    payloads = get_payloads(after.filters)
     if not after.has_encrypted_payloads:
         if any(payloads.get(name) in (REDACTED, kept) for name, kept in stored.items()):
-            refuse(
+            raise_invalid(
                 "has_encrypted_payloads",
-                "What was encrypted is not made public: send new payloads with this change.",
+                "Encrypted payloads cannot be made public. Send new payloads with this change.",
             )
         return after
 
-    def seal(name: str) -> Any:
+    def encrypt(name: str) -> Any:
         payload = payloads[name]
         if name in stored and payload in (REDACTED, stored[name]):
             return stored[name]
         if payload == REDACTED:
-            refuse(f"filters.payloads.{name}", "There is no encrypted payload to keep.")
-        return sealer.seal(payload)
+            raise_invalid(
+                f"filters.payloads.{name}",
+                "There is no stored payload to keep. Send the payload itself.",
+            )
+        return cipher.encrypt(payload)
 
-    return replace(after, filters=_with_payloads(after.filters, seal))
+    return replace(after, filters=_with_payloads(after.filters, encrypt))
 
 
 def _with_payloads(filters: Any, change: Callable[[str], Any]) -> Any:
-    payloads = payloads_of(filters)
+    payloads = get_payloads(filters)
     return (
         {**filters, "payloads": {name: change(name) for name in payloads}} if payloads else filters
     )

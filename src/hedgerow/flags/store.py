@@ -1,4 +1,4 @@
-"""What this room needs of storage. storage/flags.py and persons.py answer."""
+"""Storage interfaces of this package."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,64 +7,65 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hedgerow.flags.model import Definitions, Flag, FlagId
-from hedgerow.projects.activity import Entry
+from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagWrite:
-    """A flag to store: a new one has no id yet. `tell` gives the entry for the audit trail."""
+    """A flag to store; a new one has no id yet. `build_entry` returns the activity entry."""
 
     flag: Flag
-    tell: Callable[[Flag], Entry | None]
+    build_entry: Callable[[Flag], ActivityEntry | None]
 
 
 class FlagStore(Protocol):
     async def generation(self, project_id: ProjectId) -> int: ...
 
     async def generations(self) -> Mapping[ProjectId, int]:
-        """Of every project that has flags."""
+        """Return the generation of every project that has flags."""
         ...
 
-    async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
-        """Everything that is not deleted."""
+    async def definitions(self, project_id: ProjectId, timezone: str) -> FlagDefinitions:
+        """Return all definitions that are not deleted."""
         ...
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
-        """Also a deleted one."""
+        """Return a flag, even if it is deleted."""
         ...
 
-    async def held(self, project_id: ProjectId) -> Mapping[FlagId, str]:
-        """Why flags cannot be deleted, for those that something else cannot do without."""
+    async def deletion_blockers(self, project_id: ProjectId) -> Mapping[FlagId, str]:
+        """Return the reasons why flags cannot be deleted, for those that other resources need."""
         ...
 
     async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
-        """How often apps said that they asked for a flag, by what it answered."""
+        """Return how often SDKs reported calls of a flag, by its value."""
         ...
 
     async def write(
         self,
         project_id: ProjectId,
-        decide: Callable[[Definitions, Callable[[FlagId], Flag | None]], FlagWrite],
+        decide: Callable[[FlagDefinitions, Callable[[FlagId], Flag | None]], FlagWrite],
         now: datetime,
     ) -> Flag:
-        """Store what `decide` makes of the present definitions, alone with the project."""
+        """Store the result of `decide`, which gets the present definitions, while the project is
+        locked."""
         ...
 
     async def write_all(
         self,
         project_id: ProjectId,
-        work: Callable[[Definitions, Callable[[FlagWrite], Flag]], None],
+        work: Callable[[FlagDefinitions, Callable[[FlagWrite], Flag]], None],
         now: datetime,
     ) -> None:
-        """Let `work` store several flags, alone with the project: all of them or none. What it
-        hands over comes back with its id, so that the next flag can name it."""
+        """Let `work` store several flags, all or none, while the project is locked. The store
+        function returns each flag with its id, so that later flags can refer to it."""
         ...
 
 
-class StoredSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored about somebody; nothing of it for a stranger."""
+class StoredData(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored data about a person; empty for an unknown one."""
 
     person_id: int | None
     properties: Mapping[str, Any]
@@ -73,8 +74,8 @@ class StoredSubject(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[int, Mapping[str, Any]]
 
 
-class SubjectStore(Protocol):
-    def subject(
+class EvaluationDataStore(Protocol):
+    def load(
         self,
         project_id: ProjectId,
         distinct_id: str,
@@ -82,16 +83,17 @@ class SubjectStore(Protocol):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
-    ) -> Coroutine[Any, Any, StoredSubject]:
-        """Static cohorts and hash keys only if they are wanted."""
+    ) -> Coroutine[Any, Any, StoredData]:
+        """Load static cohorts and hash keys only if requested."""
         ...
 
-    async def keep_hash_keys(
+    async def save_hash_keys(
         self,
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         hash_key: str,
         flags: Sequence[str],
     ) -> None:
-        """For the persons of these ids: the first hash key of a flag stays for ever."""
+        """Save the hash key of each flag for the persons of these ids. An existing hash key is
+        kept."""
         ...

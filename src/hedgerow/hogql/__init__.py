@@ -1,1 +1,1 @@
-"""HogQL: read, understood and written as SQL for the event store."""
+"""HogQL: parse a query, resolve its names, print it as ClickHouse SQL."""

@@ -1,5 +1,7 @@
-"""HogQL as a tree. Sugar is gone by now: `CASE` and `? :` are calls of `if`, `??` is one of
-`ifNull`, `interval 1 day` one of `toIntervalDay`, an f-string one of `concat`.
+"""The HogQL syntax tree.
+
+The parser removes syntactic sugar: `CASE` and `? :` become calls of `if`, `??` becomes `ifNull`,
+`interval 1 day` becomes `toIntervalDay`, and an f-string becomes `concat`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,8 +45,8 @@ class Arithmetic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """`start` and `end` are where it stands in the text, for messages; two trees that differ in
-    nothing else are equal."""
+    """`start` and `end` are offsets in the query text, for error messages. Equality ignores
+    them."""
 
     start: int | None = field(default=None, compare=False)
     end: int | None = field(default=None, compare=False)
@@ -52,21 +54,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Node):
-    """A sequence stands for an array. Dates come from filters, never from a text."""
+    """A sequence is an array. Dates come from filters, never from query text."""
 
     value: "str | int | float | bool | UUID | date | datetime | Sequence[object] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(Node):
-    """`properties.a` is one with two links; `*` and `events.*` end in a star."""
+    """`properties.a` has the chain `("properties", "a")`. `*` and `events.*` end in a star."""
 
     chain: Sequence[str | int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placeholder(Node):
-    """`{name}`, to be replaced before anything is resolved."""
+    """`{name}`, replaced before names are resolved."""
 
     chain: Sequence[str]
 
@@ -109,8 +111,8 @@ class BetweenExpr(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Node):
-    """`quantile(0.9)(x)` has `params`; without them they are None."""
+class FunctionCall(Node):
+    """`quantile(0.9)(x)` has `params`. They are None for a call with one argument list."""
 
     name: str
     args: "Sequence[Expr]" = ()
@@ -156,7 +158,7 @@ class Lambda(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias(Node):
-    """`hidden` ones name a column for the answer only."""
+    """A `hidden` alias names a column of the result only."""
 
     expr: "Expr"
     alias: str
@@ -165,7 +167,7 @@ class Alias(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderExpr(Node):
-    """`nulls` is "first" or "last" when the text says so."""
+    """`nulls` is "first" or "last" if the query says so."""
 
     expr: "Expr"
     descending: bool = False
@@ -174,14 +176,14 @@ class OrderExpr(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameEdge(Node):
-    """How many rows before or after; None is all of them, and 0 the current one."""
+    """`value` is the number of rows before or after; None is UNBOUNDED and 0 is CURRENT ROW."""
 
     is_preceding: bool
     value: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window(Node):
+class WindowSpec(Node):
     partition_by: "Sequence[Expr]" = ()
     order_by: Sequence[OrderExpr] = ()
     frame_method: str | None = None
@@ -191,17 +193,18 @@ class Window(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFunction(Node):
-    """`over` is a window, or the name of one."""
+    """`over` is a window or the name of one."""
 
     name: str
     args: "Sequence[Expr]" = ()
     params: "Sequence[Expr] | None" = None
-    over: Window | str | None = None
+    over: WindowSpec | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """One table of a FROM, and those joined to it in `next_join`. `kind` is empty for the first."""
+    """A table in FROM. `next_join` is the table joined to it. `kind` is empty for the first
+    table."""
 
     table: "Expr"
     alias: str | None = None
@@ -214,7 +217,7 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cte(Node):
-    """`WITH name AS (SELECT ...)`, or `WITH expr AS name` when `is_column`."""
+    """`WITH name AS (SELECT ...)`, or `WITH expr AS name` if `is_column`."""
 
     name: str
     expr: "Expr"
@@ -240,7 +243,7 @@ class SelectQuery(Node):
     where: "Expr | None" = None
     group_by: "Sequence[Expr]" = ()
     having: "Expr | None" = None
-    windows: Mapping[str, Window] = field(default_factory=dict)
+    windows: Mapping[str, WindowSpec] = field(default_factory=dict)
     order_by: Sequence[OrderExpr] = ()
     limit: "Expr | None" = None
     offset: "Expr | None" = None
@@ -250,7 +253,7 @@ class SelectQuery(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectSet(Node):
-    """`first UNION ALL second ...`, read from the left. `limit` is that of the whole."""
+    """`first UNION ALL second ...`, left-associative. `limit` applies to the whole set."""
 
     first: "SelectQuery | SelectSet"
     rest: "Sequence[tuple[str, SelectQuery | SelectSet]]"
@@ -269,7 +272,7 @@ Expr: TypeAlias = (
     | CompareOperation
     | ArithmeticOperation
     | BetweenExpr
-    | Call
+    | FunctionCall
     | TypeCast
     | Array
     | Tuple

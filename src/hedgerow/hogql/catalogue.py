@@ -1,12 +1,11 @@
-"""The functions that a query may call: what is not listed here does not exist for it.
+"""The functions that a query may call. Every other function is unknown to HogQL.
 
-None of them reads files, the network, other tables, dictionaries, settings or what the engine
-knows of its machine; none sleeps. A line is `name arguments [-> name in the engine] [: kind]`,
-where arguments are `2`, `1-3` or `1+`. A group's kind is that of what its functions give, unless a
-line says otherwise.
+No listed function reads files, the network, other tables, dictionaries, settings or the engine's
+environment, and none sleeps. An entry is `name arguments [-> engine name] [: result type]`, where
+arguments are `2`, `1-3` or `1+`. A group has a default result type.
 """
 
-from hedgerow.hogql.kinds import Kind
+from hedgerow.hogql.typed_sql import ValueType
 
 ARITHMETIC = """
 plus 2 | minus 2 | multiply 2 | divide 2 | intDiv 2 | intDivOrZero 2 | modulo 2 | mod 2 -> modulo
@@ -313,7 +312,7 @@ singleValueOrNull 1 | sparkbar 2 : string | estimateCompressionRatio 1 : number
 analysisOfVariance 2 | bool_and 1 -> min | bool_or 1 -> max
 """
 
-# Over a window only.
+# Only with OVER.
 WINDOWS = """
 row_number 0 : number | rank 0 : number | dense_rank 0 : number | percent_rank 0 : number
 cume_dist 0 : number | ntile 1 : number | lagInFrame 1-3 | leadInFrame 1-3 | lag 1-3 | lead 1-3
@@ -322,22 +321,22 @@ nth_value 2
 
 COMBINATORS = ("If", "OrNull", "OrDefault", "Distinct", "Array", "ForEach")
 
-GROUPS: tuple[tuple[str, Kind, str], ...] = (
-    ("Arithmetic and mathematics", Kind.NUMBER, ARITHMETIC),
-    ("Bits", Kind.NUMBER, BITS),
-    ("Bitmaps", Kind.UNKNOWN, BITMAPS),
-    ("Texts", Kind.STRING, STRINGS),
-    ("Searching and splitting", Kind.NUMBER, SEARCH),
-    ("Conversions", Kind.UNKNOWN, CONVERSIONS),
-    ("Dates and times", Kind.DATETIME, DATES),
-    ("Conditions", Kind.UNKNOWN, CONDITIONS),
-    ("Logic", Kind.BOOL, LOGIC),
-    ("Arrays", Kind.ARRAY, ARRAYS),
-    ("Tuples and maps", Kind.UNKNOWN, TUPLES),
-    ("JSON", Kind.UNKNOWN, JSON),
-    ("URLs and addresses", Kind.STRING, ADDRESSES),
-    ("Hashes", Kind.STRING, HASHES),
-    ("Identifiers", Kind.UUID, IDENTIFIERS),
-    ("Geography", Kind.UNKNOWN, GEO),
-    ("Others", Kind.UNKNOWN, OTHERS),
+GROUPS: tuple[tuple[str, ValueType, str], ...] = (
+    ("Arithmetic and mathematics", ValueType.NUMBER, ARITHMETIC),
+    ("Bits", ValueType.NUMBER, BITS),
+    ("Bitmaps", ValueType.UNKNOWN, BITMAPS),
+    ("Texts", ValueType.STRING, STRINGS),
+    ("Searching and splitting", ValueType.NUMBER, SEARCH),
+    ("Conversions", ValueType.UNKNOWN, CONVERSIONS),
+    ("Dates and times", ValueType.DATETIME, DATES),
+    ("Conditions", ValueType.UNKNOWN, CONDITIONS),
+    ("Logic", ValueType.BOOL, LOGIC),
+    ("Arrays", ValueType.ARRAY, ARRAYS),
+    ("Tuples and maps", ValueType.UNKNOWN, TUPLES),
+    ("JSON", ValueType.UNKNOWN, JSON),
+    ("URLs and addresses", ValueType.STRING, ADDRESSES),
+    ("Hashes", ValueType.STRING, HASHES),
+    ("Identifiers", ValueType.UUID, IDENTIFIERS),
+    ("Geography", ValueType.UNKNOWN, GEO),
+    ("Others", ValueType.UNKNOWN, OTHERS),
 )

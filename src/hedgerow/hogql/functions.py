@@ -1,4 +1,4 @@
-"""Looking up what a query calls: by name in any case, with the number of arguments checked."""
+"""Function lookup: case-insensitive names, with a check of the number of arguments."""
 
 import re
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from hedgerow.hogql.catalogue import AGGREGATIONS, COMBINATORS, GROUPS, WINDOWS
-from hedgerow.hogql.errors import HogQLError, did_you_mean, shown
-from hedgerow.hogql.kinds import Kind
+from hedgerow.hogql.errors import HogQLError, did_you_mean, quote
+from hedgerow.hogql.typed_sql import ValueType
 
 _LINE = re.compile(
     r"(?P<name>\w+) (?P<low>\d+)(?P<high>-\d+|\+)?(?: -> (?P<engine>\w+))?(?: : (?P<kind>\w+))?"
 )
-# Read by the printer itself, since they need the project's time zone, the time or another
-# spelling: name to the least and the greatest number of arguments.
+# The printer has code for these: they depend on the project's time zone, on the current time or on
+# another syntax. Each has its minimum and maximum number of arguments.
 SPECIAL: dict[str, tuple[int, int]] = {
     "toInt": (1, 1),
     "toFloat": (1, 1),
@@ -49,14 +49,14 @@ SPECIAL: dict[str, tuple[int, int]] = {
 @dataclass(frozen=True, slots=True)
 class Function:
     name: str
-    engine: str
-    low: int
-    high: int | None
-    kind: Kind
+    engine_name: str
+    min_args: int
+    max_args: int | None
+    type: ValueType
     group: str
 
 
-def _read(group: str, kind: Kind, lines: str) -> Iterator[Function]:
+def _parse_entries(group: str, kind: ValueType, lines: str) -> Iterator[Function]:
     for entry in re.split(r"[|\n]", lines):
         if not entry.strip():
             continue
@@ -65,10 +65,10 @@ def _read(group: str, kind: Kind, lines: str) -> Iterator[Function]:
         low, high = int(match["low"]), match["high"]
         yield Function(
             name=match["name"],
-            engine=match["engine"] or match["name"],
-            low=low,
-            high=None if high == "+" else int(high[1:]) if high else low,
-            kind=Kind(match["kind"]) if match["kind"] else kind,
+            engine_name=match["engine"] or match["name"],
+            min_args=low,
+            max_args=None if high == "+" else int(high[1:]) if high else low,
+            type=ValueType(match["kind"]) if match["kind"] else kind,
             group=group,
         )
 
@@ -76,94 +76,98 @@ def _read(group: str, kind: Kind, lines: str) -> Iterator[Function]:
 FUNCTIONS = {
     function.name: function
     for group, kind, lines in GROUPS
-    for function in _read(group, kind, lines)
+    for function in _parse_entries(group, kind, lines)
 } | {
-    name: Function(name, name, low, high, Kind.UNKNOWN, "Special")
+    name: Function(name, name, low, high, ValueType.UNKNOWN, "Special")
     for name, (low, high) in SPECIAL.items()
 }
 AGGREGATES = {
-    function.name: function for function in _read("Aggregations", Kind.UNKNOWN, AGGREGATIONS)
+    function.name: function
+    for function in _parse_entries("Aggregations", ValueType.UNKNOWN, AGGREGATIONS)
 }
-WINDOWED = {
-    function.name: function for function in _read("Window functions", Kind.UNKNOWN, WINDOWS)
+WINDOW_FUNCTIONS = {
+    function.name: function
+    for function in _parse_entries("Window functions", ValueType.UNKNOWN, WINDOWS)
 }
 _LOWER = {
     name.lower(): function
-    for table in (WINDOWED, FUNCTIONS, AGGREGATES)
+    for table in (WINDOW_FUNCTIONS, FUNCTIONS, AGGREGATES)
     for name, function in table.items()
 }
 
 
 def is_aggregate(name: str) -> bool:
-    return _aggregate(name) is not None
+    return _find_aggregate(name) is not None
 
 
 @cache
 def _known_names() -> tuple[str, ...]:
-    return (*FUNCTIONS, *AGGREGATES, *WINDOWED)
+    return (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS)
 
 
-def function(name: str, count: int, start: int | None, *, in_window: bool = False) -> Function:
-    """The function of this name for this many arguments, or an error that helps."""
-    found = _aggregate(name) or _any_case(name)
-    if found is None or (found.name in WINDOWED and not in_window):
+def find_function(name: str, count: int, start: int | None, *, in_window: bool = False) -> Function:
+    """Find the function with this name. Raises HogQLError for an unknown name or a wrong number of
+    arguments."""
+    found = _find_aggregate(name) or _find_any_case(name)
+    if found is None or (found.name in WINDOW_FUNCTIONS and not in_window):
         hint = did_you_mean(name, _known_names())
         if found is not None:
-            hint = "It needs an OVER (...)."
-        raise HogQLError(f"Unknown function {shown(name)}", start=start, hint=hint)
-    if count < found.low or (found.high is not None and count > found.high):
+            hint = "It requires OVER (...)."
+        raise HogQLError(f"Unknown function {quote(name)}", start=start, hint=hint)
+    if count < found.min_args or (found.max_args is not None and count > found.max_args):
         raise HogQLError(
-            f"Function '{name}' expects {_expected(found)}, found {count}", start=start
+            f"Function '{name}' expects {_describe_arity(found)}, found {count}", start=start
         )
     return found
 
 
-def _expected(function: Function) -> str:
-    if function.high is None:
-        return f"at least {_arguments(function.low)}"
-    if function.high == function.low:
-        return _arguments(function.low)
-    return f"{function.low} to {_arguments(function.high)}"
+def _describe_arity(function: Function) -> str:
+    if function.max_args is None:
+        return f"at least {_count_arguments(function.min_args)}"
+    if function.max_args == function.min_args:
+        return _count_arguments(function.min_args)
+    return f"{function.min_args} to {_count_arguments(function.max_args)}"
 
 
-def _arguments(count: int) -> str:
+def _count_arguments(count: int) -> str:
     return f"{count} argument{'' if count == 1 else 's'}"
 
 
-def _any_case(name: str) -> Function | None:
-    return FUNCTIONS.get(name) or WINDOWED.get(name) or _LOWER.get(name.lower())
+def _find_any_case(name: str) -> Function | None:
+    return FUNCTIONS.get(name) or WINDOW_FUNCTIONS.get(name) or _LOWER.get(name.lower())
 
 
 @cache
-def _plain_aggregate(lower: str) -> Function | None:
+def _find_plain_aggregate(lower: str) -> Function | None:
     found = _LOWER.get(lower)
     return found if found is not None and found.name in AGGREGATES else None
 
 
-def _aggregate(name: str) -> Function | None:
-    """An aggregation, with endings perhaps: `sumIf`, `avgOrNull`, `countDistinctIf`."""
+def _find_aggregate(name: str) -> Function | None:
+    """Find an aggregate function, also with combinators: `sumIf`, `avgOrNull`,
+    `countDistinctIf`."""
     if len(name) > 60:
         return None
-    plain = AGGREGATES.get(name) or _plain_aggregate(name.lower())
+    plain = AGGREGATES.get(name) or _find_plain_aggregate(name.lower())
     if plain is not None or name in FUNCTIONS:
         return plain
     for ending in COMBINATORS:
         if name.endswith(ending) or name.lower().endswith(ending.lower()):
-            inner = _aggregate(name[: -len(ending)])
+            inner = _find_aggregate(name[: -len(ending)])
             if inner is not None:
-                return _combined(inner, ending)
+                return _combine(inner, ending)
     return None
 
 
-def _combined(inner: Function, ending: str) -> Function | None:
-    if inner.engine.endswith(ending):
+def _combine(inner: Function, ending: str) -> Function | None:
+    if inner.engine_name.endswith(ending):
         return None
     more = 1 if ending == "If" else 0
     return Function(
         name=inner.name + ending,
-        engine=inner.engine + ending,
-        low=inner.low + more,
-        high=None if inner.high is None else inner.high + more,
-        kind=Kind.ARRAY if ending == "ForEach" else inner.kind,
+        engine_name=inner.engine_name + ending,
+        min_args=inner.min_args + more,
+        max_args=None if inner.max_args is None else inner.max_args + more,
+        type=ValueType.ARRAY if ending == "ForEach" else inner.type,
         group=inner.group,
     )

@@ -1,103 +1,105 @@
-"""The tables that a query can name, and their columns in the engine."""
+"""The tables that a query can read, and their columns in the event store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hedgerow.hogql.kinds import Kind
+from hedgerow.hogql.typed_sql import ValueType
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """`name` is the engine's. `is_listed` columns are those of `*`."""
+class TableColumn:
+    """`name` is the column's name in the event store. `*` selects the `is_listed` columns."""
 
     name: str
-    kind: Kind
+    type: ValueType
     owner: str = ""
     is_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """`person_column` holds the id of the row's person, `person` leads from there."""
+class HogQLTable:
+    """`person_column` holds the id of the row's person, from which `person.*` is resolved."""
 
     name: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, TableColumn]
     is_final: bool = True
     person_column: str | None = None
 
 
-GROUPS = range(5)
-_TEAM = Column("project_id", Kind.NUMBER)
+GROUP_INDEXES = range(5)
+_TEAM = TableColumn("project_id", ValueType.NUMBER)
 
-EVENTS = Table(
+EVENTS = HogQLTable(
     name="events",
     is_final=False,
     person_column="person_id",
     columns={
-        "uuid": Column("uuid", Kind.UUID),
-        "event": Column("event", Kind.STRING),
-        "properties": Column("properties", Kind.PROPERTIES, owner="event"),
-        "timestamp": Column("timestamp", Kind.DATETIME),
+        "uuid": TableColumn("uuid", ValueType.UUID),
+        "event": TableColumn("event", ValueType.STRING),
+        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="event"),
+        "timestamp": TableColumn("timestamp", ValueType.DATETIME),
         "team_id": _TEAM,
-        "distinct_id": Column("distinct_id", Kind.STRING),
-        "elements_chain": Column("elements_chain", Kind.STRING),
-        "created_at": Column("created_at", Kind.DATETIME),
-        "$session_id": Column("$session_id", Kind.STRING),
-        "$window_id": Column("$window_id", Kind.STRING),
-        **{f"$group_{n}": Column(f"$group_{n}", Kind.STRING) for n in GROUPS},
-        # Today's person; `sources` follows the ids that have moved since.
-        "person_id": Column("person_id", Kind.UUID),
-        "person_mode": Column("person_mode", Kind.STRING, is_listed=False),
-        "historical_migration": Column("historical_migration", Kind.BOOL, is_listed=False),
+        "distinct_id": TableColumn("distinct_id", ValueType.STRING),
+        "elements_chain": TableColumn("elements_chain", ValueType.STRING),
+        "created_at": TableColumn("created_at", ValueType.DATETIME),
+        "$session_id": TableColumn("$session_id", ValueType.STRING),
+        "$window_id": TableColumn("$window_id", ValueType.STRING),
+        **{f"$group_{n}": TableColumn(f"$group_{n}", ValueType.STRING) for n in GROUP_INDEXES},
+        # The current person: `printer/sources.py` resolves distinct ids that were merged later.
+        "person_id": TableColumn("person_id", ValueType.UUID),
+        "person_mode": TableColumn("person_mode", ValueType.STRING, is_listed=False),
+        "historical_migration": TableColumn(
+            "historical_migration", ValueType.BOOL, is_listed=False
+        ),
     },
 )
-# The person as stored with the event.
-ON_EVENTS = {
-    "id": Column("person_id", Kind.UUID),
-    "created_at": Column("person_created_at", Kind.DATETIME),
-    "properties": Column("person_properties", Kind.PROPERTIES, owner="person"),
+# The person as it was when the event was stored.
+PERSON_ON_EVENTS = {
+    "id": TableColumn("person_id", ValueType.UUID),
+    "created_at": TableColumn("person_created_at", ValueType.DATETIME),
+    "properties": TableColumn("person_properties", ValueType.PROPERTIES, owner="person"),
 }
-PERSONS = Table(
+PERSONS = HogQLTable(
     name="persons",
     columns={
-        "id": Column("id", Kind.UUID),
-        "created_at": Column("created_at", Kind.DATETIME),
+        "id": TableColumn("id", ValueType.UUID),
+        "created_at": TableColumn("created_at", ValueType.DATETIME),
         "team_id": _TEAM,
-        "properties": Column("properties", Kind.PROPERTIES, owner="person"),
-        "is_identified": Column("is_identified", Kind.BOOL),
+        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="person"),
+        "is_identified": TableColumn("is_identified", ValueType.BOOL),
     },
 )
-DISTINCT_IDS = Table(
+DISTINCT_IDS = HogQLTable(
     name="person_distinct_ids",
     person_column="person_id",
     columns={
-        "distinct_id": Column("distinct_id", Kind.STRING),
-        "person_id": Column("person_id", Kind.UUID),
+        "distinct_id": TableColumn("distinct_id", ValueType.STRING),
+        "person_id": TableColumn("person_id", ValueType.UUID),
         "team_id": _TEAM,
     },
 )
-GROUP_ROWS = Table(
+GROUPS = HogQLTable(
     name="groups",
     columns={
-        "index": Column("group_type_index", Kind.NUMBER),
-        "key": Column("group_key", Kind.STRING),
+        "index": TableColumn("group_type_index", ValueType.NUMBER),
+        "key": TableColumn("group_key", ValueType.STRING),
         "team_id": _TEAM,
-        "created_at": Column("created_at", Kind.DATETIME),
-        "properties": Column("properties", Kind.PROPERTIES, owner="group"),
-        "group_type_index": Column("group_type_index", Kind.NUMBER, is_listed=False),
-        "group_key": Column("group_key", Kind.STRING, is_listed=False),
+        "created_at": TableColumn("created_at", ValueType.DATETIME),
+        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="group"),
+        "group_type_index": TableColumn("group_type_index", ValueType.NUMBER, is_listed=False),
+        "group_key": TableColumn("group_key", ValueType.STRING, is_listed=False),
     },
 )
-COHORT_PEOPLE = Table(
+COHORT_PEOPLE = HogQLTable(
     name="cohort_people",
     person_column="person_id",
     columns={
-        "person_id": Column("person_id", Kind.UUID),
-        "cohort_id": Column("cohort_id", Kind.NUMBER),
+        "person_id": TableColumn("person_id", ValueType.UUID),
+        "cohort_id": TableColumn("cohort_id", ValueType.NUMBER),
         "team_id": _TEAM,
     },
 )
 
-TABLES: Mapping[str, Table] = {
-    table.name: table for table in (EVENTS, PERSONS, DISTINCT_IDS, GROUP_ROWS, COHORT_PEOPLE)
+TABLES: Mapping[str, HogQLTable] = {
+    table.name: table for table in (EVENTS, PERSONS, DISTINCT_IDS, GROUPS, COHORT_PEOPLE)
 }

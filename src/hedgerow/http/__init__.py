@@ -1,1 +1,1 @@
-"""The edge towards clients: bytes become our types here, once, and our answers become bytes."""
+"""The HTTP edge: decodes requests, checks access, and encodes responses."""

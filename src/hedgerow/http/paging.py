@@ -1,6 +1,4 @@
-"""Pages of a list: `limit` and `offset` in, `{count, next, previous, results}` with absolute
-links out.
-"""
+"""Pagination by `limit` and `offset`, with `{count, next, previous, results}` as the response."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,29 +8,29 @@ from urllib.parse import parse_qsl, quote, urlencode
 import msgspec
 from starlette.requests import Request
 
-from hedgerow.http.describe import Parameter
-from hedgerow.http.origin import Origins
+from hedgerow.http.parameters import Parameter, parse_positive
+from hedgerow.http.server.proxies import Origins
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-# Past any table, and still a number that every database takes.
+# Larger than any table, and still within the integer range of every database.
 MAX_OFFSET = 2**62
 
 T = TypeVar("T")
 
-WINDOW = (
+PAGE_PARAMETERS = (
     Parameter(
         "limit",
-        f"Results per page: {DEFAULT_LIMIT} unless told, {MAX_LIMIT} at most.",
+        f"Results per page. Default: {DEFAULT_LIMIT}, maximum: {MAX_LIMIT}.",
         {"type": "integer"},
     ),
-    Parameter("offset", "Initial index from which to return the results.", {"type": "integer"}),
+    Parameter("offset", "Number of results to skip.", {"type": "integer"}),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Which part of a list is asked for."""
+class PageWindow:
+    """The requested part of a list."""
 
     limit: int
     offset: int
@@ -48,45 +46,39 @@ class Page(msgspec.Struct, Generic[T]):
     results: Sequence[T]
 
 
-def window(limit: str | None = None, offset: str | None = None) -> Window:
-    """Bad values never fail: they mean the default, as in PostHog."""
-    return Window(
-        limit=min(positive(limit) or DEFAULT_LIMIT, MAX_LIMIT),
-        offset=min(positive(offset) or 0, MAX_OFFSET),
+def parse_window(limit: str | None = None, offset: str | None = None) -> PageWindow:
+    """Invalid values fall back to the default, as in PostHog."""
+    return PageWindow(
+        limit=min(parse_positive(limit) or DEFAULT_LIMIT, MAX_LIMIT),
+        offset=min(parse_positive(offset) or 0, MAX_OFFSET),
     )
 
 
-def positive(text: str | None) -> int | None:
-    """A whole number above zero, or None for anything else. Never fails, however long the text."""
-    text = (text or "").strip()
-    return int(text[:30]) or None if text.isascii() and text.isdecimal() else None
-
-
-def page(
-    request: Request, origins: Origins, asked: Window, count: int, results: Sequence[T]
+def build_page(
+    request: Request, origins: Origins, window: PageWindow, count: int, results: Sequence[T]
 ) -> Page[T]:
-    after, before = asked.offset + asked.limit, asked.offset - asked.limit
+    after, before = window.offset + window.limit, window.offset - window.limit
     return Page(
         count=count,
-        next=_link(request, origins, asked.limit, after) if after < count else None,
-        previous=_link(request, origins, asked.limit, before) if asked.offset else None,
+        next=_link(request, origins, window.limit, after) if after < count else None,
+        previous=_link(request, origins, window.limit, before) if window.offset else None,
         results=results,
     )
 
 
 def _link(request: Request, origins: Origins, limit: int, offset: int) -> str:
     changes: dict[str, Any] = {"limit": limit, "offset": offset if offset > 0 else None}
-    return link_with(request, origins, changes)
+    return build_link(request, origins, changes)
 
 
-def link_with(request: Request, origins: Origins, changes: dict[str, Any]) -> str:
-    """The request's own address with some parameters replaced (None drops one), sorted by name."""
+def build_link(request: Request, origins: Origins, changes: dict[str, Any]) -> str:
+    """The URL of the request with some parameters replaced (None removes one), sorted by name."""
     query = request.scope["query_string"].decode("latin-1")
-    kept = [
+    others = [
         pair
         for pair in parse_qsl(query, keep_blank_values=True, max_num_fields=None)
         if pair[0] not in changes
     ]
-    pairs = kept + [(name, str(value)) for name, value in changes.items() if value is not None]
+    pairs = others + [(name, str(value)) for name, value in changes.items() if value is not None]
     address = origins.base_url(request.scope) + quote(request.scope["path"], safe="/@:+")
     return f"{address}?{urlencode(sorted(pairs, key=lambda pair: pair[0]))}"

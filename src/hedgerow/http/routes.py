@@ -1,141 +1,175 @@
-"""The site map: every path and where it leads."""
+"""The endpoint classes, and the routes that are built from their instances."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from hedgerow import __version__
-from hedgerow.http import (
-    activity,
-    cohorts,
-    components,
-    deliveries,
-    docs,
-    early_access,
-    errors,
-    event_deletion,
-    events,
-    experiments,
-    flag_stream,
-    flags,
-    ingestion_warnings,
-    jobs,
-    keys,
-    person_actions,
-    persons,
-    projects,
-    query,
-    record_actions,
-    records,
-    remote_config,
-    sdk_extras,
-    site_app,
-    survey_stats,
-    surveys,
-    transformations,
-    users,
-)
-from hedgerow.http.access import Rooms
-from hedgerow.http.capture import EVENT_PATHS, CaptureDoor
-from hedgerow.http.decide import Decide
-from hedgerow.http.door import Lean
-from hedgerow.http.health import Readiness, liveness
-from hedgerow.http.local_evaluation import LocalEvaluationDoor
-from hedgerow.http.metrics import Metrics
-from hedgerow.http.ofrep import PATH as OFREP
-from hedgerow.http.ofrep import OfrepDoor
-from hedgerow.http.switchboard import Switchboard
+from hedgerow.http.api.activity import ActivityEndpoints
+from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.early_access import EarlyAccessEndpoints
+from hedgerow.http.api.events import EventEndpoints
+from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
+from hedgerow.http.api.flags import FlagEndpoints
+from hedgerow.http.api.groups import GroupEndpoints
+from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.keys import KeyEndpoints
+from hedgerow.http.api.persons import PersonEndpoints
+from hedgerow.http.api.pipelines.components import ComponentEndpoints
+from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
+from hedgerow.http.api.pipelines.jobs import JobEndpoints
+from hedgerow.http.api.pipelines.record_actions import RecordActionEndpoints
+from hedgerow.http.api.pipelines.records import RecordEndpoints
+from hedgerow.http.api.pipelines.transformations import TransformationEndpoints
+from hedgerow.http.api.projects import ProjectEndpoints
+from hedgerow.http.api.query import QueryEndpoints
+from hedgerow.http.api.surveys import SurveyEndpoints
+from hedgerow.http.api.users import UserEndpoints
+from hedgerow.http.auth.access import Access, Authenticator
+from hedgerow.http.endpoint import Endpoint, FastEndpoint, Handler, endpoints_of
+from hedgerow.http.openapi.docs import DocsEndpoints
+from hedgerow.http.sdk.capture import CaptureEndpoints
+from hedgerow.http.sdk.decide import DecideEndpoints
+from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
+from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
+from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
+from hedgerow.http.sdk.sdk_stubs import RecordingEndpoints, ScriptEndpoints
+from hedgerow.http.sdk.site_apps import SiteAppEndpoints
+from hedgerow.http.sdk.stream import StreamEndpoints
+from hedgerow.http.sdk.surveys import PublicSurveyEndpoints
+from hedgerow.http.server.errors import EXCEPTION_HANDLERS
+from hedgerow.http.server.gateway import FastHandler, FastRoute
+from hedgerow.http.server.health import Readiness
+from hedgerow.http.server.metrics import Metrics
 
-FAMILIES = (
-    docs.router,
-    projects.router,
-    keys.router,
-    users.router,
-    activity.router,
-    components.router,
-    record_actions.router,
-    jobs.router,
-    deliveries.router,
-    transformations.router,
-    records.router,
-    site_app.router,
-    remote_config.router,
-    sdk_extras.router,
-    flag_stream.router,
-    flags.router,
-    early_access.router,
-    survey_stats.router,
-    surveys.router,
-    experiments.router,
-    cohorts.router,
-    persons.router,
-    person_actions.router,
-    ingestion_warnings.router,
-    event_deletion.router,
-    query.router,
-    events.router,
+# The gateway serves these before the framework: the hot paths of SDKs, and the probes.
+FAST_ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
+    DecideEndpoints,
+    LocalEvaluationEndpoints,
+    CaptureEndpoints,
+    RecordingEndpoints,
+    PublicFeatureEndpoints,
+    PublicSurveyEndpoints,
+    OfrepEndpoints,
+    Readiness,
+    Metrics,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
-    """What apps and SDKs call, with keys of a project."""
-
-    decide: Decide
-    capture: CaptureDoor
-    local_evaluation: LocalEvaluationDoor
-    ofrep: OfrepDoor
-    early_access: early_access.EarlyAccessDoor
-    surveys: surveys.SurveysDoor
-    extras: sdk_extras.ExtrasDoor
-
-
-def lean_routes(readiness: Readiness, metrics: Metrics, doors: Doors) -> Mapping[str, Lean]:
-    """Paths that are answered before FastAPI is reached."""
-    decide, capture, ofrep = doors.decide, doors.capture, doors.ofrep
-    events = Lean(handler=capture.events, methods=("GET", "POST"), public=True)
-    engage = Lean(handler=capture.engage, methods=("GET", "POST"), public=True)
-    return {
-        **dict.fromkeys(EVENT_PATHS, events),
-        "/engage": engage,
-        "/i/v1/analytics/events": Lean(handler=capture.per_event, methods=("POST",), public=True),
-        "/decide": Lean(handler=decide.decide, methods=("POST",), public=True, quick=True),
-        "/flags": Lean(handler=decide.flags, methods=("POST",), public=True, quick=True),
-        "/flags/definitions": Lean(
-            handler=doors.local_evaluation.definitions, methods=("GET",), quick=True
-        ),
-        "/api/feature_flag/local_evaluation": Lean(
-            handler=doors.local_evaluation.older, methods=("GET",), quick=True
-        ),
-        "/api/early_access_features": Lean(
-            handler=doors.early_access.public, methods=("GET",), public=True
-        ),
-        "/api/surveys": Lean(handler=doors.surveys.public, methods=("GET",), public=True),
-        "/s": Lean(handler=doors.extras.recordings, methods=("POST",), public=True),
-        OFREP: Lean(handler=ofrep.evaluate_all, methods=("POST",), public=True, quick=True),
-        f"{OFREP}/{{key}}": Lean(
-            handler=ofrep.evaluate_one, methods=("POST",), public=True, quick=True
-        ),
-        "/ofrep/v1/configuration": Lean(
-            handler=ofrep.configuration, methods=("GET",), public=True, quick=True
-        ),
-        "/_liveness": Lean(handler=liveness, methods=("GET",), public=True, probe=True),
-        "/_readiness": Lean(handler=readiness.page, methods=("GET",), probe=True),
-        "/metrics": Lean(handler=metrics.page, methods=("GET",), probe=True),
-    }
+# Every class with endpoints. The container builds one instance of each.
+ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
+    DocsEndpoints,
+    ProjectEndpoints,
+    KeyEndpoints,
+    UserEndpoints,
+    ActivityEndpoints,
+    ComponentEndpoints,
+    RecordActionEndpoints,
+    RecordEndpoints,
+    JobEndpoints,
+    DeliveryEndpoints,
+    TransformationEndpoints,
+    FlagEndpoints,
+    FlagEvaluationEndpoints,
+    EarlyAccessEndpoints,
+    SurveyEndpoints,
+    ExperimentEndpoints,
+    CohortEndpoints,
+    PersonEndpoints,
+    GroupEndpoints,
+    IngestionWarningEndpoints,
+    EventEndpoints,
+    QueryEndpoints,
+    StreamEndpoints,
+    RemoteConfigEndpoints,
+    ScriptEndpoints,
+    SiteAppEndpoints,
+)
 
 
-def api(rooms: Rooms) -> FastAPI:
-    """Everything else."""
-    app = FastAPI(
-        title="Hedgerow",
-        version=__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
+def documented_endpoints() -> list[tuple[str, Endpoint]]:
+    """Return every endpoint with its tag, for the OpenAPI document."""
+    classes = (*ENDPOINT_CLASSES, *FAST_ENDPOINT_CLASSES)
+    return [(each.tag, found) for each in classes for found in endpoints_of(each)]
+
+
+def build_api(handlers: Sequence[Handler], authenticator: Authenticator) -> Starlette:
+    """Build the application behind the gateway, from one instance of each endpoint class."""
+    _check_complete(handlers, ENDPOINT_CLASSES)
+    app = Starlette(
+        routes=build_routes(handlers, authenticator), exception_handlers=dict(EXCEPTION_HANDLERS)
     )
-    app.router = Switchboard([route for family in FAMILIES for route in family.routes])
-    app.state.rooms = rooms
-    errors.install(app)
+    # The gateway adds a missing trailing slash.
+    app.router.redirect_slashes = False
     return app
+
+
+def build_routes(handlers: Sequence[Handler], authenticator: Authenticator) -> list[Route]:
+    """Build the routes of handler instances. A fixed path segment wins over a parameter."""
+    routes = [
+        Route(
+            path,
+            EndpointApp(path, each.access, getattr(handler, each.function), authenticator),
+            methods=[each.method],
+            name=each.name,
+        )
+        for handler in handlers
+        for each in endpoints_of(type(handler))
+        for path in each.paths
+    ]
+    return sorted(routes, key=lambda route: [part[:1] == "{" for part in route.path.split("/")])
+
+
+def build_fast_routes(handlers: Sequence[Handler]) -> Mapping[str, FastRoute]:
+    """Build the gateway's table, from one instance of each fast endpoint class."""
+    _check_complete(handlers, FAST_ENDPOINT_CLASSES)
+    routes: dict[str, FastRoute] = {}
+    for handler in handlers:
+        for each in endpoints_of(type(handler)):
+            if not isinstance(each, FastEndpoint):
+                continue
+            function: FastHandler = getattr(handler, each.function)
+            for path in each.paths:
+                earlier = routes[path].methods if path in routes else ()
+                routes[path] = FastRoute(
+                    handler=function,
+                    methods=(*earlier, each.method),
+                    is_public=each.is_public,
+                    is_probe=each.is_probe,
+                    is_quick=each.is_quick,
+                )
+    return routes
+
+
+class EndpointApp:
+    """The ASGI application of one endpoint. The gateway logs its `path`."""
+
+    def __init__(
+        self,
+        path: str,
+        access: Access | None,
+        method: Callable[[Any], Awaitable[Response]],
+        authenticator: Authenticator,
+    ) -> None:
+        self.path = path
+        self._access = access
+        self._method = method
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        call = await self._authenticator.authorize(request, self._access)
+        response = await self._method(call)
+        await response(scope, receive, send)
+
+
+def _check_complete(handlers: Sequence[Handler], classes: Sequence[type[Handler]]) -> None:
+    missing = set(classes) ^ {type(each) for each in handlers}
+    if missing:
+        names = ", ".join(sorted(each.__name__ for each in missing))
+        raise ValueError(f"Expected one instance of each endpoint class. Check: {names}.")

@@ -1,1 +1,1 @@
-"""Moving in from elsewhere: what definitions of other services become here. Pure."""
+"""Convert definitions of PostHog, Unleash and Flagsmith into ours. Pure: the CLI does the I/O."""

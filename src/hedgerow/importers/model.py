@@ -1,4 +1,4 @@
-"""What is to be copied, what cannot be, and what a copy does not keep."""
+"""The result of converting another service's definitions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 SourceId = int | str
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     GROUP_TYPE = "group type"
     COHORT = "cohort"
     FLAG = "flag"
@@ -18,31 +18,30 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Something that somebody should know about one thing, by its name."""
+class ImportNote:
+    """A remark for the operator about one item."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A thing to have here. `body` is what our own API takes, but for the numbers of other things
-    in it, which are still the source's."""
+class ImportItem:
+    """An item to create. `body` is a request body of our API that still has the source's ids."""
 
-    kind: Kind
+    kind: ResourceKind
     source_id: SourceId
     name: str
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What was understood of a source. Things stand behind those that they need. `lost` cannot be
-    copied; `notes` are about what is copied and yet not the same."""
+class ConversionResult:
+    """`items` are sorted with dependencies first. `skipped` says what cannot be imported and why,
+    `notes` what differs after the import."""
 
-    wanted: Sequence[Wanted]
-    lost: Sequence[Told] = ()
-    notes: Sequence[Told] = ()
+    items: Sequence[ImportItem]
+    skipped: Sequence[ImportNote] = ()
+    notes: Sequence[ImportNote] = ()
     group_types: Mapping[int, str] = field(default_factory=dict)

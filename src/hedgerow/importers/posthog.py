@@ -1,8 +1,7 @@
-"""What the cohorts, flags, early access features, surveys and experiments of a PostHog project
-become here. Pure.
+"""Convert the cohorts, flags, early access features, surveys and experiments of a PostHog project.
 
-Everything is held against our own rules with the source's numbers in it, so that a plan can say
-what would be refused, and why, before anything is sent.
+Pure. Every item is validated by our rules while it still has the source's ids, so that a plan can
+name what would be rejected, and why, before anything is sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,36 +11,35 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.early_access import Stage, check_address, with_choices
+from hedgerow.flags.early_access import FeatureStage, check_documentation_url, set_enrollment
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Runtime
-from hedgerow.flags.rules import (
-    Surroundings,
+from hedgerow.flags.validate import (
+    ValidationContext,
     check_key,
-    check_together,
-    checked_filters,
+    check_setting_conflicts,
     condition_sets,
-    needed_cohorts,
-    needed_ids,
+    referenced_cohort_ids,
+    referenced_flag_ids,
+    validate_filters,
     variant_keys,
 )
-from hedgerow.importers.model import Kind, Reading, Told, Wanted
-from hedgerow.importers.order import in_order
-from hedgerow.importers.posthog_experiments import wanted_experiment
-from hedgerow.importers.posthog_surveys import own_flags, wanted_survey
-from hedgerow.importers.shapes import Item, number, part, parts
-from hedgerow.persons.cohorts import asked_cohorts, checked_definition
+from hedgerow.importers.documents import Item, get_object, get_objects, parse_id, sort_by_dependency
+from hedgerow.importers.model import ConversionResult, ImportItem, ImportNote, ResourceKind
+from hedgerow.importers.posthog_experiments import convert_experiment
+from hedgerow.importers.posthog_surveys import convert_survey, list_survey_flags
+from hedgerow.persons.cohorts import referenced_cohorts, validate_definition
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.model import ProjectId
 
-NOWHERE = ProjectId(0)
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-# What PostHog keeps beside a filter for its own use.
-_INTERNAL = ("bytecode", "bytecode_error", "conditionHash")
+NO_PROJECT = ProjectId(0)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Fields of a filter that only PostHog uses.
+_INTERNAL_FIELDS = ("bytecode", "bytecode_error", "conditionHash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
-    """The answers of a project's API, item by item."""
+class PostHogDefinitions:
+    """The items that the API of a PostHog project returns."""
 
     group_types: Sequence[Item] = ()
     cohorts: Sequence[Item] = ()
@@ -51,19 +49,19 @@ class Definitions:
     experiments: Sequence[Item] = ()
 
 
-def understood(source: Definitions) -> Reading:
-    reader = _Reader(source)
-    wanted = [
-        *reader.cohorts(),
-        *reader.flags(),
-        *reader.features(),
-        *reader.surveys(),
-        *reader.experiments(),
+def convert_posthog(source: PostHogDefinitions) -> ConversionResult:
+    converter = _Converter(source)
+    items = [
+        *converter.convert_cohorts(),
+        *converter.convert_flags(),
+        *converter.convert_features(),
+        *converter.convert_surveys(),
+        *converter.convert_experiments(),
     ]
-    return Reading(
-        wanted=wanted,
-        lost=reader.lost,
-        notes=reader.notes,
+    return ConversionResult(
+        items=items,
+        skipped=converter.skipped,
+        notes=converter.notes,
         group_types={
             each["group_type_index"]: str(each["group_type"])
             for each in source.group_types
@@ -72,254 +70,276 @@ def understood(source: Definitions) -> Reading:
     )
 
 
-class _Reader:
-    def __init__(self, source: Definitions) -> None:
+class _Converter:
+    def __init__(self, source: PostHogDefinitions) -> None:
         self._source = source
         self._cohorts: dict[CohortId, Cohort] = {}
         self._flags: dict[FlagId, Flag] = {}
-        # The flags of features, and whether they follow what people choose.
-        self._enrolling = {
-            number(part(each, "feature_flag").get("id")): _stage(each) in _CHOOSING
+        # Flags of early access features, and whether enrollment decides them.
+        self._enrollment_flags = {
+            parse_id(get_object(each, "feature_flag").get("id")): _read_stage(each)
+            in _ENROLLMENT_STAGES
             for each in source.features
         }
-        self.lost: list[Told] = []
-        self.notes: list[Told] = []
+        self.skipped: list[ImportNote] = []
+        self.notes: list[ImportNote] = []
 
-    def cohorts(self) -> list[Wanted]:
+    def convert_cohorts(self) -> list[ImportItem]:
         items = self._cohort_items()
-        definitions = {id: _definition(each) for id, each in items.items()}
-        order, circular = in_order({id: asked_cohorts(definitions[id]) for id in items})
-        for id in circular:
-            self._lose(Kind.COHORT, _name(items[id]), "It asks for itself, through others.")
-        found = []
+        definitions = {id: _read_definition(each) for id, each in items.items()}
+        order, cyclic = sort_by_dependency(
+            {id: referenced_cohorts(definitions[id]) for id in items}
+        )
+        for id in cyclic:
+            self._skip(
+                ResourceKind.COHORT,
+                _read_name(items[id]),
+                "It refers to itself through other cohorts.",
+            )
+        converted = []
         for id in order:
-            item, name = items[id], _name(items[id])
-            cohort = _cohort(id, item, definitions[id])
+            item, name = items[id], _read_name(items[id])
+            cohort = _build_cohort(id, item, definitions[id])
             if not cohort.is_static:
-                needed = asked_cohorts(cohort.definition)
-                reason = self._lacking(needed, items, self._cohorts) or _why_refused(
-                    partial(checked_definition, cohort.definition, cohort.id, self._cohorts)
+                needed = referenced_cohorts(cohort.definition)
+                reason = self._explain_missing(needed, items, self._cohorts) or _explain_invalid(
+                    partial(validate_definition, cohort.definition, cohort.id, self._cohorts)
                 )
                 if reason:
-                    self._lose(Kind.COHORT, name, reason)
+                    self._skip(ResourceKind.COHORT, name, reason)
                     continue
             self._cohorts[id] = cohort
-            found.append(_wanted_cohort(id, name, cohort))
-        return found
+            converted.append(_build_cohort_item(id, name, cohort))
+        return converted
 
-    def flags(self) -> list[Wanted]:
-        of_surveys = own_flags(self._source.surveys)
+    def convert_flags(self) -> list[ImportItem]:
+        survey_flags = list_survey_flags(self._source.surveys)
         items = {
             FlagId(id): each
             for each in self._source.flags
-            if _is_there(each)
-            and ((id := number(each.get("id"))) not in of_surveys or not _is_made_up(each))
+            if _exists(each)
+            and (
+                (id := parse_id(each.get("id"))) not in survey_flags or not _may_be_generated(each)
+            )
         }
-        needs = {id: needed_ids(part(each, "filters")) for id, each in items.items()}
-        order, circular = in_order(needs)
-        for id in circular:
-            self._lose(Kind.FLAG, _key(items[id]), "It depends on itself, through others.")
-        found = []
+        needs = {id: referenced_flag_ids(get_object(each, "filters")) for id, each in items.items()}
+        order, cyclic = sort_by_dependency(needs)
+        for id in cyclic:
+            self._skip(
+                ResourceKind.FLAG, _read_key(items[id]), "It depends on itself through other flags."
+            )
+        converted = []
         for id in order:
-            item, key = items[id], _key(items[id])
-            flag = _flag(id, item)
-            if id in self._enrolling:
-                flag = replace(flag, filters=with_choices(flag, self._enrolling[id]))
-            reason = self._why_not(flag, items, needs[id])
+            item, key = items[id], _read_key(items[id])
+            flag = _build_flag(id, item)
+            if id in self._enrollment_flags:
+                flag = replace(flag, filters=set_enrollment(flag, self._enrollment_flags[id]))
+            reason = self._explain_skip(flag, items, needs[id])
             if reason:
-                self._lose(Kind.FLAG, key, reason)
+                self._skip(ResourceKind.FLAG, key, reason)
                 continue
-            around = Surroundings(cohorts=self._cohorts, flags=self._flags, own_id=None)
-            flag = replace(flag, filters=checked_filters(flag.filters, around, is_new=True))
+            context = ValidationContext(cohorts=self._cohorts, flags=self._flags, own_id=None)
+            flag = replace(flag, filters=validate_filters(flag.filters, context, is_new=True))
             self._flags[id] = flag
-            self._note(flag)
-            found.append(_wanted_flag(flag))
-        return found
+            self._add_flag_notes(flag)
+            converted.append(_build_flag_item(flag))
+        return converted
 
-    def features(self) -> list[Wanted]:
-        found = []
+    def convert_features(self) -> list[ImportItem]:
+        converted = []
         for item in self._source.features:
-            name = _name(item)
-            flag_id = FlagId(number(part(item, "feature_flag").get("id")))
+            name = _read_name(item)
+            flag_id = FlagId(parse_id(get_object(item, "feature_flag").get("id")))
             flag = self._flags.get(flag_id)
             if flag is None:
-                self._lose(Kind.FEATURE, name, "Its flag is not copied.")
-            elif reason := _why_no_feature(flag):
-                self._lose(Kind.FEATURE, name, reason)
-            elif _stage(item) is None:
-                self._lose(Kind.FEATURE, name, f"There is no stage {item.get('stage')!r} here.")
+                self._skip(ResourceKind.FEATURE, name, "Its flag is not imported.")
+            elif reason := _explain_unsupported_feature(flag):
+                self._skip(ResourceKind.FEATURE, name, reason)
+            elif _read_stage(item) is None:
+                self._skip(
+                    ResourceKind.FEATURE,
+                    name,
+                    f"The stage {item.get('stage')!r} has no equivalent here.",
+                )
             else:
                 try:
-                    found.append(_wanted_feature(item, name, flag_id))
+                    converted.append(_build_feature_item(item, name, flag_id))
                 except Invalid as error:
-                    self._lose(Kind.FEATURE, name, f"{error.attr}: {error.detail}")
-        return found
+                    self._skip(ResourceKind.FEATURE, name, f"{error.attr}: {error.detail}")
+        return converted
 
-    def surveys(self) -> list[Wanted]:
-        around = Surroundings(cohorts=self._cohorts, flags=self._flags, own_id=None)
-        found = []
+    def convert_surveys(self) -> list[ImportItem]:
+        context = ValidationContext(cohorts=self._cohorts, flags=self._flags, own_id=None)
+        converted = []
         for item in self._source.surveys:
             try:
-                note = partial(self._tell, Kind.SURVEY, _name(item))
-                found.append(wanted_survey(item, _name(item), around, note))
+                note = partial(self._add_note, ResourceKind.SURVEY, _read_name(item))
+                converted.append(convert_survey(item, _read_name(item), context, note))
             except Invalid as error:
-                self._lose(Kind.SURVEY, _name(item), _said(error))
-        return found
+                self._skip(ResourceKind.SURVEY, _read_name(item), _format_invalid(error))
+        return converted
 
-    def experiments(self) -> list[Wanted]:
+    def convert_experiments(self) -> list[ImportItem]:
         flags = {flag.key: flag for flag in self._flags.values()}
-        found = []
+        converted = []
         for item in self._source.experiments:
-            name = _name(item)
+            name = _read_name(item)
             if item.get("deleted"):
                 continue
             try:
-                note = partial(self._tell, Kind.EXPERIMENT, name)
-                found.append(wanted_experiment(item, name, flags, note))
+                note = partial(self._add_note, ResourceKind.EXPERIMENT, name)
+                converted.append(convert_experiment(item, name, flags, note))
             except Invalid as error:
-                self._lose(Kind.EXPERIMENT, name, _said(error))
-        return found
+                self._skip(ResourceKind.EXPERIMENT, name, _format_invalid(error))
+        return converted
 
-    def _why_not(self, flag: Flag, items: Mapping[FlagId, Item], needs: set[FlagId]) -> str:
+    def _explain_skip(self, flag: Flag, items: Mapping[FlagId, Item], needs: set[FlagId]) -> str:
         if flag.has_encrypted_payloads:
-            return "Its payload is encrypted, and the source tells it to nobody: make it by hand."
-        around = Surroundings(cohorts=self._cohorts, flags=self._flags, own_id=None)
+            return (
+                "Its payload is encrypted and cannot be read from the source: create the flag by "
+                "hand."
+            )
+        context = ValidationContext(cohorts=self._cohorts, flags=self._flags, own_id=None)
         return (
-            self._lacking(needed_cohorts(flag.filters), self._cohort_items(), self._cohorts)
-            or self._lacking(needs, items, self._flags)
-            or _why_refused(lambda: check_key(flag.key, self._flags))
-            or _why_refused(lambda: checked_filters(flag.filters, around, is_new=True))
-            or _why_refused(lambda: check_together(flag))
+            self._explain_missing(
+                referenced_cohort_ids(flag.filters), self._cohort_items(), self._cohorts
+            )
+            or self._explain_missing(needs, items, self._flags)
+            or _explain_invalid(lambda: check_key(flag.key, self._flags))
+            or _explain_invalid(lambda: validate_filters(flag.filters, context, is_new=True))
+            or _explain_invalid(lambda: check_setting_conflicts(flag))
         )
 
     def _cohort_items(self) -> dict[CohortId, Item]:
         cohorts = self._source.cohorts
-        return {CohortId(number(each.get("id"))): each for each in cohorts if _is_there(each)}
+        return {CohortId(parse_id(each.get("id"))): each for each in cohorts if _exists(each)}
 
-    def _lacking(
-        self, needed: set[Any], items: Mapping[Any, Item], copied: Mapping[Any, Any]
+    def _explain_missing(
+        self, needed: set[Any], items: Mapping[Any, Item], imported: Mapping[Any, Any]
     ) -> str:
-        """Why something cannot be copied whose needs are not; "" if all of them are."""
-        for id in sorted(needed - copied.keys()):
+        """Return which dependency is not imported; empty if all are."""
+        for id in sorted(needed - imported.keys()):
             if id in items:
-                name = items[id].get("key") or _name(items[id])
-                return f"It asks for {name!r}, which is not copied."
+                name = items[id].get("key") or _read_name(items[id])
+                return f"It refers to {name!r}, which is not imported."
         return ""
 
-    def _note(self, flag: Flag) -> None:
+    def _add_flag_notes(self, flag: Flag) -> None:
         if flag.is_remote_configuration:
-            self._tell(Kind.FLAG, flag.key, "A remote configuration: copied as one.")
+            self._add_note(
+                ResourceKind.FLAG, flag.key, "It is a remote configuration flag here, too."
+            )
         if flag.ensure_experience_continuity:
             text = (
-                "It persists across authentication. Whose answer was kept from before they logged "
-                "in is not told by the source: they are counted by their id."
+                "It persists across authentication. The source does not export the stored values: "
+                "persons are bucketed by their distinct id."
             )
-            self._tell(Kind.FLAG, flag.key, text)
+            self._add_note(ResourceKind.FLAG, flag.key, text)
 
-    def _tell(self, kind: Kind, name: str, text: str) -> None:
-        self.notes.append(Told(kind=kind, name=name, text=text))
+    def _add_note(self, kind: ResourceKind, name: str, text: str) -> None:
+        self.notes.append(ImportNote(kind=kind, name=name, text=text))
 
-    def _lose(self, kind: Kind, name: str, reason: str) -> None:
-        self.lost.append(Told(kind=kind, name=name, text=reason))
-
-
-_CHOOSING = frozenset(stage for stage in Stage if stage.takes_choices)
+    def _skip(self, kind: ResourceKind, name: str, reason: str) -> None:
+        self.skipped.append(ImportNote(kind=kind, name=name, text=reason))
 
 
-def _why_refused(check: Callable[[], Any]) -> str:
-    """What our rules say against it; "" if nothing."""
+_ENROLLMENT_STAGES = frozenset(stage for stage in FeatureStage if stage.honors_enrollment)
+
+
+def _explain_invalid(check: Callable[[], Any]) -> str:
+    """Return the validation error of a check; empty if it passes."""
     try:
         check()
     except Invalid as error:
-        return _said(error)
+        return _format_invalid(error)
     return ""
 
 
-def _said(error: Invalid) -> str:
+def _format_invalid(error: Invalid) -> str:
     return f"{error.attr}: {error.detail}" if error.attr else error.detail
 
 
-def _why_no_feature(flag: Flag) -> str:
+def _explain_unsupported_feature(flag: Flag) -> str:
     if variant_keys(flag.filters):
-        return "Its flag has variants, which features here cannot have."
+        return "Its flag has variants, which early access features here do not support."
     parts = (flag.filters, *condition_sets(flag.filters))
     if any(part.get("aggregation_group_type_index") is not None for part in parts):
-        return "Its flag counts by groups, which features here cannot."
+        return "Its flag buckets by group, which early access features here do not support."
     return ""
 
 
-def _is_made_up(flag: Item) -> bool:
-    """Whether its key may be of a survey's making; somebody's own may begin so, too."""
-    return _key(flag).startswith("survey-")
+def _may_be_generated(flag: Item) -> bool:
+    """A survey generates keys with this prefix, though a user may choose one, too."""
+    return _read_key(flag).startswith("survey-")
 
 
-def _is_there(item: Item) -> bool:
-    return not item.get("deleted") and bool(number(item.get("id")))
+def _exists(item: Item) -> bool:
+    return not item.get("deleted") and bool(parse_id(item.get("id")))
 
 
-def _name(item: Item) -> str:
-    return str(item.get("name") or "").strip() or f"(nameless, {item.get('id')})"
+def _read_name(item: Item) -> str:
+    return str(item.get("name") or "").strip() or f"(unnamed, {item.get('id')})"
 
 
-def _key(item: Item) -> str:
+def _read_key(item: Item) -> str:
     return str(item.get("key") or "")
 
 
-def _stage(item: Item) -> Stage | None:
-    said = item.get("stage")
-    return Stage(said) if said in list(Stage) else None
+def _read_stage(item: Item) -> FeatureStage | None:
+    stage = item.get("stage")
+    return FeatureStage(stage) if stage in list(FeatureStage) else None
 
 
 # Cohorts
 
 
-def _definition(item: Item) -> dict[str, Any]:
-    """The question that a cohort asks, in today's form."""
-    if properties := part(part(item, "filters"), "properties"):
-        return dict(_cleaned(properties))
-    # The oldest form: any of some lists, all of each.
-    values = [_older(group) for group in parts(item, "groups")]
+def _read_definition(item: Item) -> dict[str, Any]:
+    """Return the definition of a cohort in the current format."""
+    if properties := get_object(get_object(item, "filters"), "properties"):
+        return dict(_clean(properties))
+    # The oldest format: any of several lists, all of each.
+    values = [_read_old_group(group) for group in get_objects(item, "groups")]
     return {"type": "OR", "values": values} if values else {}
 
 
-def _older(group: Mapping[str, Any]) -> dict[str, Any]:
+def _read_old_group(group: Mapping[str, Any]) -> dict[str, Any]:
     properties = group.get("properties")
     if isinstance(properties, Mapping) and "values" in properties:
-        return dict(_cleaned(properties))
+        return dict(_clean(properties))
     if isinstance(properties, list):
-        return {"type": "AND", "values": [_cleaned(each) for each in properties]}
+        return {"type": "AND", "values": [_clean(each) for each in properties]}
     return {"type": "behavioral", **group}
 
 
-def _cleaned(node: Any) -> Any:
-    """A group or filter without what PostHog keeps beside it; numbers of cohorts as numbers."""
+def _clean(node: Any) -> Any:
+    """Return a group or filter without internal fields, with cohort ids as integers."""
     if not isinstance(node, Mapping):
         return node
-    kept = {name: value for name, value in node.items() if name not in _INTERNAL}
+    kept = {name: value for name, value in node.items() if name not in _INTERNAL_FIELDS}
     if isinstance(kept.get("values"), list):
-        kept["values"] = [_cleaned(each) for each in kept["values"]]
-    if kept.get("type") == "cohort" and number(kept.get("value")):
-        kept["value"] = number(kept["value"])
+        kept["values"] = [_clean(each) for each in kept["values"]]
+    if kept.get("type") == "cohort" and parse_id(kept.get("value")):
+        kept["value"] = parse_id(kept["value"])
     return kept
 
 
-def _cohort(id: CohortId, item: Item, definition: dict[str, Any]) -> Cohort:
+def _build_cohort(id: CohortId, item: Item, definition: dict[str, Any]) -> Cohort:
     is_static = bool(item.get("is_static"))
     return Cohort(
         id=id,
-        project_id=NOWHERE,
-        name=_name(item),
+        project_id=NO_PROJECT,
+        name=_read_name(item),
         description=str(item.get("description") or ""),
         is_static=is_static,
         definition={} if is_static else definition,
         deleted=False,
         created_by="",
-        created_at=NEVER,
-        updated_at=NEVER,
+        created_at=EPOCH,
+        updated_at=EPOCH,
     )
 
 
-def _wanted_cohort(id: CohortId, name: str, cohort: Cohort) -> Wanted:
+def _build_cohort_item(id: CohortId, name: str, cohort: Cohort) -> ImportItem:
     body: dict[str, Any] = {
         "name": cohort.name,
         "description": cohort.description,
@@ -327,20 +347,20 @@ def _wanted_cohort(id: CohortId, name: str, cohort: Cohort) -> Wanted:
     }
     if not cohort.is_static:
         body["filters"] = {"properties": cohort.definition}
-    return Wanted(kind=Kind.COHORT, source_id=id, name=name, body=body)
+    return ImportItem(kind=ResourceKind.COHORT, source_id=id, name=name, body=body)
 
 
 # Flags
 
 
-def _flag(id: FlagId, item: Item) -> Flag:
+def _build_flag(id: FlagId, item: Item) -> Flag:
     contexts = item.get("evaluation_contexts") or item.get("evaluation_tags")
     return Flag(
         id=id,
-        project_id=NOWHERE,
-        key=_key(item),
+        project_id=NO_PROJECT,
+        key=_read_key(item),
         name=str(item.get("name") or ""),
-        filters=_cleaned_filters(part(item, "filters")),
+        filters=_clean_filters(get_object(item, "filters")),
         active=bool(item.get("active", True)),
         deleted=False,
         archived=bool(item.get("archived")),
@@ -348,44 +368,44 @@ def _flag(id: FlagId, item: Item) -> Flag:
         ensure_experience_continuity=bool(item.get("ensure_experience_continuity")),
         is_remote_configuration=bool(item.get("is_remote_configuration")),
         has_encrypted_payloads=bool(item.get("has_encrypted_payloads")),
-        evaluation_runtime=_choice(Runtime, item.get("evaluation_runtime"), Runtime.ALL),
-        bucketing_identifier=_choice(
+        evaluation_runtime=_read_choice(Runtime, item.get("evaluation_runtime"), Runtime.ALL),
+        bucketing_identifier=_read_choice(
             Bucketing, item.get("bucketing_identifier"), Bucketing.DISTINCT_ID
         ),
-        evaluation_contexts=_labels(contexts),
-        tags=_labels(item.get("tags")),
+        evaluation_contexts=_read_labels(contexts),
+        tags=_read_labels(item.get("tags")),
         created_by="",
         last_modified_by="",
-        created_at=NEVER,
-        updated_at=NEVER,
+        created_at=EPOCH,
+        updated_at=EPOCH,
         last_called_at=None,
     )
 
 
-def _choice(kind: Any, said: Any, default: Any) -> Any:
-    return kind(said) if said in list(kind) else default
+def _read_choice(kind: Any, value: Any, default: Any) -> Any:
+    return kind(value) if value in list(kind) else default
 
 
-def _labels(said: Any) -> tuple[str, ...]:
-    texts = said if isinstance(said, list) else []
+def _read_labels(value: Any) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else []
     return tuple(dict.fromkeys(each for each in texts if isinstance(each, str) and each.strip()))
 
 
-def _cleaned_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
     kept = dict(filters)
     for section in ("groups", "super_groups"):
         if isinstance(kept.get(section), list):
-            kept[section] = [_cleaned_group(group) for group in kept[section]]
+            kept[section] = [_clean_group(group) for group in kept[section]]
     return kept
 
 
-def _cleaned_group(group: Any) -> Any:
+def _clean_group(group: Any) -> Any:
     if not isinstance(group, Mapping) or not isinstance(group.get("properties"), list):
         return group
-    return {**group, "properties": [_cleaned(each) for each in group["properties"]]}
+    return {**group, "properties": [_clean(each) for each in group["properties"]]}
 
 
-def _wanted_flag(flag: Flag) -> Wanted:
+def _build_flag_item(flag: Flag) -> ImportItem:
     body: dict[str, Any] = {
         "key": flag.key,
         "name": flag.name,
@@ -399,21 +419,23 @@ def _wanted_flag(flag: Flag) -> Wanted:
         "evaluation_contexts": list(flag.evaluation_contexts),
         "tags": list(flag.tags),
     }
-    return Wanted(kind=Kind.FLAG, source_id=flag.id, name=flag.key, body=body)
+    return ImportItem(kind=ResourceKind.FLAG, source_id=flag.id, name=flag.key, body=body)
 
 
 # Early access features
 
 
-def _wanted_feature(item: Item, name: str, flag_id: FlagId) -> Wanted:
-    """Or Invalid, by our rules."""
-    check_address(str(item.get("documentation_url") or ""))
+def _build_feature_item(item: Item, name: str, flag_id: FlagId) -> ImportItem:
+    """Raises Invalid if our rules reject it."""
+    check_documentation_url(str(item.get("documentation_url") or ""))
     body = {
         "name": name,
         "description": str(item.get("description") or ""),
         "stage": str(item.get("stage")),
         "documentation_url": str(item.get("documentation_url") or ""),
-        "payload": dict(part(item, "payload")),
+        "payload": dict(get_object(item, "payload")),
         "feature_flag_id": flag_id,
     }
-    return Wanted(kind=Kind.FEATURE, source_id=str(item.get("id")), name=name, body=body)
+    return ImportItem(
+        kind=ResourceKind.FEATURE, source_id=str(item.get("id")), name=name, body=body
+    )

@@ -1,7 +1,7 @@
-"""What a survey of PostHog becomes here, and the marks that it leaves on people. Pure.
+"""Convert a survey of PostHog, and the properties that name it. Pure.
 
-Its own flags are not copied: a survey makes them. It has another id here, so what people and events
-say of the id of there is said of that of here.
+The flags of a survey are not imported: the survey creates them. The survey gets a new id, so
+properties of persons and events that contain the old id are translated.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,22 +9,22 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.model import FlagId
-from hedgerow.flags.rules import Surroundings, checked_filters
-from hedgerow.importers.model import Kind, Wanted
-from hedgerow.importers.shapes import Item, number, part
+from hedgerow.flags.validate import ValidationContext, validate_filters
+from hedgerow.importers.documents import Item, get_object, parse_id
+from hedgerow.importers.model import ImportItem, ResourceKind
 from hedgerow.surveys.model import SurveyType
 from hedgerow.surveys.rules import (
-    checked_appearance,
-    checked_conditions,
-    checked_questions,
-    checked_translations,
+    validate_appearance,
+    validate_conditions,
+    validate_questions,
+    validate_translations,
 )
-from hedgerow.surveys.targeting import DONE
+from hedgerow.surveys.targeting import COMPLETION_PROPERTIES
 
-# Who is chosen, and when it is asked, as our API takes it.
-_PLAIN = ("schedule", "archived", "enable_partial_responses")
-# What was there and is there no more differs, too.
-_PERHAPS_NONE = (
+# Fields that our API takes unchanged.
+_PLAIN_FIELDS = ("schedule", "archived", "enable_partial_responses")
+# Fields that are null when they are unset.
+_NULLABLE_FIELDS = (
     "start_date",
     "end_date",
     "responses_limit",
@@ -32,66 +32,78 @@ _PERHAPS_NONE = (
     "iteration_frequency_days",
 )
 _DOCUMENTS = {
-    "questions": checked_questions,
-    "conditions": checked_conditions,
-    "appearance": checked_appearance,
-    "translations": checked_translations,
+    "questions": validate_questions,
+    "conditions": validate_conditions,
+    "appearance": validate_appearance,
+    "translations": validate_translations,
 }
 _SAMPLING = "response_sampling_"
-_OF_SURVEYS = "$survey_id"
-# Under these names a survey tells of the flags that it made for itself.
-_OWN_FLAGS = ("targeting_flag", "internal_targeting_flag", "internal_response_sampling_flag")
+_SURVEY_ID_PROPERTY = "$survey_id"
+# Fields that hold the flags that a survey created.
+_SURVEY_FLAG_FIELDS = (
+    "targeting_flag",
+    "internal_targeting_flag",
+    "internal_response_sampling_flag",
+)
 
 
-def wanted_survey(
-    item: Item, name: str, around: Surroundings, note: Callable[[str], None]
-) -> Wanted:
-    """Or Invalid, by our rules. `around` are the flags and cohorts that are copied."""
+def convert_survey(
+    item: Item, name: str, context: ValidationContext, note: Callable[[str], None]
+) -> ImportItem:
+    """Raises Invalid if our rules reject it. `context` has the imported flags and cohorts."""
     if item.get("type") not in list(SurveyType):
-        raise Invalid(f"There is no type {item.get('type')!r} here.", attr="type")
+        raise Invalid(f"The type {item.get('type')!r} has no equivalent here.", attr="type")
     body: dict[str, Any] = {
         "name": name,
         "description": str(item.get("description") or ""),
         "type": item["type"],
     }
-    body |= {field: item[field] for field in _PLAIN if item.get(field) is not None}
-    body |= {field: item.get(field) for field in _PERHAPS_NONE}
+    body |= {field: item[field] for field in _PLAIN_FIELDS if item.get(field) is not None}
+    body |= {field: item.get(field) for field in _NULLABLE_FIELDS}
     for field, checked in _DOCUMENTS.items():
-        # As it is stored: cleaned, so that it is the same the next time.
+        # Normalized as the API stores it, so that the next run sees no difference.
         body[field] = None if item.get(field) is None else checked(item[field])
-    linked = item.get("linked_flag_id") or part(item, "linked_flag").get("id")
-    if linked is not None and FlagId(number(linked)) not in around.flags:
-        raise Invalid("Its linked flag is not copied.")
-    body["linked_flag_id"] = None if linked is None else number(linked)
-    filters = part(item, "targeting_flag").get("filters")
+    linked = item.get("linked_flag_id") or get_object(item, "linked_flag").get("id")
+    if linked is not None and FlagId(parse_id(linked)) not in context.flags:
+        raise Invalid("Its linked flag is not imported.")
+    body["linked_flag_id"] = None if linked is None else parse_id(linked)
+    filters = get_object(item, "targeting_flag").get("filters")
     body["targeting_flag_filters"] = (
-        checked_filters(filters, around, is_new=True) if filters else None
+        validate_filters(filters, context, is_new=True) if filters else None
     )
     sampled = [field for field in item if field.startswith(_SAMPLING) and item[field]]
     if sampled:
-        note(f"Without its sampling of responses ({', '.join(sorted(sampled))}).")
-    return Wanted(kind=Kind.SURVEY, source_id=str(item.get("id")), name=name, body=body)
+        note(f"Imported without its response sampling ({', '.join(sorted(sampled))}).")
+    return ImportItem(kind=ResourceKind.SURVEY, source_id=str(item.get("id")), name=name, body=body)
 
 
-def own_flags(surveys: Iterable[Item]) -> set[int]:
-    """The numbers of the flags that surveys have made for themselves."""
-    return {number(part(each, name).get("id")) for each in surveys for name in _OWN_FLAGS}
+def list_survey_flags(surveys: Iterable[Item]) -> set[int]:
+    """Return the ids of the flags that surveys created."""
+    return {
+        parse_id(get_object(each, name).get("id"))
+        for each in surveys
+        for name in _SURVEY_FLAG_FIELDS
+    }
 
 
-def with_survey_ids(properties: Mapping[str, Any], ids: Mapping[Any, str]) -> dict[str, Any]:
-    """Properties of somebody or of an event that name surveys by the ids of here."""
-    made = {_named(name, ids): value for name, value in properties.items()}
-    survey = made.get(_OF_SURVEYS)
+def translate_survey_properties(
+    properties: Mapping[str, Any], ids: Mapping[Any, str]
+) -> dict[str, Any]:
+    """Return properties of a person or an event with the survey ids of the target project."""
+    translated = {_translate_name(name, ids): value for name, value in properties.items()}
+    survey = translated.get(_SURVEY_ID_PROPERTY)
     if isinstance(survey, str) and survey in ids:
-        made[_OF_SURVEYS] = ids[survey]
+        translated[_SURVEY_ID_PROPERTY] = ids[survey]
     for name in ("$set", "$set_once"):
-        if isinstance(made.get(name), Mapping):
-            made[name] = {_named(key, ids): value for key, value in made[name].items()}
-    return made
+        if isinstance(translated.get(name), Mapping):
+            translated[name] = {
+                _translate_name(key, ids): value for key, value in translated[name].items()
+            }
+    return translated
 
 
-def _named(name: str, ids: Mapping[Any, str]) -> str:
-    if not name.startswith(DONE):
+def _translate_name(name: str, ids: Mapping[Any, str]) -> str:
+    if not name.startswith(COMPLETION_PROPERTIES):
         return name
     mark, _, rest = name.partition("/")
     id, slash, iteration = rest.partition("/")

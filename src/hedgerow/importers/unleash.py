@@ -1,8 +1,8 @@
-"""What the flags of an Unleash export become here. Pure.
+"""Convert the flags of an Unleash export. Pure.
 
-A strategy is a condition set, its constraints and those of its segments are filters on person
-properties of the same names, and `userId` is the distinct id. A strategy that cannot be said here
-is left out, and said so: then fewer people are let in, never more.
+A strategy becomes a condition set. Its constraints and those of its segments become filters on
+person properties of the same names, and `userId` becomes the distinct id. A strategy that has no
+equivalent is left out with a note: the flag then matches fewer people, never more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,31 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.importers.foreign import (
-    WHO,
-    Draft,
-    Drafts,
-    Unsayable,
-    any_of,
-    as_payload,
-    asks,
-    condition,
-    percentage,
-    shares,
+from hedgerow.importers.documents import Item, get_list, get_object, get_objects
+from hedgerow.importers.flag_drafts import (
+    DISTINCT_ID_PROPERTY,
+    FlagDraft,
+    FlagDrafts,
+    Unsupported,
+    build_condition,
+    build_filter,
+    build_pattern,
+    encode_payload,
+    normalize_weights,
+    parse_percentage,
 )
-from hedgerow.importers.model import Reading
-from hedgerow.importers.shapes import Item, listed, part, parts
+from hedgerow.importers.model import ConversionResult
 from hedgerow.lib import jsonio
 
-# Fields of a context that are no property of a person.
-NO_PROPERTY = ("sessionId", "remoteAddress", "appName", "environment", "currentTime")
-OPPOSITE = {
+# Context fields that are not person properties.
+CONTEXT_FIELDS_WITHOUT_PROPERTY = (
+    "sessionId",
+    "remoteAddress",
+    "appName",
+    "environment",
+    "currentTime",
+)
+OPPOSITE_OPERATORS = {
     "exact": "is_not",
     "is_not": "exact",
     "regex": "not_regex",
@@ -43,9 +49,9 @@ OPPOSITE = {
     "semver_gt": "semver_lte",
     "semver_lt": "semver_gte",
 }
-# Of these, who lacks the property is taken by the opposite, there and here.
-TAKES_ABSENT = ("is_not", "exact", "not_regex")
-COMPARING = {
+# Operators whose opposite matches a person without the property, in Unleash and here.
+OPERATORS_WITH_MATCHING_ABSENCE = ("is_not", "exact", "not_regex")
+COMPARISON_OPERATORS = {
     "NUM_GT": "gt",
     "NUM_GTE": "gte",
     "NUM_LT": "lt",
@@ -56,237 +62,257 @@ COMPARING = {
     "SEMVER_GT": "semver_gt",
     "SEMVER_LT": "semver_lt",
 }
-TEXTUAL = {
+TEXT_PATTERNS = {
     "STR_CONTAINS": "{}",
     "STR_STARTS_WITH": "^{}",
     "STR_ENDS_WITH": "{}$",
 }
-BY_SOMETHING_ELSE = "It counts by {}, which is by person here."
+BUCKETING_NOTE = "It buckets by {}; here it buckets by distinct id."
 
 
-def environments(document: Item) -> list[str]:
-    """Those that an export tells of."""
-    items = [*parts(document, "featureEnvironments"), *parts(document, "featureStrategies")]
+def list_environments(document: Item) -> list[str]:
+    """Return the names of the environments in an export."""
+    items = [
+        *get_objects(document, "featureEnvironments"),
+        *get_objects(document, "featureStrategies"),
+    ]
     names = [each.get("environment") for each in items]
     return sorted({name for name in names if isinstance(name, str)})
 
 
-def understood(document: Any, environment: str | None) -> Reading:
-    """The flags as they are in an environment, which must be named if there are several."""
+def convert_unleash(document: Any, environment: str | None) -> ConversionResult:
+    """Convert the flags of one environment, which must be named if there are several."""
     if not isinstance(document, Mapping) or not isinstance(document.get("features"), list):
-        raise Invalid("This is no export of Unleash: it has no list of features.")
-    known = environments(document)
+        raise Invalid("This is not an Unleash export: it has no list of features.")
+    known = list_environments(document)
     if environment is None and len(known) > 1:
-        raise Invalid(f"Name one with --environment: {', '.join(known)}.")
+        raise Invalid(
+            "The export has several environments. Choose one with --environment: "
+            f"{', '.join(known)}."
+        )
     if environment is not None and known and environment not in known:
-        raise Invalid(f"There is no environment {environment}. It has: {', '.join(known)}.")
-    export = _Export(document, environment)
-    drafts = Drafts()
-    for number, feature in enumerate(parts(document, "features"), 1):
+        raise Invalid(
+            f"There is no environment {environment}. Expected one of: {', '.join(known)}."
+        )
+    export = _ExportConverter(document, environment)
+    drafts = FlagDrafts()
+    for number, feature in enumerate(get_objects(document, "features"), 1):
         name = str(feature.get("name") or "")
         if feature.get("archived") or feature.get("archivedAt"):
-            drafts.lose(name, "It is archived.")
+            drafts.skip(name, "It is archived.")
         else:
-            drafts.draw(number, name, partial(export.draft, number, feature))
-    return drafts.reading()
+            drafts.add(number, name, partial(export.convert, number, feature))
+    return drafts.build_result()
 
 
-class _Export:
+class _ExportConverter:
     def __init__(self, document: Item, environment: str | None) -> None:
         self._document = document
         self._environment = environment
-        self._segments = {str(each.get("id")): each for each in parts(document, "segments")}
-        self._numbers = {
+        self._segments = {str(each.get("id")): each for each in get_objects(document, "segments")}
+        self._ids = {
             str(each.get("name")): number
-            for number, each in enumerate(parts(document, "features"), 1)
+            for number, each in enumerate(get_objects(document, "features"), 1)
         }
 
-    def draft(self, number: int, feature: Item) -> Draft:
+    def convert(self, number: int, feature: Item) -> FlagDraft:
         name = str(feature.get("name") or "")
-        state = self._state(name)
-        draft = Draft(
+        state = self._find_environment_state(name)
+        draft = FlagDraft(
             number=number,
             name=name,
             description=str(feature.get("description") or ""),
             active=bool(state.get("enabled", feature.get("enabled", False))),
-            tags=self._tags(name),
+            tags=self._list_tags(name),
         )
-        strategies = self._strategies(name)
+        strategies = self._list_strategies(name)
         usable = [each for each in strategies if not each.get("disabled")]
-        self._vary(draft, usable, parts(state, "variants") or parts(feature, "variants"))
+        self._set_variants(
+            draft, usable, get_objects(state, "variants") or get_objects(feature, "variants")
+        )
         if not strategies:
-            draft.groups.append(condition([]))
+            draft.groups.append(build_condition([]))
         elif not usable:
-            draft.groups.append(condition([], 0))
+            draft.groups.append(build_condition([], 0))
         for strategy in usable:
-            self._add(draft, strategy)
+            self._add_strategy(draft, strategy)
         if not draft.groups:
-            raise Unsayable(" ".join(draft.notes))
-        self._depend(draft)
+            raise Unsupported(" ".join(draft.notes))
+        self._add_dependencies(draft)
         return draft
 
-    def _state(self, name: str) -> Item:
-        for each in parts(self._document, "featureEnvironments"):
-            if each.get("featureName", each.get("name")) == name and self._is_here(each):
+    def _find_environment_state(self, name: str) -> Item:
+        for each in get_objects(self._document, "featureEnvironments"):
+            if each.get("featureName", each.get("name")) == name and self._is_in_environment(each):
                 return each
         return {}
 
-    def _strategies(self, name: str) -> list[Item]:
+    def _list_strategies(self, name: str) -> list[Item]:
         return [
             each
-            for each in parts(self._document, "featureStrategies")
-            if each.get("featureName") == name and self._is_here(each)
+            for each in get_objects(self._document, "featureStrategies")
+            if each.get("featureName") == name and self._is_in_environment(each)
         ]
 
-    def _is_here(self, item: Item) -> bool:
+    def _is_in_environment(self, item: Item) -> bool:
         return self._environment is None or item.get("environment", self._environment) == (
             self._environment
         )
 
-    def _tags(self, name: str) -> list[str]:
+    def _list_tags(self, name: str) -> list[str]:
         return [
             str(each.get("tagValue"))
-            for each in parts(self._document, "featureTags")
+            for each in get_objects(self._document, "featureTags")
             if each.get("featureName") == name and each.get("tagValue")
         ]
 
-    def _add(self, draft: Draft, strategy: Item) -> None:
+    def _add_strategy(self, draft: FlagDraft, strategy: Item) -> None:
         kind = str(strategy.get("name") or strategy.get("strategyName"))
         try:
-            rollout, properties = _let_in(kind, part(strategy, "parameters"), draft.notes)
-            for each in self._constraints(strategy):
-                properties.append(_filter(each, draft.notes))
-        except Unsayable as error:
-            draft.notes.append(f"Without its strategy {kind}: {error}")
+            rollout, properties = _convert_strategy(
+                kind, get_object(strategy, "parameters"), draft.notes
+            )
+            for each in self._list_constraints(strategy):
+                properties.append(_convert_constraint(each, draft.notes))
+        except Unsupported as error:
+            draft.notes.append(f"Imported without its strategy {kind}: {error}")
         else:
-            draft.groups.append(condition(properties, rollout))
+            draft.groups.append(build_condition(properties, rollout))
 
-    def _constraints(self, strategy: Item) -> list[Any]:
-        found = list(listed(strategy, "constraints"))
-        ids = list(listed(strategy, "segments")) + [
+    def _list_constraints(self, strategy: Item) -> list[Any]:
+        found = list(get_list(strategy, "constraints"))
+        ids = list(get_list(strategy, "segments")) + [
             each.get("segmentId")
-            for each in parts(self._document, "featureStrategySegments")
+            for each in get_objects(self._document, "featureStrategySegments")
             if each.get("featureStrategyId") == strategy.get("id")
         ]
         for id in map(str, ids):
             if id not in self._segments:
-                raise Unsayable(f"the export does not have its segment {id}.")
-            found += listed(self._segments[id], "constraints")
+                raise Unsupported(f"the export lacks its segment {id}.")
+            found += get_list(self._segments[id], "constraints")
         return found
 
-    def _vary(self, draft: Draft, strategies: Sequence[Item], of_flag: Sequence[Any]) -> None:
-        """Variants are the flag's here, so all strategies must have the same."""
-        of_strategies = [parts(each, "variants") for each in strategies]
-        first = next((each for each in of_strategies if each), of_flag)
-        if any(each != first for each in of_strategies if each or first is not of_flag):
-            raise Unsayable("Its strategies have different variants.")
+    def _set_variants(
+        self, draft: FlagDraft, strategies: Sequence[Item], flag_variants: Sequence[Any]
+    ) -> None:
+        """Variants belong to the flag here, so all strategies must have the same ones."""
+        strategy_variants = [get_objects(each, "variants") for each in strategies]
+        first = next((each for each in strategy_variants if each), flag_variants)
+        if any(each != first for each in strategy_variants if each or first is not flag_variants):
+            raise Unsupported("Its strategies have different variants.")
         if not first:
             return
-        weights = shares([each.get("weight") for each in first])
+        weights = normalize_weights([each.get("weight") for each in first])
         draft.variants = [
             {"key": str(each.get("name")), "rollout_percentage": share}
             for each, share in zip(first, weights, strict=True)
         ]
         for each in first:
             if isinstance(each.get("payload"), Mapping):
-                draft.payloads[str(each.get("name"))] = _payload(each["payload"])
-            for override in parts(each, "overrides"):
-                values = [str(value) for value in listed(override, "values")]
-                key = _property(str(override.get("contextName")))
+                draft.payloads[str(each.get("name"))] = _convert_payload(each["payload"])
+            for override in get_objects(each, "overrides"):
+                values = [str(value) for value in get_list(override, "values")]
+                key = _map_property(str(override.get("contextName")))
                 draft.groups.append(
-                    condition([asks(key, "exact", values)], 100, str(each.get("name")))
+                    build_condition(
+                        [build_filter(key, "exact", values)], 100, str(each.get("name"))
+                    )
                 )
                 draft.notes.append(
-                    f"Who is named for {each.get('name')} gets it whatever the strategies say."
+                    f"The override for {each.get('name')} applies before the strategies."
                 )
 
-    def _depend(self, draft: Draft) -> None:
-        for each in parts(self._document, "dependencies"):
+    def _add_dependencies(self, draft: FlagDraft) -> None:
+        for each in get_objects(self._document, "dependencies"):
             if each.get("feature") != draft.name:
                 continue
-            for parent in parts(each, "dependencies"):
-                number = self._numbers.get(str(parent.get("feature")))
+            for parent in get_objects(each, "dependencies"):
+                number = self._ids.get(str(parent.get("feature")))
                 if number is None:
-                    raise Unsayable(f"It depends on {parent.get('feature')}, which is not there.")
-                draft.needs.add(number)
+                    raise Unsupported(
+                        f"It depends on {parent.get('feature')}, which is not in the export."
+                    )
+                draft.dependencies.add(number)
                 needed = {
                     "key": str(number),
                     "type": "flag",
                     "operator": "flag_evaluates_to",
-                    "value": _needed_value(parent),
+                    "value": _parse_required_value(parent),
                 }
                 for group in draft.groups:
                     group["properties"].append(needed)
 
 
-def _needed_value(parent: Item) -> bool | str:
-    variants = listed(parent, "variants")
+def _parse_required_value(parent: Item) -> bool | str:
+    variants = get_list(parent, "variants")
     if len(variants) > 1:
-        raise Unsayable("It depends on one of several variants of another flag.")
+        raise Unsupported("It depends on one of several variants of another flag.")
     return str(variants[0]) if variants else bool(parent.get("enabled", True))
 
 
-def _let_in(kind: str, parameters: Item, notes: list[str]) -> tuple[float, list[dict[str, Any]]]:
-    """How many a strategy lets in, and by which filters, before its constraints."""
+def _convert_strategy(
+    kind: str, parameters: Item, notes: list[str]
+) -> tuple[float, list[dict[str, Any]]]:
+    """Return the rollout percentage and the filters of a strategy, without its constraints."""
     match kind:
         case "default":
             return 100, []
         case "flexibleRollout":
             by = str(parameters.get("stickiness") or "default")
             if by not in ("default", "userId"):
-                notes.append(BY_SOMETHING_ELSE.format(by))
-            return percentage(parameters.get("rollout", 100)), []
+                notes.append(BUCKETING_NOTE.format(by))
+            return parse_percentage(parameters.get("rollout", 100)), []
         case "gradualRolloutUserId" | "gradualRolloutSessionId" | "gradualRolloutRandom":
             if kind != "gradualRolloutUserId":
-                notes.append(BY_SOMETHING_ELSE.format(kind.removeprefix("gradualRollout")))
-            return percentage(parameters.get("percentage", 0)), []
+                notes.append(BUCKETING_NOTE.format(kind.removeprefix("gradualRollout")))
+            return parse_percentage(parameters.get("percentage", 0)), []
         case "userWithId":
             ids = [id.strip() for id in str(parameters.get("userIds") or "").split(",")]
-            return 100, [asks(WHO, "exact", [id for id in ids if id])]
-    raise Unsayable("there is nothing like it here.")
+            return 100, [build_filter(DISTINCT_ID_PROPERTY, "exact", [id for id in ids if id])]
+    raise Unsupported("it has no equivalent here.")
 
 
-def _property(name: str) -> str:
-    if name in NO_PROPERTY:
-        raise Unsayable(f"it asks for {name}, which is no property of a person.")
-    return WHO if name == "userId" else name
+def _map_property(name: str) -> str:
+    if name in CONTEXT_FIELDS_WITHOUT_PROPERTY:
+        raise Unsupported(f"it uses {name}, which is not a person property.")
+    return DISTINCT_ID_PROPERTY if name == "userId" else name
 
 
-def _filter(constraint: Any, notes: list[str]) -> dict[str, Any]:
+def _convert_constraint(constraint: Any, notes: list[str]) -> dict[str, Any]:
     if not isinstance(constraint, Mapping):
-        raise Unsayable("a constraint cannot be read.")
-    key = _property(str(constraint.get("contextName")))
-    operator, value = _asked(constraint)
+        raise Unsupported("a constraint is not a JSON object.")
+    key = _map_property(str(constraint.get("contextName")))
+    operator, value = _convert_operator(constraint)
     if constraint.get("inverted"):
-        if operator not in TAKES_ABSENT and operator != "regex":
-            notes.append(f"Who has no {key} is taken there, and not here.")
-        operator = OPPOSITE[operator]
-    return asks(key, operator, value)
+        if operator not in OPERATORS_WITH_MATCHING_ABSENCE and operator != "regex":
+            notes.append(f"Persons without {key} match in Unleash and do not match here.")
+        operator = OPPOSITE_OPERATORS[operator]
+    return build_filter(key, operator, value)
 
 
-def _asked(constraint: Item) -> tuple[str, Any]:
+def _convert_operator(constraint: Item) -> tuple[str, Any]:
     operator = str(constraint.get("operator"))
-    values = [str(each) for each in listed(constraint, "values")]
+    values = [str(each) for each in get_list(constraint, "values")]
     if operator in ("IN", "NOT_IN"):
         return ("exact" if operator == "IN" else "is_not"), values
-    if operator in TEXTUAL:
-        pattern = TEXTUAL[operator].format(any_of(values))
+    if operator in TEXT_PATTERNS:
+        pattern = TEXT_PATTERNS[operator].format(build_pattern(values))
         return "regex", f"(?i){pattern}" if constraint.get("caseInsensitive") else pattern
     value = constraint.get("value")
     if operator == "NUM_EQ":
         return "between", [value, value]
-    if operator in COMPARING:
-        return COMPARING[operator], value
-    raise Unsayable(f"there is no operator like {operator} here.")
+    if operator in COMPARISON_OPERATORS:
+        return COMPARISON_OPERATORS[operator], value
+    raise Unsupported(f"the operator {operator} has no equivalent here.")
 
 
-def _payload(payload: Item) -> str:
-    """As JSON: text that is JSON already, or a number, stays what it is."""
+def _convert_payload(payload: Item) -> str:
+    """Return a payload as JSON. Valid JSON and numbers stay as they are."""
     text = str(payload.get("value"))
     if payload.get("type") in ("json", "number"):
         try:
             jsonio.parse(text.encode())
         except (jsonio.JsonError, UnicodeEncodeError):
-            return as_payload(text)
+            return encode_payload(text)
         return text
-    return as_payload(text)
+    return encode_payload(text)

@@ -1,1 +1,1 @@
-"""Events on their way in: read, checked, dated, put on disk, then given their persons."""
+"""Capture events, process them, and bring them to the event store."""

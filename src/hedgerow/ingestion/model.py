@@ -1,4 +1,4 @@
-"""Events between the door and the event store, and what is said about those that were refused."""
+"""Captured events, from the request to the inbox."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
+from hedgerow.persons.processing.changes import IngestionWarning
 from hedgerow.projects.model import ProjectId
 
 
-class Arrived(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An accepted event: checked, dated, with an id of its own. This is what lies in the inbox.
-    `$set` and `$set_once` are in the properties, wherever they were sent."""
+class CapturedEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A parsed, valid event, as the inbox stores it. `properties` includes `$set` and `$set_once`,
+    wherever the client sent them. Inbox rows hold the fields in this order: only append."""
 
     uuid: str
     event: str
@@ -23,8 +24,8 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     historical_migration: bool = False
 
 
-class Rejected(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was refused: where it stood in the request, and why."""
+class EventRejection(msgspec.Struct, frozen=True, kw_only=True):
+    """An invalid event: its index in the request, and the reason."""
 
     index: int
     uuid: str | None
@@ -32,38 +33,29 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class IngestionWarning(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Something about an event that its sender was not told, or may not have read."""
-
-    type: str
-    detail: str
-    event: str = ""
-    uuid: str = ""
-    distinct_id: str = ""
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request brought. `spelt` are the uuids that were sent in another spelling than
-    events have here."""
+class CaptureBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The events of one request. `original_uuids` maps the normalized uuids to the notation that
+    the client sent, where it differs."""
 
     token: str
-    events: Sequence[Arrived]
-    rejected: Sequence[Rejected] = ()
+    events: Sequence[CapturedEvent]
+    rejected: Sequence[EventRejection] = ()
     warnings: Sequence[IngestionWarning] = ()
-    spelt: Mapping[str, str] = {}
+    original_uuids: Mapping[str, str] = {}
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox: events of one request, in their order. It counts as `number` events: also
-    those that were dropped, and none if they were counted before.
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the inbox: events of one request, in their order.
 
-    `rest` stays in the row when this much of it is done with. `size` tells whether the row is still
-    as it was read. A row with a `problem` cannot be read at all."""
+    `number` is how many accepted events the row counts for: it includes dropped events, and is 0
+    for a retried dead letter. `rest` are the events that stay in the row after these have been
+    processed. `size` tells whether the row has changed since it was read. A row with a `problem`
+    cannot be decoded."""
 
     id: int
     project_id: ProjectId
-    events: Sequence[Arrived]
+    events: Sequence[CapturedEvent]
     number: int
     size: int = 0
-    rest: Sequence[Arrived] = ()
+    rest: Sequence[CapturedEvent] = ()
     problem: str = ""

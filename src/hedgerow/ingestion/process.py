@@ -1,187 +1,205 @@
-"""What becomes of accepted events: they are transformed and get their persons, then they go to the
-event store.
+"""Process captured events in two steps: transform them and update their persons, then store them.
 
-Each of the two steps ends in a durable row and is safe to repeat from any point. What cannot be
-done with an event, for a reason of its own, keeps nobody else's events: it is set aside.
+Each step ends in a durable row and can be repeated from any point. An event that cannot be
+processed becomes a dead letter and does not block other events.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from hedgerow.errors import Unavailable
-from hedgerow.events.elements import without_elements
+from hedgerow.events.elements import extract_elements
 from hedgerow.events.model import Event, EventKey, PersonMode
 from hedgerow.events.store import EventStore
-from hedgerow.ingestion.care import Blames, Careful, Note
-from hedgerow.ingestion.model import Accepted, Arrived, IngestionWarning
+from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
+from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.repeats import KnownEvents, Repeats
 from hedgerow.ingestion.store import (
-    SETTLED_AT_ONCE,
-    STORED_AT_ONCE,
+    PROCESS_BATCH_EVENTS,
+    STORE_BATCH_EVENTS,
     InboxStore,
-    Ready,
-    Settled,
+    ProcessedRow,
+    ProcessingResult,
 )
-from hedgerow.ingestion.transform import Transformed, Transforming
+from hedgerow.ingestion.transform_stage import TransformedRows, TransformStage
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
-from hedgerow.persons.changes import Placed
-from hedgerow.persons.known import Known
-from hedgerow.persons.process import process
-from hedgerow.pipelines.routing import Routing
+from hedgerow.persons.processing.changes import EventWithPerson
+from hedgerow.persons.processing.enrich import LocateIp
+from hedgerow.persons.processing.loaded_state import LoadedState
+from hedgerow.persons.processing.process import process_batch
+from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.projects.model import ProjectId
 
 FLAG_CALLED = "$feature_flag_called"
-# How long to wait for so many that a transaction, or a block of the event store, is worth it.
-LINGER_TO_SETTLE_S = 0.05
-LINGER_TO_STORE_S = 0.5
-LOOK_S = 0.5
-# How much longer than it worked a worker leaves the field to a rush of senders.
-GIVE_WAY = 4
-# Whoever stops does not wait for a database that hangs: leases end by themselves.
-LET_GO_S = 0.5
-# What is known of the place of an address.
-Place = Callable[[str], Mapping[str, Any]]
+# How long to wait for a full batch: large transactions and event store blocks are cheaper.
+PROCESS_LINGER_S = 0.05
+STORE_LINGER_S = 0.5
+BACKLOG_POLL_INTERVAL_S = 0.5
+# Under load a worker pauses for this multiple of its working time, so that requests are answered.
+PAUSE_FACTOR = 4
+# A stopping worker does not wait for a hanging database: leases expire.
+RELEASE_TIMEOUT_S = 0.5
+MAX_FLAG_TEXT_CHARS = 400
 
 
 class Processor:
-    """One worker. One that `is_alone` knows how far events have come by counting; others have to
-    look (`watch`). `idle_s` is how long it waits to be woken."""
+    """One worker. The only worker (`is_only_worker`) tracks progress by counting; one of several
+    polls the backlog (`poll_backlog`). `idle_s` is the longest wait for new events."""
 
-    def __init__(  # noqa: PLR0913 - what it works with, all named
+    def __init__(  # noqa: PLR0913 - collaborators, all named
         self,
         *,
         inbox: InboxStore,
         events: EventStore,
         progress: Progress,
-        is_alone: bool,
+        is_only_worker: bool,
         idle_s: float,
-        place: Place,
-        transforming: Transforming,
-        routing: Routing,
-        blames: Blames,
-        note: Note,
+        locate_ip: LocateIp,
+        transform_stage: TransformStage,
+        routing: RoutingStage,
+        is_data_error: IsDataError,
+        on_dead_letter: OnDeadLetter,
         clock: Clock,
     ) -> None:
         self._inbox = inbox
         self._events = events
         self._progress = progress
-        self._is_alone = is_alone
+        self._is_only_worker = is_only_worker
         self._idle_s = idle_s
-        self._place = place
-        self._transforming = transforming
+        self._locate_ip = locate_ip
+        self._transform_stage = transform_stage
         self._routing = routing
         self._clock = clock
-        self._settling = Careful("settle", SETTLED_AT_ONCE, blames, note, self._set_aside_accepted)
-        self._storing = Careful("store", STORED_AT_ONCE, blames, note, self._set_aside_ready)
-        self._repeats = Repeats(events, is_alone=is_alone)
-        # How many events this process has brought how far.
-        self.settled = self.stored = 0
-        # Whether something may still be on its way to the event store that we know no end of.
+        self._process_bisector = BatchBisector(
+            "process",
+            PROCESS_BATCH_EVENTS,
+            is_data_error,
+            on_dead_letter,
+            self._dead_letter_unprocessed,
+        )
+        self._store_bisector = BatchBisector(
+            "store",
+            STORE_BATCH_EVENTS,
+            is_data_error,
+            on_dead_letter,
+            self._dead_letter_processed,
+        )
+        self._deduplicator = Deduplicator(events, is_only_worker=is_only_worker)
+        # Events that this process has processed and stored.
+        self.processed = self.stored = 0
+        # Whether the event store may still be writing a batch whose result is unknown.
         self._is_storing = False
         self._is_appending = False
 
     @property
-    def set_aside(self) -> int:
-        """How many events this process had to set aside."""
-        return self._settling.number + self._storing.number
+    def dead_lettered(self) -> int:
+        """The number of events that became dead letters in this process."""
+        return self._process_bisector.dead_letter_count + self._store_bisector.dead_letter_count
 
-    async def _set_aside_accepted(self, bucket: int, row: Accepted, reason: str) -> bool:
-        return await self._inbox.set_aside_accepted(bucket, row, reason, self._clock())
+    async def _dead_letter_unprocessed(self, bucket: int, row: InboxRow, reason: str) -> bool:
+        return await self._inbox.dead_letter_unprocessed(bucket, row, reason, self._clock())
 
-    async def _set_aside_ready(self, bucket: int, row: Ready, reason: str) -> bool:
-        await self._inbox.set_aside_ready(bucket, row, reason, self._clock())
+    async def _dead_letter_processed(self, bucket: int, row: ProcessedRow, reason: str) -> bool:
+        await self._inbox.dead_letter_processed(bucket, row, reason, self._clock())
         return True
 
-    async def begin(self) -> None:
-        """Learn what the process before left behind."""
-        if not self._is_alone:
+    async def start(self) -> None:
+        """Take over the backlog that the previous process left."""
+        if not self._is_only_worker:
             return
-        self._repeats.settled(await self._inbox.on_the_way())
-        left = await self._inbox.waiting()
-        self._progress.begin(unsettled=left.unsettled, unstored=left.unstored)
+        self._deduplicator.mark_processed(await self._inbox.list_pending_keys())
+        backlog = await self._inbox.count_backlog()
+        self._progress.restore(unprocessed=backlog.unprocessed, unstored=backlog.unstored)
 
-    async def end(self) -> None:
-        """Leave to others at once what this process would have stored. After a failure they wait
-        instead: the event store may be about to store what it was sent."""
-        if self._is_alone or self._is_storing:
+    async def stop(self) -> None:
+        """Release the leases, so that other workers continue without delay. Not after a failed
+        append: the event store may still write the batch, so the leases must expire first."""
+        if self._is_only_worker or self._is_storing:
             return
         with suppress(Unavailable, TimeoutError):
-            async with asyncio.timeout(LET_GO_S):
-                await self._inbox.let_go()
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                await self._inbox.release_leases()
 
-    async def settle(self) -> None:
-        """Wait for events to settle, transform some of them and give them their persons."""
-        if not self._settling.is_searching:
-            await self._progress.wait_for_unsettled(
-                SETTLED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_SETTLE_S
+    async def process(self) -> None:
+        """Wait for captured events, then process one batch of each bucket."""
+        if not self._process_bisector.is_isolating:
+            await self._progress.wait_for_unprocessed(
+                PROCESS_BATCH_EVENTS, idle_s=self._idle_s, linger_s=PROCESS_LINGER_S
             )
-        accepted, settled, began = self._progress.accepted, self.settled, time.monotonic()
-        buckets = await self._inbox.unsettled_buckets()
-        self._settling.look_at(buckets)
+        accepted, processed, started = self._progress.accepted, self.processed, time.monotonic()
+        buckets = await self._inbox.unprocessed_buckets()
+        self._process_bisector.forget_other_buckets(buckets)
         found = {
-            bucket: self._settling.some_of(bucket, await self._inbox.oldest(bucket))
+            bucket: self._process_bisector.select_rows(
+                bucket, await self._inbox.fetch_unprocessed(bucket)
+            )
             for bucket in buckets
         }
         if not any(found.values()):
             return
-        every = [row for rows in found.values() for row in rows]
-        known = await self._repeats.known(every)
-        await self._transforming.refresh(every)
+        all_rows = [row for rows in found.values() for row in rows]
+        duplicates = await self._deduplicator.look_up(all_rows)
+        await self._transform_stage.refresh(all_rows)
         for bucket, rows in found.items():
-            work = partial(self._settle, bucket, known)
-            if rows and await self._settling.attempt(bucket, rows, work):
+            work = partial(self._process_rows, bucket, duplicates)
+            if rows and await self._process_bisector.run(bucket, rows, work):
                 number = sum(row.number for row in rows)
-                self.settled += number
-                if self._is_alone:
-                    self._progress.settle(number)
-        if self._progress.accepted - accepted > self.settled - settled:
-            # More come than go. Whoever sends waits for an answer, so they go first.
-            spent = time.monotonic() - began
-            await self._progress.wait_for_readers(idle_s=GIVE_WAY * spent)
+                self.processed += number
+                if self._is_only_worker:
+                    self._progress.mark_processed(number)
+        if self._progress.accepted - accepted > self.processed - processed:
+            # More events arrive than are processed. Requests take precedence.
+            spent = time.monotonic() - started
+            await self._progress.wait_for_readers(idle_s=PAUSE_FACTOR * spent)
 
-    async def _settle(self, bucket: int, known: KnownEvents, rows: Sequence[Accepted]) -> bool:
-        transformed = await self._transforming.transformed(rows, known)
-        on_their_way: set[EventKey] = set()
-        decide = partial(self._settled, known, transformed, on_their_way)
-        if not await self._inbox.settle(bucket, transformed.rows, decide, self._clock()):
+    async def _process_rows(
+        self, bucket: int, duplicates: ProcessedEvents, rows: Sequence[InboxRow]
+    ) -> bool:
+        transformed = await self._transform_stage.apply(rows, duplicates)
+        pending: set[EventKey] = set()
+        process = partial(self._process_project, duplicates, transformed, pending)
+        if not await self._inbox.process(bucket, transformed.rows, process, self._clock()):
             return False
-        # What was dropped or came again is on no way, and nobody would hear of its end.
-        self._repeats.settled(on_their_way)
+        # Without dropped events and duplicates: they are never stored, so nothing would remove
+        # them.
+        self._deduplicator.mark_processed(pending)
         return True
 
     async def store(self) -> None:
-        """Wait for what is ready for the event store, and bring some of it there."""
-        if not self._storing.is_searching:
+        """Wait for processed events, then store one batch of each bucket."""
+        if not self._store_bisector.is_isolating:
             await self._progress.wait_for_unstored(
-                STORED_AT_ONCE, idle_s=self._idle_s, linger_s=LINGER_TO_STORE_S
+                STORE_BATCH_EVENTS, idle_s=self._idle_s, linger_s=STORE_LINGER_S
             )
         buckets = await self._inbox.unstored_buckets()
-        self._storing.look_at(buckets)
+        self._store_bisector.forget_other_buckets(buckets)
         for bucket in buckets:
-            rows = self._storing.some_of(bucket, await self._inbox.ready(bucket))
+            rows = self._store_bisector.select_rows(
+                bucket, await self._inbox.fetch_processed(bucket)
+            )
             if not rows:
                 continue
-            # No event is to blame if destinations cannot be read.
+            # Outside the bisector: if destinations cannot be read, no event is at fault.
             await self._routing.refresh()
-            if await self._storing.attempt(bucket, rows, self._store):
-                self._repeats.stored(_keys(rows))
+            if await self._store_bisector.run(bucket, rows, self._store):
+                self._deduplicator.mark_stored(_event_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number
-                if self._is_alone:
-                    self._progress.store(number)
+                if self._is_only_worker:
+                    self._progress.mark_stored(number)
 
-    async def _store(self, rows: Sequence[Ready]) -> bool:
+    async def _store(self, rows: Sequence[ProcessedRow]) -> bool:
         await self._append([event for row in rows for event in row.events])
-        new = await self._routing.routed({row.id: row.events for row in rows})
-        await self._inbox.stored(rows, new, self._clock())
-        self._routing.made(new)
+        new = await self._routing.route({row.id: row.events for row in rows})
+        await self._inbox.mark_stored(rows, new, self._clock())
+        self._routing.wake_destinations(new)
         return True
 
     async def _append(self, events: Sequence[Event]) -> None:
@@ -192,86 +210,82 @@ class Processor:
             self._is_appending = False
         self._is_storing = False
 
-    async def keep_leases(self) -> None:
-        """Whoever takes long to store something has not died over it."""
+    async def renew_leases(self) -> None:
+        """Renew the leases while a slow append runs."""
         if self._is_appending:
-            await self._inbox.keep_leases()
+            await self._inbox.renew_leases()
 
-    async def watch(self) -> None:
-        """See how far events have come that others work on: often while somebody waits for them.
-        Where so much waits that looking takes long, most of the time goes by without it."""
-        await self._progress.wait_for_readers(idle_s=LOOK_S)
-        accepted, began = self._progress.accepted, time.monotonic()
-        left = await self._inbox.waiting()
-        self._progress.observe(accepted, unsettled=left.unsettled, unstored=left.unstored)
-        await asyncio.sleep(4 * (time.monotonic() - began))
+    async def poll_backlog(self) -> None:
+        """Observe the progress of other workers, more often while a reader waits. Pauses longer
+        when counting a large backlog is slow."""
+        await self._progress.wait_for_readers(idle_s=BACKLOG_POLL_INTERVAL_S)
+        accepted, started = self._progress.accepted, time.monotonic()
+        backlog = await self._inbox.count_backlog()
+        self._progress.observe(accepted, unprocessed=backlog.unprocessed, unstored=backlog.unstored)
+        await asyncio.sleep(PAUSE_FACTOR * (time.monotonic() - started))
 
-    def _settled(
+    def _process_project(
         self,
-        before: KnownEvents,
-        transformed: Transformed,
-        on_their_way: set[EventKey],
+        duplicates: ProcessedEvents,
+        transformed: TransformedRows,
+        pending: set[EventKey],
         project_id: ProjectId,
-        sent: Sequence[Arrived],
-        known: Known,
-    ) -> Settled:
-        arrived = before.without_repeats(project_id, sent)
-        processed = process(project_id, known, arrived, self._place)
+        captured: Sequence[CapturedEvent],
+        state: LoadedState,
+    ) -> ProcessingResult:
+        """Process the events of one project, within the transaction of the inbox."""
+        new = duplicates.drop_duplicates(project_id, captured)
+        result = process_batch(project_id, state, new, self._locate_ip)
         events = [
-            _event(project_id, event, placed)
-            for event, placed in zip(arrived, processed.placed, strict=True)
-            if placed is not None
+            _build_event(project_id, event, with_person)
+            for event, with_person in zip(new, result.events, strict=True)
+            if with_person is not None
         ]
-        on_their_way.update((project_id, event.uuid) for event in events)
-        return Settled(
+        pending.update((project_id, event.uuid) for event in events)
+        return ProcessingResult(
             events=events,
-            changes=processed.changes,
-            warnings=[
-                IngestionWarning(
-                    type=each.type,
-                    detail=each.detail,
-                    event=each.event,
-                    uuid=each.uuid,
-                    distinct_id=each.distinct_id,
-                )
-                for each in processed.changes.warnings
-            ],
+            changes=result.changes,
+            warnings=result.warnings,
             flag_calls=Counter(
-                _call(event.properties) for event in arrived if event.event == FLAG_CALLED
+                _read_flag_call(event.properties) for event in new if event.event == FLAG_CALLED
             ),
-            tallies=transformed.tallies.get(project_id, ()),
+            transformation_counts=transformed.counts.get(project_id, ()),
         )
 
 
-def _keys(rows: Iterable[Ready]) -> Iterator[EventKey]:
+def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:
     return ((event.project_id, event.uuid) for row in rows for event in row.events)
 
 
-def _event(project_id: ProjectId, arrived: Arrived, placed: Placed) -> Event:
-    elements_chain, properties = without_elements(placed.properties)
+def _build_event(
+    project_id: ProjectId, captured: CapturedEvent, with_person: EventWithPerson
+) -> Event:
+    elements_chain, properties = extract_elements(with_person.properties)
     return Event(
         project_id=project_id,
-        uuid=arrived.uuid,
-        event=arrived.event,
-        distinct_id=placed.distinct_id,
+        uuid=captured.uuid,
+        event=captured.event,
+        distinct_id=with_person.distinct_id,
         properties=jsonio.encode(properties).decode(),
         elements_chain=elements_chain,
-        timestamp=arrived.timestamp,
-        created_at=arrived.accepted_at,
-        person_id=placed.person_uuid,
-        person_created_at=placed.person_created_at,
-        person_properties=placed.person_properties,
-        person_mode=PersonMode(placed.mode),
-        historical_migration=arrived.historical_migration,
+        timestamp=captured.timestamp,
+        created_at=captured.accepted_at,
+        person_id=with_person.person_uuid,
+        person_created_at=with_person.person_created_at,
+        person_properties=with_person.person_properties,
+        person_mode=PersonMode(with_person.mode),
+        historical_migration=captured.historical_migration,
     )
 
 
-def _call(properties: Mapping[str, Any]) -> tuple[str, str]:
-    """Which flag was called, and what it answered."""
+def _read_flag_call(properties: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the flag's key and its value."""
     response = properties.get("$feature_flag_response")
     flag = properties.get("$feature_flag")
-    return _short(flag), _short(response)
+    return _truncate_text(flag), _truncate_text(response)
 
 
-def _short(value: Any) -> str:
-    return (value if isinstance(value, str) else jsonio.encode(value).decode())[:400]
+def _truncate_text(value: Any) -> str:
+    return (value if isinstance(value, str) else jsonio.encode(value).decode())[
+        :MAX_FLAG_TEXT_CHARS
+    ]

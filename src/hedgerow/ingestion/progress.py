@@ -1,33 +1,32 @@
-"""How far events have come in this process, so that whoever reads can wait for what was accepted
-before.
+"""Tracks how far accepted events have come, so that readers can wait for earlier writes.
 
-Events are settled and stored in the order in which they were accepted, so counts do: the n-th has
-its person once n are settled, and can be queried once n are stored.
+Events are processed and stored in the order in which they were accepted, so counters suffice: the
+n-th event has its person once n are processed, and can be queried once n are stored.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from hedgerow.lib.eager import own_task
+from hedgerow.lib.eager import ensure_task
 from hedgerow.projects.model import ProjectId
 
-Who = tuple[ProjectId, str]
+DistinctIdKey = tuple[ProjectId, str]
 
 
 class Progress:
     def __init__(self) -> None:
-        self.accepted = self.settled = self.stored = 0
-        # Those who were waiting when the process started; whose they are is not known.
-        self._left_over = 0
-        # What all processes together had on its way when somebody last looked.
+        self.accepted = self.processed = self.stored = 0
+        # The end of the backlog of the previous process, whose distinct ids are unknown.
+        self._restored = 0
+        # The backlog of all processes at the last observation.
         self._observed = 0
-        # By whom the events are that are not settled, oldest first, and the last event of each.
-        self._unsettled: deque[tuple[int, Who]] = deque()
-        self._last_of: dict[Who, int] = {}
-        # How many wait for events to be settled or stored.
+        # The distinct ids of unprocessed events, oldest first, and the last event of each.
+        self._unprocessed: deque[tuple[int, DistinctIdKey]] = deque()
+        self._last_event: dict[DistinctIdKey, int] = {}
+        # How many readers wait for events to be processed or stored.
         self._readers = 0
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -37,106 +36,111 @@ class Progress:
     def is_all_stored(self) -> bool:
         return self.stored >= self.accepted
 
-    def begin(self, *, unsettled: int, unstored: int) -> None:
-        """What the process before left behind."""
-        self.settled += unstored
-        self.accepted += unsettled + unstored
-        self._left_over = self.accepted
-        self._move()
+    def restore(self, *, unprocessed: int, unstored: int) -> None:
+        """Add the backlog that the previous process left."""
+        self.processed += unstored
+        self.accepted += unprocessed + unstored
+        self._restored = self.accepted
+        self._notify()
 
     def accept(self, project_id: ProjectId, distinct_ids: Iterable[str]) -> None:
         for distinct_id in distinct_ids:
             self.accepted += 1
-            who = (project_id, distinct_id)
-            self._unsettled.append((self.accepted, who))
-            self._last_of[who] = self.accepted
-        self._move()
+            key = (project_id, distinct_id)
+            self._unprocessed.append((self.accepted, key))
+            self._last_event[key] = self.accepted
+        self._notify()
 
-    def also(self, project_id: ProjectId, distinct_id: str) -> None:
-        """What was accepted last is about somebody else, too."""
-        who = (project_id, distinct_id)
-        self._unsettled.append((self.accepted, who))
-        self._last_of[who] = self.accepted
+    def add_distinct_id(self, project_id: ProjectId, distinct_id: str) -> None:
+        """Register another distinct id that the last accepted event changes."""
+        key = (project_id, distinct_id)
+        self._unprocessed.append((self.accepted, key))
+        self._last_event[key] = self.accepted
 
-    def settle(self, number: int) -> None:
-        self.settled += number
-        while self._unsettled and self._unsettled[0][0] <= self.settled:
-            place, who = self._unsettled.popleft()
-            if self._last_of.get(who) == place:
-                del self._last_of[who]
-        self._move()
+    def mark_processed(self, number: int) -> None:
+        self.processed += number
+        while self._unprocessed and self._unprocessed[0][0] <= self.processed:
+            position, key = self._unprocessed.popleft()
+            if self._last_event.get(key) == position:
+                del self._last_event[key]
+        self._notify()
 
-    def store(self, number: int) -> None:
+    def mark_stored(self, number: int) -> None:
         self.stored += number
-        self._move()
+        self._notify()
 
-    def observe(self, accepted: int, *, unsettled: int, unstored: int) -> None:
-        """What is on its way in all, where other processes accept and work too: as long as so much
-        is, so much of ours may be. `accepted` is how many of ours were when somebody began to look:
-        nothing is known of those that came meanwhile."""
-        self._observed = unsettled + unstored
-        self.settle(max(0, accepted - unsettled - self.settled))
-        self.store(max(0, accepted - unsettled - unstored - self.stored))
+    def observe(self, accepted: int, *, unprocessed: int, unstored: int) -> None:
+        """Update the counters from the backlog of all processes, which may include all events of
+        this process. `accepted` is this process's counter before the backlog was counted: later
+        events may be missing from it."""
+        self._observed = unprocessed + unstored
+        self.mark_processed(max(0, accepted - unprocessed - self.processed))
+        self.mark_stored(max(0, accepted - unprocessed - unstored - self.stored))
 
-    def is_settled(self, who: Who) -> bool:
-        return who not in self._last_of and self.settled >= self._left_over
+    def is_processed(self, key: DistinctIdKey) -> bool:
+        return key not in self._last_event and self.processed >= self._restored
 
-    async def wait_until_settled(self, who: Who, *, at_most_s: float) -> None:
-        """Until what is accepted of somebody by now has changed them, or the time is over."""
-        target = self._last_of.get(who, self._left_over)
-        await self._read(lambda: self.settled >= target, at_most_s)
-        if self.settled < target == self._left_over:
-            # So many that it takes longer than anybody waits: one waited for all.
-            self._left_over = 0
+    async def wait_until_processed(self, key: DistinctIdKey, *, timeout_s: float) -> None:
+        """Wait until the accepted events of a distinct id are processed, or for the timeout."""
+        target = self._last_event.get(key, self._restored)
+        await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
+        if self.processed < target == self._restored:
+            # The restored backlog takes longer than the timeout: only one reader waits for it.
+            self._restored = 0
 
-    async def wait_until_all_settled(self, *, at_most_s: float) -> None:
-        """Until all that is accepted by now has changed its persons, or the time is over."""
+    async def wait_until_all_processed(self, *, timeout_s: float) -> None:
+        """Wait until all events accepted by now are processed, or for the timeout."""
         target = self.accepted
-        await self._read(lambda: self.settled >= target, at_most_s)
+        await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
 
-    async def wait_until_stored(self, *, at_most_s: float) -> None:
-        """Until all that is accepted by now can be queried, or the time is over."""
+    async def wait_until_stored(self, *, timeout_s: float) -> None:
+        """Wait until all events accepted by now are stored, or for the timeout."""
         target = self.accepted
-        await self._read(lambda: self.stored >= target, at_most_s)
+        await self._wait_as_reader(lambda: self.stored >= target, timeout_s)
 
     async def wait_for_readers(self, *, idle_s: float) -> None:
-        """Until somebody waits to read, or the time is over."""
-        await self._wait(lambda: self._hurries, idle_s)
+        """Wait until a reader waits, or for `idle_s`."""
+        await self._wait(lambda: self._has_readers, idle_s)
 
-    async def wait_for_unsettled(self, enough: int, *, idle_s: float, linger_s: float) -> None:
-        """Until there is something to settle, then a little longer for more: many at once cost
-        little more than one. Nobody lingers while somebody waits to read."""
-        await self._wait(lambda: self.accepted > self.settled, idle_s)
-        await self._wait(lambda: self.accepted - self.settled >= enough or self._hurries, linger_s)
+    async def wait_for_unprocessed(self, enough: int, *, idle_s: float, linger_s: float) -> None:
+        """Wait for an unprocessed event, then a little longer for more: a batch costs little more
+        than one event. Does not linger while a reader waits."""
+        await self._wait(lambda: self.accepted > self.processed, idle_s)
+        await self._wait(
+            lambda: self.accepted - self.processed >= enough or self._has_readers, linger_s
+        )
 
     async def wait_for_unstored(self, enough: int, *, idle_s: float, linger_s: float) -> None:
-        await self._wait(lambda: self.settled > self.stored, idle_s)
-        await self._wait(lambda: self.settled - self.stored >= enough or self._hurries, linger_s)
+        """The same for processed events that are not stored."""
+        await self._wait(lambda: self.processed > self.stored, idle_s)
+        await self._wait(
+            lambda: self.processed - self.stored >= enough or self._has_readers, linger_s
+        )
 
     @property
-    def _hurries(self) -> bool:
+    def _has_readers(self) -> bool:
         return self._readers > 0
 
-    async def _read(self, is_so: Callable[[], bool], at_most_s: float) -> None:
+    async def _wait_as_reader(self, is_met: Callable[[], bool], timeout_s: float) -> None:
         self._readers += 1
-        self._move()
+        self._notify()
         try:
-            await self._wait(is_so, at_most_s)
+            await self._wait(is_met, timeout_s)
         finally:
             self._readers -= 1
 
-    async def _wait(self, is_so: Callable[[], bool], at_most_s: float) -> None:
-        if is_so():
+    async def _wait(self, is_met: Callable[[], bool], timeout_s: float) -> None:
+        if is_met():
             return
-        await own_task()
+        await ensure_task()
         try:
-            async with asyncio.timeout(at_most_s):
-                while not is_so():
-                    await self._moved.wait()
+            async with asyncio.timeout(timeout_s):
+                while not is_met():
+                    await self._advanced.wait()
         except TimeoutError:
             return
 
-    def _move(self) -> None:
-        """Wake all who wait; who goes on waiting waits for the next move."""
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+    def _notify(self) -> None:
+        """Wake all waiters. Those that go on waiting wait for the next event object."""
+        advanced, self._advanced = self._advanced, asyncio.Event()
+        advanced.set()

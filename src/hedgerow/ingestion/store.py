@@ -1,6 +1,4 @@
-"""What this room needs of storage. storage/inbox.py, storage/set_aside.py and
-storage/ingestion_warnings.py answer.
-"""
+"""Storage interfaces of this package, and the values that they exchange."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -9,41 +7,38 @@ from typing import Literal, Protocol
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import Accepted, Arrived, IngestionWarning
-from hedgerow.persons.changes import Changes
-from hedgerow.persons.known import Known
-from hedgerow.pipelines.deliveries import NewDeliveries
-from hedgerow.pipelines.transform import Tally
+from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.persons.processing.changes import IngestionWarning, PersonChanges
+from hedgerow.persons.processing.loaded_state import LoadedState
+from hedgerow.pipelines.deliveries.model import NewDeliveries
+from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
 
-# So many events are settled in one transaction: others wait for as long as that takes.
-SETTLED_AT_ONCE = 500
-STORED_AT_ONCE = 5000
-# And so many bytes, since all of them are in memory meanwhile.
-SETTLED_BYTES = 8 << 20
-STORED_BYTES = 32 << 20
+# A transaction processes this many events; other writers wait for it.
+PROCESS_BATCH_EVENTS = 500
+STORE_BATCH_EVENTS = 5000
+# A batch is held in memory, so its size is limited as well.
+PROCESS_BATCH_BYTES = 8 << 20
+STORE_BATCH_BYTES = 32 << 20
+
+# The step in which an event became a dead letter.
+Stage = Literal["process", "store"]
 
 
-# What somebody was about to do with events when they had to be set aside.
-Stage = Literal["settle", "store"]
-
-
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of accepted events of one project: rows for the event store, changes of persons
-    and groups, and what there is to tell."""
+class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of processing captured events of one project. `flag_calls` counts flag calls by
+    flag key and value."""
 
     events: Sequence[Event]
-    changes: Changes
+    changes: PersonChanges
     warnings: Sequence[IngestionWarning]
-    # How often each flag was called, by its answer.
     flag_calls: Mapping[tuple[str, str], int]
-    # What the project's transformations did to them.
-    tallies: Sequence[Tally] = ()
+    transformation_counts: Sequence[TransformationCounts] = ()
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """Events with their persons that wait for the event store. `number` is how many accepted events
-    they were made of. The rest is as with `Accepted`."""
+class ProcessedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Events with their persons, ready for the event store. `number` is how many accepted events
+    the row counts for. The other fields are as in `InboxRow`."""
 
     id: int
     events: Sequence[Event]
@@ -53,92 +48,95 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is on its way."""
-
-    unsettled: int
+class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):
+    unprocessed: int
     unstored: int
 
 
-Decide = Callable[[ProjectId, Sequence[Arrived], Known], Settled]
+ProcessRows = Callable[[ProjectId, Sequence[CapturedEvent], LoadedState], ProcessingResult]
 
 
 class InboxStore(Protocol):
     async def add(
         self,
         project_id: ProjectId,
-        events: Sequence[Arrived],
+        events: Sequence[CapturedEvent],
         warnings: Sequence[IngestionWarning],
         now: datetime,
     ) -> None:
-        """Durable when this returns."""
+        """Add events and warnings. They are durable when this returns."""
         ...
 
-    async def unsettled_buckets(self) -> Sequence[int]:
-        """Those in which something waits to be settled."""
+    async def unprocessed_buckets(self) -> Sequence[int]:
+        """Return the buckets that hold unprocessed events."""
         ...
 
     async def unstored_buckets(self) -> Sequence[int]:
-        """Those in which something is ready for the event store."""
+        """Return the buckets that hold processed events."""
         ...
 
-    async def oldest(self, bucket: int) -> Sequence[Accepted]:
-        """Some of the rows that wait in a bucket, in their order."""
+    async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
+        """Return the first unprocessed rows of a bucket, in their order."""
         ...
 
-    async def settle(
-        self, bucket: int, rows: Sequence[Accepted], decide: Decide, now: datetime
+    async def process(
+        self, bucket: int, rows: Sequence[InboxRow], process: ProcessRows, now: datetime
     ) -> bool:
-        """Let `decide` say what becomes of the rows, project by project, and store all of it in
-        one transaction with the end of the rows. False if another process works on the bucket:
-        then nothing happened."""
+        """Call `process` for each project, save the results and remove the rows, in one
+        transaction. Returns False, without any effect, if another worker holds the bucket."""
         ...
 
-    async def ready(self, bucket: int) -> Sequence[Ready]:
-        """Some of what is ready for the event store, in its order; nothing while another process
-        works on the bucket."""
+    async def fetch_processed(self, bucket: int) -> Sequence[ProcessedRow]:
+        """Return the first processed rows of a bucket, in their order. Empty while another worker
+        holds the bucket."""
         ...
 
-    async def stored(self, rows: Sequence[Ready], new: NewDeliveries, now: datetime) -> None:
-        """The event store has them. Their deliveries, by the rows' ids, are made as they end."""
+    async def mark_stored(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        """Remove the rows and create their deliveries, in one transaction. `new` holds the
+        deliveries by the ids of the rows."""
         ...
 
-    async def set_aside_accepted(
-        self, bucket: int, row: Accepted, reason: str, now: datetime
+    async def dead_letter_unprocessed(
+        self, bucket: int, row: InboxRow, reason: str, now: datetime
     ) -> bool:
-        """Keep what cannot be settled where it is in nobody's way, in one transaction with its
-        end in the inbox. False as with `settle`."""
+        """Move events that cannot be processed to the dead letters, in one transaction. Returns
+        False as `process` does."""
         ...
 
-    async def set_aside_ready(self, bucket: int, row: Ready, reason: str, now: datetime) -> None:
-        """The same for what cannot be stored."""
+    async def dead_letter_processed(
+        self, bucket: int, row: ProcessedRow, reason: str, now: datetime
+    ) -> None:
+        """Move events that cannot be stored to the dead letters, in one transaction."""
         ...
 
-    async def keep_leases(self) -> None:
-        """Keep other processes from what this one is about to store, for another while."""
+    async def renew_leases(self) -> None:
+        """Extend the leases of this worker."""
         ...
 
-    async def let_go(self) -> None:
-        """Leave the way to the event store to other processes."""
+    async def release_leases(self) -> None:
+        """Release the leases of this worker."""
         ...
 
-    async def on_the_way(self) -> Sequence[EventKey]:
-        """All that is ready for the event store."""
+    async def list_pending_keys(self) -> Sequence[EventKey]:
+        """Return the keys of all processed events that are not stored."""
         ...
 
-    async def waiting(self) -> Waiting: ...
+    async def count_backlog(self) -> InboxBacklog: ...
 
-    async def waits_since(self) -> datetime | None:
-        """When the oldest was accepted of all that is on its way."""
+    async def oldest_accepted_at(self) -> datetime | None:
+        """Return when the oldest unstored event was accepted, None if there is none."""
         ...
 
-    async def number_set_aside(self) -> int:
-        """How many events wait for somebody to decide about them."""
+    async def count_dead_letters(self) -> int:
+        """Return the number of events in the dead letters."""
         ...
 
 
-class SetAside(msgspec.Struct, frozen=True, kw_only=True):
-    """What nobody could settle or store, and why. What cannot be read has no uuid."""
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that could not be processed or stored, and the reason. `uuid` is empty if the row
+    cannot be decoded."""
 
     id: int
     stage: Stage
@@ -148,25 +146,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
     distinct_id: str
     number: int
     reason: str
-    set_aside_at: datetime
-
-
-class SetAsideStore(Protocol):
-    async def listed(self, limit: int) -> tuple[list[SetAside], int]:
-        """The oldest, and how many events there are in all."""
-        ...
-
-    async def content(self, id: int) -> bytes | None:
-        """As it was stored, None if there is no such."""
-        ...
-
-    async def retry(self, ids: Sequence[int] | None, now: datetime) -> int:
-        """Send these, or all, on their way again, behind what waits there. How many events."""
-        ...
-
-    async def discard(self, ids: Sequence[int] | None) -> int:
-        """Delete these, or all, for good. How many events they were."""
-        ...
+    dead_lettered_at: datetime
 
 
 class WarningQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,19 +156,7 @@ class WarningQuery(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 
-class WarningTold(msgspec.Struct, frozen=True, kw_only=True):
-    """A warning as it is kept."""
-
-    id: int
-    type: str
-    detail: str
-    event: str
-    uuid: str
-    distinct_id: str
-    created_at: datetime
-
-
 class WarningStore(Protocol):
-    async def warnings(self, query: WarningQuery) -> tuple[list[WarningTold], int]:
-        """One page, newest first, and how many there are in all."""
+    async def list_warnings(self, query: WarningQuery) -> tuple[list[IngestionWarning], int]:
+        """Return one page, newest first, and the total number."""
         ...

@@ -1,1 +1,1 @@
-"""Small tools that know nothing of our domain. Each file is named for its one thing."""
+"""Small tools without any knowledge of Hedgerow's domain, one topic per file."""

@@ -1,6 +1,4 @@
-"""Time as it travels through the house: aware, UTC, microseconds. Rooms get `now` as an
-argument.
-"""
+"""Timestamps: aware, UTC, microseconds. Domain packages receive `now` as an argument."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +10,6 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and Z, the one form every answer uses."""
+def format_iso(moment: datetime) -> str:
+    """Format as ISO 8601 in UTC with microseconds and Z, the only form in responses."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

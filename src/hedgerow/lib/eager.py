@@ -1,6 +1,6 @@
-"""Coroutines that are run at once as far as they go without waiting, and only then become tasks.
+"""Eager start of coroutines: run until the first suspension, and create a task only for the rest.
 
-Until its first wait such a coroutine has no task, which asyncio.timeout needs: see `own_task`.
+Until then the coroutine has no task, which `asyncio.timeout` needs: see `ensure_task`.
 """
 
 import asyncio
@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def begun(whole: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any] | None:
-    """Run a coroutine until it waits; the rest of it, or None if it came to its end."""
+def start_eagerly(whole: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any] | None:
+    """Run a coroutine until it suspends. Return the rest of it, or None if it has finished."""
     try:
         waits_for = whole.send(None)
     except StopIteration:
         return None
-    return _rest(whole, waits_for)
+    return _continue(whole, waits_for)
 
 
-async def own_task() -> None:
-    """Be in a task from here on."""
+async def ensure_task() -> None:
+    """Suspend once if no task runs this coroutine yet, so that one does from here on."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)
 
 
 @coroutine
-def _rest(whole: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+def _continue(whole: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
     while True:
         try:
             try:
@@ -35,7 +35,7 @@ def _rest(whole: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, 
             except GeneratorExit:
                 whole.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - whoever waits is told
+            except BaseException as error:  # noqa: BLE001 - passed into the coroutine
                 waits_for = whole.throw(error)
             else:
                 waits_for = whole.send(came)

@@ -1,4 +1,4 @@
-"""UUIDs as text: made in the order of time, and read in whatever form somebody writes them."""
+"""UUIDs as text: time-ordered generation, and normalization of any notation."""
 
 import re
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ _PLAIN = re.compile(r"[0-9a-f]{32}")
 _LONGEST = len("urn:uuid:00000000-0000-0000-0000-000000000000")
 
 
-def uuid7s(moment: datetime, randomness: bytes) -> Iterator[str]:
-    """UUIDv7s of one moment, each greater than the one before. `randomness` is where they begin:
-    UUID7_RANDOM_BYTES that nobody else has."""
+def generate_uuid7s(moment: datetime, randomness: bytes) -> Iterator[str]:
+    """Yield ascending UUIDv7s of one timestamp, starting at `randomness`: UUID7_RANDOM_BYTES
+    unique random bytes."""
     ms = (moment - _EPOCH) // _MILLISECOND
     bits = int.from_bytes(randomness)
     head = f"{ms >> 16 & 0xFFFF_FFFF:08x}-{ms & 0xFFFF:04x}-7{bits >> 61 & 0xFFF:03x}-"
-    # Of the last part's 62 free bits the first stays clear, so that counting cannot run over.
+    # The first of the last part's 62 free bits stays clear, so that counting cannot overflow.
     for number in count(1 << 63 | bits & (1 << 61) - 1):
         tail = f"{number:016x}"
         yield f"{head}{tail[:4]}-{tail[4:]}"
 
 
-def canonical_uuid(text: str) -> str | None:
-    """Lower case with hyphens, however it was written: upper case, without hyphens, in braces, as
-    a URN. None for what is no UUID."""
+def normalize_uuid(text: str) -> str | None:
+    """Return the lower-case form with hyphens, or None if the text is not a UUID. Accepts upper
+    case, no hyphens, braces and the URN form."""
     if _CANONICAL.fullmatch(text):
         return text
     if len(text) > _LONGEST:

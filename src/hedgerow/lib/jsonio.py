@@ -1,6 +1,4 @@
-"""JSON in and out. Reading is strict and bounded: what it returns can be stored and sent
-anywhere.
-"""
+"""JSON encoding and decoding. Parsing is strict and bounded: its results can be stored and sent."""
 
 import json
 import math
@@ -9,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from hedgerow.lib.text import storable_text
+from hedgerow.lib.text import replace_unstorable_characters
 
 MAX_DEPTH = 100
 MAX_DIGITS = 4300
@@ -19,46 +17,46 @@ _sorted = msgspec.json.Encoder(order="sorted")
 
 
 class JsonError(ValueError):
-    """The bytes are not JSON that we take. The message is fit for the caller to read."""
+    """The bytes are not valid JSON. The message can be shown to the client."""
 
 
 def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def canonical(value: Any) -> bytes:
-    """The same bytes for values that are the same as JSON."""
+def encode_canonical(value: Any) -> bytes:
+    """Encode with sorted keys: equal JSON values give equal bytes."""
     return _sorted.encode(value)
 
 
 def decode(text: str | bytes) -> Any:
-    """The value of JSON that is known to be good, such as what we stored ourselves."""
+    """Decode trusted JSON, such as Hedgerow's own stored values."""
     return msgspec.json.decode(text)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equal as JSON is: to Python, 1 and true and 1.0 are all the same."""
+def is_equal(one: Any, other: Any) -> bool:
+    """Compare as JSON: unlike in Python, 1, 1.0 and true differ."""
     return bool(one == other) and _sorted.encode(one) == _sorted.encode(other)
 
 
-def storable(value: Any) -> Any:
-    """The value with U+FFFD in place of what no database takes in a text."""
+def replace_unstorable(value: Any) -> Any:
+    """Replace characters that databases refuse with U+FFFD, in all strings of the value."""
     if isinstance(value, str):
-        return storable_text(value)
+        return replace_unstorable_characters(value)
     if isinstance(value, dict):
-        return {storable(name): storable(each) for name, each in value.items()}
+        return {replace_unstorable(name): replace_unstorable(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [storable(each) for each in value]
+        return [replace_unstorable(each) for each in value]
     return value
 
 
 def parse(data: bytes) -> Any:
-    """The value of a JSON document, or JsonError. Never another exception, whatever the bytes."""
+    """Parse a JSON document. Raises JsonError and nothing else, whatever the bytes."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise JsonError(f"JSON parse error - invalid UTF-8 at byte {error.start}") from None
-    # Looking at every number makes reading three times as slow, so only where one may be too large.
+    # Checking every number makes parsing three times slower: do it only where one may be too large.
     check = _NUMBERS if _SUSPICIOUS.search(data) else {}
     try:
         value = json.loads(text, parse_constant=_refuse_constant, **check)
@@ -66,7 +64,7 @@ def parse(data: bytes) -> Any:
         raise JsonError(_too_deep()) from None
     except ValueError as error:
         raise JsonError(f"JSON parse error - {error}") from None
-    if is_deeper(value, MAX_DEPTH):
+    if is_deeper_than(value, MAX_DEPTH):
         raise JsonError(_too_deep())
     return value
 
@@ -89,7 +87,7 @@ def _number(digits: str) -> float:
 
 
 _NUMBERS: dict[str, Any] = {"parse_int": _integer, "parse_float": _number}
-# An exponent of three digits, or a run of digits that no double holds.
+# An exponent of three digits, or more digits than a double holds.
 _SUSPICIOUS = re.compile(rb"[eE][+]?[0-9]{3}|[0-9]{300}")
 
 
@@ -97,8 +95,8 @@ def _too_deep() -> str:
     return f"JSON parse error - nested deeper than {MAX_DEPTH} levels"
 
 
-def is_deeper(value: Any, limit: int) -> bool:
-    """Whether a value nests deeper than so many levels."""
+def is_deeper_than(value: Any, limit: int) -> bool:
+    """Return whether the value nests deeper than `limit` levels."""
     level = [value]
     for _ in range(limit):
         level = [

@@ -1,4 +1,4 @@
-"""How log lines look: for people on a terminal, JSON lines otherwise. No secret passes through."""
+"""Log format: human-readable in a terminal, JSON lines otherwise. Secret keys are redacted."""
 
 import logging
 from typing import TextIO
@@ -6,31 +6,31 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hedgerow.lib.tokens import without_secrets
+from hedgerow.lib.tokens import redact_secrets
 
-# What they have to say we say ourselves, or it is about what some client did.
+# Their messages repeat our own, or are about faults of clients.
 SILENT = ("uvicorn", "uvicorn.error")
 QUIET = ("alembic", "sqlalchemy", "psycopg")
 
 
-def wants_people(format: str, stream: TextIO) -> bool:
-    """Whether lines go to somebody's eyes rather than to a collector."""
+def is_human_readable(format: str, stream: TextIO) -> bool:
+    """Return whether the log is for people rather than for a log collector."""
     return format == "human" or (format == "auto" and stream.isatty())
 
 
-def configure(level: str, format: str, stream: TextIO) -> None:
-    """Send our lines and those of the libraries we use through one formatter."""
-    for_people = wants_people(format, stream)
+def configure_logging(level: str, format: str, stream: TextIO) -> None:
+    """Send our log lines and those of libraries through one formatter."""
+    for_humans = is_human_readable(format, stream)
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(
-            fmt="%H:%M:%S" if for_people else "iso", utc=not for_people
+            fmt="%H:%M:%S" if for_humans else "iso", utc=not for_humans
         ),
     ]
     render: Processor
-    if for_people:
+    if for_humans:
         render = structlog.dev.ConsoleRenderer(
             colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
@@ -39,8 +39,8 @@ def configure(level: str, format: str, stream: TextIO) -> None:
         before.append(structlog.processors.format_exc_info)
 
     def render_without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> str:
-        # Over the finished line, so that no secret can hide in a value of some other type.
-        return without_secrets(str(render(logger, name, event)))
+        # Applied to the finished line, because a secret may be inside a value of any type.
+        return redact_secrets(str(render(logger, name, event)))
 
     after: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,

@@ -1,25 +1,25 @@
-"""Parquet files of texts and moments, written row group after row group."""
+"""Parquet files of strings and timestamps, written row group by row group."""
 
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Any
 
 
-class Parquet:
-    """`sink` is a path, or a stream of Arrow's. Columns are texts, but for the `moments`."""
+class ParquetFile:
+    """Writes to `sink`, a path or an Arrow stream. Columns are strings, except `timestamps`."""
 
-    def __init__(self, sink: Any, columns: Sequence[str], moments: Collection[str]) -> None:
-        # Takes a while to load, and only here.
+    def __init__(self, sink: Any, columns: Sequence[str], timestamps: Collection[str]) -> None:
+        # pyarrow is slow to import and needed only here.
         self._arrow = import_module("pyarrow")
         parquet = import_module("pyarrow.parquet")
-        text, moment = self._arrow.string(), self._arrow.timestamp("us", tz="UTC")
+        text, timestamp = self._arrow.string(), self._arrow.timestamp("us", tz="UTC")
         self._schema = self._arrow.schema(
-            [(name, moment if name in moments else text) for name in columns]
+            [(name, timestamp if name in timestamps else text) for name in columns]
         )
         self._writer = parquet.ParquetWriter(sink, self._schema, compression="zstd")
 
     def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        """One row group. A row has a value for each column."""
+        """Write one row group. A row has a value for each column."""
         columns = [
             self._arrow.array(column, type=field.type)
             for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
@@ -30,12 +30,12 @@ class Parquet:
         self._writer.close()
 
 
-def parquet_bytes(
-    columns: Sequence[str], moments: Collection[str], rows: Sequence[Sequence[Any]]
+def encode_parquet(
+    columns: Sequence[str], timestamps: Collection[str], rows: Sequence[Sequence[Any]]
 ) -> bytes:
-    """A whole file in memory."""
+    """Encode a whole file in memory."""
     sink = import_module("pyarrow").BufferOutputStream()
-    file = Parquet(sink, columns, moments)
+    file = ParquetFile(sink, columns, timestamps)
     file.write(rows)
     file.close()
     return bytes(sink.getvalue())

@@ -1,17 +1,18 @@
-"""What text can be stored anywhere, what text is a whole number, and how much of one is shown."""
+"""Text rules: characters that databases accept, whole numbers, text in error messages."""
 
 import re
 from typing import Any
 
-SHOWN_CHARS = 100
+TRUNCATED_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,5})?", re.ASCII)
 
 
-def why_unstorable(text: str) -> tuple[str, str] | None:
-    """A code and a sentence for text that cannot be stored, None for all other."""
+def explain_unstorable(text: str) -> tuple[str, str] | None:
+    """Return an error code and a message if the text cannot be stored, otherwise None."""
     if text.isascii() and "\x00" not in text:
         return None
     if "\x00" in text:
@@ -24,23 +25,54 @@ def why_unstorable(text: str) -> tuple[str, str] | None:
     return None
 
 
-def storable_text(text: str) -> str:
-    """The text with U+FFFD for each character that cannot be stored."""
+def replace_unstorable_characters(text: str) -> str:
+    """Replace each character that cannot be stored with U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def whole_number(text: str) -> int | None:
-    """The number that the text is, None for any other text. Never fails, however long it is."""
+def parse_whole_number(text: str) -> int | None:
+    """Parse a whole number, None for any other text. Never raises, however long the text is."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
-def cut_short(value: Any) -> str:
-    """What somebody sent, as much of it as a message may repeat."""
-    return str(value)[:SHOWN_CHARS]
+def parse_number(value: Any) -> float | None:
+    """Return a number, or text that is one, as a float; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            return float(value)
+    except OverflowError:
+        return None
+    return None
 
 
-def on_one_line(text: str) -> str:
-    """The text with line breaks and other control characters written out."""
+def truncate(value: Any) -> str:
+    """Truncate a client's value for use in an error message."""
+    return str(value)[:TRUNCATED_CHARS]
+
+
+def escape_control_characters(text: str) -> str:
+    """Write line breaks and other control characters as escape sequences."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+ERROR_MAX_CHARS = 500
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the first line of an error, to be stored and shown."""
+    kind = type(error).__name__
+    try:
+        # The driver's own message, without the statement and its values.
+        text = str(getattr(error, "orig", None) or error)
+    except Exception:  # noqa: BLE001 - __str__ of a package's error may raise anything
+        return kind
+    first = escape_control_characters(
+        replace_unstorable_characters(text.strip().partition("\n")[0][:ERROR_MAX_CHARS])
+    )
+    return f"{kind}: {first}" if first else kind

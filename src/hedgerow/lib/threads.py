@@ -1,42 +1,110 @@
-"""Blocking work beside the event loop, in threads that never keep a process from ending."""
+"""Blocking work off the event loop, in a bounded number of threads that never delay an exit."""
 
 import asyncio
 import errno
+import os
+import queue
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
 
+DEFAULT_MAX_THREADS = 64
+IDLE_TIMEOUT_S = 30.0
 
-async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Like asyncio.to_thread, but a process that stops does not wait for the thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
 
-    def finish(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)  # type: ignore[arg-type]
-        else:
-            done.set_exception(error)
+class ThreadLimiter:
+    """Runs blocking calls in at most `max_threads` daemon threads. Further calls wait in a queue.
 
-    def run() -> None:
-        result: T | None = None
-        error: BaseException | None = None
+    Unlike the threads of `asyncio.to_thread`, these do not keep a stopping process alive. Threads
+    start on demand and end after they were idle for a while.
+    """
+
+    def __init__(self, max_threads: int) -> None:
+        self._max_threads = max_threads
+        self._reset()
+        # A forked child inherits the counters but not the threads.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread_count = 0
+        # Idle threads without a queued call, and queued calls without a free thread.
+        self._idle_count = 0
+        self._backlog_count = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def finish(result: T | None, error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(result)  # type: ignore[arg-type]
+            else:
+                done.set_exception(error)
+
+        def call() -> None:
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = work()
+            except StopIteration as raised:  # a future refuses this exception
+                error = RuntimeError(f"{type(raised).__name__} was raised")
+                error.__cause__ = raised
+            except BaseException as raised:  # noqa: BLE001 - raised again in the awaiting task
+                error = raised
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(finish, result, error)
+
+        self._submit(call)
+        return await done
+
+    def _submit(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if self._idle_count:
+                self._idle_count -= 1
+            elif self._thread_count < self._max_threads and self._start_thread():
+                self._thread_count += 1
+            else:
+                self._backlog_count += 1
+        self._queue.put(call)
+
+    def _start_thread(self) -> bool:
         try:
-            result = work()
-        except StopIteration as raised:  # no future carries it, and nobody would hear of the end
-            error = RuntimeError(f"{type(raised).__name__} was raised")
-            error.__cause__ = raised
-        except BaseException as raised:  # noqa: BLE001 - carried to whoever awaits
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, result, error)
+            threading.Thread(target=self._serve, daemon=True).start()
+        except RuntimeError as error:
+            if not self._thread_count:
+                raise OSError(errno.EAGAIN, "No thread can be started") from error
+            return False
+        return True
 
-    try:
-        threading.Thread(target=run, daemon=True).start()
-    except RuntimeError as full:  # not the work's fault: the system has no thread left
-        raise OSError(errno.EAGAIN, "No thread can be started") from full
-    return await done
+    def _serve(self) -> None:
+        while True:
+            try:
+                call = self._queue.get(timeout=IDLE_TIMEOUT_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._idle_count:  # otherwise a call is about to be queued for this thread
+                        self._idle_count -= 1
+                        self._thread_count -= 1
+                        return
+                continue
+            call()
+            del call  # it holds the caller's arguments
+            with self._lock:
+                if self._backlog_count:
+                    self._backlog_count -= 1
+                else:
+                    self._idle_count += 1
+
+
+_default = ThreadLimiter(DEFAULT_MAX_THREADS)
+
+
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """Run a blocking call in the process's default threads."""
+    return await _default.run(work)

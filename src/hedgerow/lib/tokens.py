@@ -9,25 +9,23 @@ BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET = re.compile(r"(phx|phs|pha|phr)_[A-Za-z0-9_-]{8,}")
 
 
-def random_token(prefix: str, bits: int) -> str:
-    """`prefix` and enough base62 characters to carry `bits` random bits."""
+def generate_token(prefix: str, bits: int) -> str:
+    """Generate `prefix` followed by enough base62 characters for `bits` random bits."""
     length = -(-bits * 1000 // 5954)  # a base62 character carries 5.954 bits
     return prefix + "".join(secrets.choice(BASE62) for _ in range(length))
 
 
-def token_hash(token: str) -> str:
-    """The only form in which a secret token is stored. Random tokens need no salt and no
-    stretching.
-    """
+def hash_token(token: str) -> str:
+    """Hash a secret token for storage. Random tokens need no salt and no key stretching."""
     # "surrogatepass" so that no byte a client can send makes hashing fail.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def token_mask(token: str) -> str:
-    """What may be shown of a token later: the first and last four characters."""
+def mask_token(token: str) -> str:
+    """Return the first and last four characters, which may be shown later."""
     return f"{token[:4]}...{token[-4:]}"
 
 
-def without_secrets(text: str) -> str:
-    """`text` with every secret key in it reduced to its prefix, for logs and messages."""
+def redact_secrets(text: str) -> str:
+    """Reduce every secret key in the text to its prefix, for logs and messages."""
     return _SECRET.sub(lambda found: f"{found[1]}_***", text)

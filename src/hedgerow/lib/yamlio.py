@@ -1,8 +1,7 @@
-"""YAML as people keep it in files: plain values, and `!env NAME` for what is not theirs to hold.
+"""YAML files: plain values, and `!env NAME` for values from the environment.
 
-Stricter than YAML where YAML surprises: numbers, true and false are written as in JSON and all
-else is text, so 2026-01-02, 1:30, 017 and yes are; no key twice, no loops, no values that JSON does
-not have.
+Stricter than YAML: numbers, true and false are written as in JSON, and everything else is text (so
+2026-01-02, 1:30, 017 and yes are text). Duplicate keys, cycles and non-JSON values are errors.
 """
 
 import math
@@ -20,45 +19,45 @@ MAX_VALUES = 200_000
 INT64 = 2**63
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-# Line breaks to YAML, and to nobody else.
+# Characters that only YAML treats as line breaks.
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
 class FromEnv:
-    """A value that an environment variable holds."""
+    """A reference to an environment variable."""
 
     name: str
 
 
-class BadYaml(ValueError):
-    """The text is not such YAML; says where and why."""
+class YamlError(ValueError):
+    """The text is not valid YAML of this kind. The message says where and why."""
 
 
 def decode(text: str) -> Any:
     if len(text) > MAX_CHARS:
-        raise BadYaml(f"more than {MAX_CHARS:,} characters")
+        raise YamlError(f"more than {MAX_CHARS:,} characters")
     try:
         value = yaml.load(text, _Loader)  # noqa: S506 - a safe loader, with our rules added
         _check_plain(value, MAX_DEPTH, count(1))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BadYaml(f"{where}{error.problem or error.context}") from None
+        raise YamlError(f"{where}{error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise BadYaml(" ".join(str(error).split())) from None
+        raise YamlError(" ".join(str(error).split())) from None
     except RecursionError:
-        raise BadYaml("nested too deeply") from None
-    except BadYaml:
+        raise YamlError("nested too deeply") from None
+    except YamlError:
         raise
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
-        # The loader's own, for a value that is not what its tag says.
-        raise BadYaml("a value is not what its tag says it is") from None
+        # Raised by the loader for a value that does not match its tag.
+        raise YamlError("a value does not match its tag") from None
     return value
 
 
 def encode(value: Any) -> str:
-    """Keys stay in their order; text of several lines is written as such."""
+    """Encode with keys in their order and multi-line text as blocks."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -82,13 +81,13 @@ _Loader.yaml_implicit_resolvers = {
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _tag, (_pattern, _first) in _OWN_RULES.items():
-    for _either in (_Loader, _Dumper):  # what would be read as a number is written in quotes
+    for _either in (_Loader, _Dumper):  # text that looks like a number is written in quotes
         _either.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     own = sum(key.tag != f"{_TAG}merge" for key, _ in node.value)
-    loader.flatten_mapping(node)  # puts what `<<` brings before the mapping's own keys
+    loader.flatten_mapping(node)  # puts merged keys (`<<`) before the mapping's own keys
     result: dict[Any, Any] = {}
     merged = len(node.value) - own
     own_keys: set[str] = set()
@@ -97,12 +96,12 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, str):
             shown = key if isinstance(key, Hashable) else "a list"
             raise yaml.constructor.ConstructorError(
-                problem=f"a key must be text: put {shown!r} in quotes",
+                problem=f"keys must be strings: put {shown!r} in quotes",
                 problem_mark=key_node.start_mark,
             )
         if key in own_keys:
             raise yaml.constructor.ConstructorError(
-                problem=f"{key!r} stands here twice", problem_mark=key_node.start_mark
+                problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
             )
         if number >= merged:
             own_keys.add(key)
@@ -114,7 +113,8 @@ def _from_env(loader: _Loader, node: yaml.Node) -> FromEnv:
     name = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
     if not _VARIABLE.fullmatch(name):
         raise yaml.constructor.ConstructorError(
-            problem="!env wants the name of an environment variable", problem_mark=node.start_mark
+            problem="!env must be followed by the name of an environment variable",
+            problem_mark=node.start_mark,
         )
     return FromEnv(name)
 
@@ -134,9 +134,9 @@ _Dumper.add_representer(
 
 def _check_plain(value: Any, depth: int, numbers: Iterator[int]) -> None:
     if depth == 0:
-        raise BadYaml(f"nested more than {MAX_DEPTH} deep")
-    if next(numbers) > MAX_VALUES:  # aliases of aliases are few characters and many values
-        raise BadYaml(f"more than {MAX_VALUES:,} values")
+        raise YamlError(f"nested more than {MAX_DEPTH} deep")
+    if next(numbers) > MAX_VALUES:  # nested aliases expand to many values
+        raise YamlError(f"more than {MAX_VALUES:,} values")
     match value:
         case dict():
             for inner in value.values():
@@ -145,10 +145,10 @@ def _check_plain(value: Any, depth: int, numbers: Iterator[int]) -> None:
             for inner in value:
                 _check_plain(inner, depth - 1, numbers)
         case float() if not math.isfinite(value):
-            raise BadYaml(f"{value} is no number that can be stored")
+            raise YamlError(f"{value} is not a finite number")
         case int() if not -INT64 <= value < INT64:
-            raise BadYaml(f"{str(value)[:30]} is too large for a number: put it in quotes")
+            raise YamlError(f"{str(value)[:30]} is too large for an integer: put it in quotes")
         case None | bool() | int() | float() | str() | FromEnv():
             pass
         case _:
-            raise BadYaml(f"a {type(value).__name__} is no plain value")
+            raise YamlError(f"a {type(value).__name__} is not a plain value")

@@ -1,1 +1,1 @@
-"""Persons, the groups they belong to, and cohorts of them."""
+"""Persons, groups, cohorts, and how events change them."""

@@ -1,4 +1,4 @@
-"""What can be done with cohorts: make, change, delete, fill a static one."""
+"""Operations on cohorts: create, change, delete, and add persons to a static one."""
 
 import csv
 import io
@@ -8,31 +8,30 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.filters.rules import check_property, refuse
-from hedgerow.lib.text import cut_short
+from hedgerow.filters.validate import check_property_filter, raise_invalid
+from hedgerow.lib.text import truncate
+from hedgerow.persons.cohort_graph import MAX_LEVELS, collect_nodes
 from hedgerow.persons.model import Cohort, CohortId
-from hedgerow.persons.nesting import MAX_LEVELS, asked_within
-from hedgerow.persons.store import Askers, CohortStore
-from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.persons.store import CohortStore, FlagsUsingCohort
+from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import ProjectId
-from hedgerow.projects.text import check_storable, checked_text
+from hedgerow.projects.validation import check_storable, validate_text
 
 SCOPE = "Cohort"
 NAME_MAX = 400
-# An id that is longer is the rest of a file whose quote is never closed.
-CELL_MAX = 100_000
+# A longer value is the rest of a file after an unclosed quote.
+MAX_CSV_VALUE_CHARS = 100_000
 DESCRIPTION_MAX = 1000
 MAX_DEPTH = 30
 MAX_FILTERS = 1000
 NEW = CohortId(0)
-PLACE = "filters.properties"
-# So many of those that are in the way are named.
-TOLD = 5
+DEFINITION_PATH = "filters.properties"
+MAX_LISTED_USERS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CohortFields:
-    """The writable fields; None leaves one as it is, or at its default on a new cohort."""
+    """The writable fields. None leaves a field unchanged, or at its default for a new cohort."""
 
     name: str | None = None
     description: str | None = None
@@ -45,7 +44,7 @@ class Cohorts:
     def __init__(self, store: CohortStore) -> None:
         self._store = store
 
-    async def listing(
+    async def list_cohorts(
         self, project_id: ProjectId, *, limit: int, offset: int
     ) -> tuple[list[Cohort], int]:
         return await self._store.cohorts(project_id, limit=limit, offset=offset)
@@ -59,7 +58,7 @@ class Cohorts:
     async def create(
         self, project_id: ProjectId, fields: CohortFields, actor: Actor, now: datetime
     ) -> Cohort:
-        def decide(others: Mapping[CohortId, Cohort], _: Askers) -> Cohort:
+        def decide(others: Mapping[CohortId, Cohort], _: FlagsUsingCohort) -> Cohort:
             blank = Cohort(
                 id=NEW,
                 project_id=project_id,
@@ -73,10 +72,10 @@ class Cohorts:
                 updated_at=now,
             )
             if fields.name is None:
-                refuse("name", "This field is required.", "required")
-            return _changed(blank, fields, others)
+                raise_invalid("name", "This field is required.", "required")
+            return _apply_fields(blank, fields, others)
 
-        return await self._store.write_cohort(project_id, decide, _teller(actor), now)
+        return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
 
     async def change(
         self,
@@ -86,88 +85,100 @@ class Cohorts:
         actor: Actor,
         now: datetime,
     ) -> Cohort:
-        def decide(others: Mapping[CohortId, Cohort], flags_asking_for: Askers) -> Cohort:
+        def decide(others: Mapping[CohortId, Cohort], flags_using: FlagsUsingCohort) -> Cohort:
             before = others.get(id)
             if before is None:
                 raise NotFound
             if fields.deleted:
-                _check_unused(id, others, flags_asking_for)
-            after = _changed(before, fields, others)
+                _check_unused(id, others, flags_using)
+            after = _apply_fields(before, fields, others)
             return after if after == before else replace(after, updated_at=now)
 
-        return await self._store.write_cohort(project_id, decide, _teller(actor), now)
+        return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
 
     async def add_members(self, cohort: Cohort, distinct_ids: Sequence[str]) -> int:
-        """Fill a static cohort. Ids of nobody are passed over."""
+        """Add persons to a static cohort. Unknown distinct ids are ignored."""
         return await self._store.add_members(cohort.project_id, cohort.id, distinct_ids)
 
-    async def sizes(self, cohorts: Sequence[Cohort]) -> Mapping[CohortId, int]:
-        """How many persons static cohorts have; nobody has counted any other."""
-        return await self._store.members([cohort.id for cohort in cohorts if cohort.is_static])
+    async def count_members(self, cohorts: Sequence[Cohort]) -> Mapping[CohortId, int]:
+        """Return the sizes of the static cohorts. Other cohorts have no known size."""
+        return await self._store.count_members(
+            [cohort.id for cohort in cohorts if cohort.is_static]
+        )
 
 
-def ids_of_csv(text: str) -> list[str]:
-    """The first column; a heading is no id."""
+def parse_csv_ids(text: str) -> list[str]:
+    """Return the first column, without a header."""
     try:
         lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)
         rows = [row[0].strip() for row in csv.reader(lines) if row]
     except csv.Error as error:
-        raise Invalid(f"This is no CSV: {error}.", attr="csv") from None
+        raise Invalid(f"The CSV cannot be parsed: {error}.", attr="csv") from None
     ids = [id for id in rows if id and id.lower() not in ("distinct_id", "distinct_ids")]
-    if any(len(id) > CELL_MAX for id in ids):
-        raise Invalid(f"This is no CSV: a value of more than {CELL_MAX:,} characters.", attr="csv")
+    if any(len(id) > MAX_CSV_VALUE_CHARS for id in ids):
+        raise Invalid(
+            f"The CSV cannot be parsed: a value has more than {MAX_CSV_VALUE_CHARS:,} characters.",
+            attr="csv",
+        )
     check_storable(ids, "csv")
     return ids
 
 
-def _changed(before: Cohort, fields: CohortFields, others: Mapping[CohortId, Cohort]) -> Cohort:
+def _apply_fields(
+    before: Cohort, fields: CohortFields, others: Mapping[CohortId, Cohort]
+) -> Cohort:
     after = before
     if fields.name is not None:
-        after = replace(after, name=checked_text("name", fields.name, NAME_MAX))
+        after = replace(after, name=validate_text("name", fields.name, NAME_MAX))
     if fields.description is not None:
         text = fields.description.strip()
-        text = text and checked_text("description", text, DESCRIPTION_MAX)
+        text = text and validate_text("description", text, DESCRIPTION_MAX)
         after = replace(after, description=text)
     if fields.definition is not None:
-        definition = checked_definition(fields.definition, before.id, others)
+        definition = validate_definition(fields.definition, before.id, others)
         after = replace(after, definition=definition)
     if fields.is_static is not None and fields.is_static != before.is_static:
-        refuse("is_static", "A cohort stays static, or stays a question.")
+        raise_invalid(
+            "is_static", "The type of a cohort cannot be changed: a static cohort stays static."
+        )
     if fields.deleted is not None:
         after = replace(after, deleted=fields.deleted)
     return after
 
 
-def checked_definition(
+def validate_definition(
     definition: Any, own_id: CohortId, others: Mapping[CohortId, Cohort]
 ) -> dict[str, Any]:
-    """A group of filters and groups, nested to any sensible depth."""
+    """Validate the definition of a cohort: nested groups of filters."""
     if not isinstance(definition, dict):
-        refuse(PLACE, "An object with type and values is required.")
-    check_storable(definition, PLACE)
+        raise_invalid(DEFINITION_PATH, "An object with type and values is required.")
+    check_storable(definition, DEFINITION_PATH)
     count = 0
-    waiting: list[tuple[Any, str, int]] = [(definition, PLACE, 0)]
-    while waiting:
-        node, place, depth = waiting.pop()
+    pending: list[tuple[Any, str, int]] = [(definition, DEFINITION_PATH, 0)]
+    while pending:
+        node, place, depth = pending.pop()
         count += 1
         if depth > MAX_DEPTH or count > MAX_FILTERS:
-            refuse(PLACE, f"At most {MAX_FILTERS} filters, {MAX_DEPTH} levels deep, are possible.")
+            raise_invalid(
+                DEFINITION_PATH,
+                f"Expected at most {MAX_FILTERS} filters in at most {MAX_DEPTH} levels.",
+            )
         if not isinstance(node, dict):
-            refuse(place, "An object is required.")
+            raise_invalid(place, "Expected an object.")
         if "values" not in node:
             _check_leaf(node, place, own_id, others)
             continue
         if str(node.get("type")).upper() not in ("AND", "OR"):
-            refuse(f"{place}.type", "AND or OR is required.", "invalid_choice")
+            raise_invalid(f"{place}.type", "AND or OR is required.", "invalid_choice")
         if not isinstance(node["values"], list):
-            refuse(f"{place}.values", "A list is required.", "not_a_list")
-        waiting += [
+            raise_invalid(f"{place}.values", "A list is required.", "not_a_list")
+        pending += [
             (value, f"{place}.values[{number}]", depth + 1)
             for number, value in enumerate(node["values"])
         ]
-    if asked_within(definition, others) is None:
-        detail = f"Cohorts of cohorts may have {MAX_LEVELS} levels at most, all in all."
-        refuse(PLACE, detail, "nested_too_deep")
+    if collect_nodes(definition, others) is None:
+        detail = f"Nested cohorts can have at most {MAX_LEVELS} levels in total."
+        raise_invalid(DEFINITION_PATH, detail, "nested_too_deep")
     return definition
 
 
@@ -176,85 +187,87 @@ def _check_leaf(
 ) -> None:
     kind = filter.get("type", "person")
     if not isinstance(filter.get("negation", False), bool):
-        refuse(f"{place}.negation", "Must be a valid boolean.")
+        raise_invalid(f"{place}.negation", "Must be a valid boolean.")
     if kind == "cohort":
         if filter.get("operator") not in (None, "in", "not_in", "exact"):
-            detail = "A cohort filter is in or not_in."
-            refuse(f"{place}.operator", detail, "unsupported_operator")
+            detail = "Expected one of: in, not_in."
+            raise_invalid(f"{place}.operator", detail, "unsupported_operator")
         inner = filter.get("value")
         if not isinstance(inner, int) or isinstance(inner, bool) or CohortId(inner) not in others:
-            refuse(f"{place}.value", "There is no such cohort.", "cohort_does_not_exist")
-        if own_id != NEW and own_id in contained(CohortId(inner), others):
-            refuse(f"{place}.value", "A cohort cannot contain itself, not even through others.")
+            raise_invalid(f"{place}.value", "There is no such cohort.", "cohort_does_not_exist")
+        if own_id != NEW and own_id in collect_contained(CohortId(inner), others):
+            raise_invalid(
+                f"{place}.value", "A cohort cannot contain itself, not even through others."
+            )
     elif kind == "person":
         if not isinstance(filter.get("key"), str) or not filter["key"]:
-            refuse(f"{place}.key", "This field is required.", "required")
-        check_property(filter, place)
+            raise_invalid(f"{place}.key", "This field is required.", "required")
+        check_property_filter(filter, place)
     else:
-        refuse(f"{place}.type", "Cohorts ask about persons and other cohorts.", "invalid_choice")
+        raise_invalid(f"{place}.type", "Expected `person` or `cohort`.", "invalid_choice")
 
 
-def contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
-    """The cohort and all that it asks for, through others too."""
+def collect_contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
+    """Return the cohort and all cohorts that it refers to, directly or indirectly."""
     found = {id}
-    waiting = [id]
-    while waiting:
-        cohort = cohorts.get(waiting.pop())
-        new = asked_cohorts(cohort.definition) - found if cohort else set()
+    pending = [id]
+    while pending:
+        cohort = cohorts.get(pending.pop())
+        new = referenced_cohorts(cohort.definition) - found if cohort else set()
         found |= new
-        waiting += new
+        pending += new
     return found
 
 
-def asked_cohorts(definition: Any) -> set[CohortId]:
+def referenced_cohorts(definition: Any) -> set[CohortId]:
     found: set[CohortId] = set()
-    waiting = [definition]
-    while waiting:
-        node = waiting.pop()
+    pending = [definition]
+    while pending:
+        node = pending.pop()
         if not isinstance(node, Mapping):
             continue
         inner = node.get("value")
         if node.get("type") == "cohort" and isinstance(inner, int):
             found.add(CohortId(inner))
         values = node.get("values")
-        waiting += values if isinstance(values, list) else []
+        pending += values if isinstance(values, list) else []
     return found
 
 
 def _check_unused(
-    id: CohortId, others: Mapping[CohortId, Cohort], flags_asking_for: Askers
+    id: CohortId, others: Mapping[CohortId, Cohort], flags_using: FlagsUsingCohort
 ) -> None:
-    keys = flags_asking_for(id)
+    keys = flags_using(id)
     if keys:
-        named = ", ".join(keys[:TOLD])
-        raise Invalid(f"Cannot be deleted: flags ask for this cohort ({named}).")
+        named = ", ".join(keys[:MAX_LISTED_USERS])
+        raise Invalid(f"Cannot be deleted: flags use this cohort ({named}).")
     names = [
         each.name
         for each in others.values()
-        if each.id != id and id in asked_cohorts(each.definition)
+        if each.id != id and id in referenced_cohorts(each.definition)
     ]
     if names:
-        named = ", ".join(cut_short(name) for name in names[:TOLD])
-        raise Invalid(f"Cannot be deleted: other cohorts ask for this one ({named}).")
+        named = ", ".join(truncate(name) for name in names[:MAX_LISTED_USERS])
+        raise Invalid(f"Cannot be deleted: other cohorts use it ({named}).")
 
 
-def _teller(actor: Actor) -> Callable[[Cohort | None, Cohort], Entry]:
-    def tell(before: Cohort | None, after: Cohort) -> Entry:
-        verb = "created" if before is None else "deleted" if after.deleted else "updated"
-        return Entry(
+def _entry_builder(actor: Actor) -> Callable[[Cohort | None, Cohort], ActivityEntry]:
+    def build_entry(before: Cohort | None, after: Cohort) -> ActivityEntry:
+        activity = "created" if before is None else "deleted" if after.deleted else "updated"
+        return ActivityEntry(
             scope=SCOPE,
             item_id=str(after.id),
             item_name=after.name,
-            activity=verb,
+            activity=activity,
             actor=actor,
             project_id=after.project_id,
-            changes=differences(SCOPE, _audited(before), _audited(after)),
+            changes=diff_fields(SCOPE, _audited_fields(before), _audited_fields(after)),
         )
 
-    return tell
+    return build_entry
 
 
-def _audited(cohort: Cohort | None) -> dict[str, Any]:
+def _audited_fields(cohort: Cohort | None) -> dict[str, Any]:
     if cohort is None:
         return {}
     return {

@@ -11,6 +11,8 @@ PersonId = NewType("PersonId", int)
 CohortId = NewType("CohortId", int)
 
 MAX_GROUP_TYPES = 5
+# Longer distinct ids are truncated.
+DISTINCT_ID_MAX_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
-    """A named set of persons. A static one is a list; any other is a question about properties,
-    `{"type": "AND", "values": [...]}`, nested to any depth."""
+    """A named set of persons. A static cohort is a list of persons. Any other is a filter on person
+    properties, `{"type": "AND", "values": [...]}`, nested to any depth."""
 
     id: CohortId
     project_id: ProjectId

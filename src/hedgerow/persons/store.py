@@ -1,14 +1,13 @@
-"""What this room needs of storage. storage/persons.py, cohorts.py, mirror_queue.py and
-person_mirror.py answer."""
+"""Storage interfaces of this package."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from hedgerow.persons.mirrored import Copy, Finished, Taken
 from hedgerow.persons.model import Cohort, CohortId, Group, Person
-from hedgerow.projects.activity import Entry
+from hedgerow.persons.replicas import BackfillFinished, QueuedChanges, Replica
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 
 
@@ -17,7 +16,7 @@ class PersonQuery:
     project_id: ProjectId
     distinct_id: str = ""
     email: str = ""
-    # Some text of a distinct id, an email or a name.
+    # Part of a distinct id, an email or a name.
     search: str = ""
     # A static cohort.
     cohort_id: CohortId | None = None
@@ -26,8 +25,8 @@ class PersonQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walked:
-    """As much of a person as flags ask for."""
+class EvaluatedPerson:
+    """The part of a person that filters and flags use."""
 
     id: int
     distinct_id: str
@@ -36,78 +35,88 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """What becomes of a person some of whose distinct ids become persons of their own."""
+class PersonSplit:
+    """The remaining properties of a person, and the distinct ids that become new persons."""
 
     properties: Mapping[str, Any]
     others: Sequence[str]
-    entry: Entry
+    entry: ActivityEntry
 
 
-# What the audit trail is told of somebody before and after, if anything.
-Tell = Callable[[Person | None, Person], Entry | None]
+# Builds the activity entry from the person before and after, None if nothing changed.
+BuildPersonEntry = Callable[[Person | None, Person], ActivityEntry | None]
 
 
 class PersonStore(Protocol):
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
 
-    async def newest_of(self, ids: Collection[int]) -> list[Person]:
-        """The persons of these ids, newest first."""
+    async def get_newest_first(self, ids: Collection[int]) -> list[Person]:
+        """Return the persons with these ids, newest first."""
         ...
 
     async def person(self, project_id: ProjectId, uuid: str) -> Person | None: ...
 
-    async def put_person(
+    async def upsert_person(
         self,
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         change: Callable[[Person | None], Mapping[str, Any]],
-        tell: Tell,
+        build_entry: BuildPersonEntry,
         now: datetime,
     ) -> Person:
-        """Make or change the person of these ids; `change` gives the properties after it. Ids that
-        belong to nobody become theirs. Conflict when they belong to several persons."""
+        """Create or change the person of these ids. `change` returns the new properties. Unused ids
+        are added to the person. Raises Conflict if the ids belong to several persons."""
         ...
 
-    async def change_person(
+    async def update_person(
         self,
         project_id: ProjectId,
         uuid: str,
         more_ids: Sequence[str],
         change: Callable[[Person], Mapping[str, Any]],
-        tell: Tell,
+        build_entry: BuildPersonEntry,
         now: datetime,
     ) -> Person | None:
-        """The same for a person who is there; None if they are not. Conflict when one of the ids
-        belongs to somebody else."""
+        """Change an existing person; None if there is none. Raises Conflict if one of the ids
+        belongs to another person."""
         ...
 
-    async def some(self, query: PersonQuery, *, after: int, limit: int) -> list[Walked]:
-        """The next persons of a query after one of this id, for walking over all."""
+    async def fetch_page(
+        self, query: PersonQuery, *, after: int, limit: int
+    ) -> list[EvaluatedPerson]:
+        """Return the next persons of a query after the one with this id, to iterate over all."""
         ...
 
     async def split_person(
-        self, project_id: ProjectId, uuid: str, decide: Callable[[Person], Split], now: datetime
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        decide: Callable[[Person], PersonSplit],
+        now: datetime,
     ) -> Person | None:
-        """Let other distinct ids of a person be persons with the ids that events would give them;
-        None if there is no such person."""
+        """Make other distinct ids of a person new persons, with the uuids that their events would
+        create. None if the person does not exist."""
         ...
 
     async def delete_person(
-        self, project_id: ProjectId, uuid: str, tell: Callable[[Person], Entry], now: datetime
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        build_entry: Callable[[Person], ActivityEntry],
+        now: datetime,
     ) -> bool: ...
 
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
     ) -> tuple[list[Group], int]: ...
 
-    async def some_groups(
+    async def fetch_group_page(
         self, project_id: ProjectId, type_index: int, *, after: str, limit: int
     ) -> list[Group]:
-        """The next groups after one of this key, for walking over all."""
+        """Return the next groups after the one with this key, to iterate over all."""
         ...
 
-    async def put_group(
+    async def upsert_group(
         self,
         project_id: ProjectId,
         type_index: int,
@@ -115,18 +124,18 @@ class PersonStore(Protocol):
         properties: Mapping[str, Any],
         now: datetime,
     ) -> Group:
-        """Make a group, or lay these properties over those it has."""
+        """Create a group, or set these properties on an existing one."""
         ...
 
     async def group_types(self, project_id: ProjectId) -> Mapping[str, int]: ...
 
-    async def put_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
-        """The index of a group type, which it keeps; None when all are taken."""
+    async def upsert_group_type(self, project_id: ProjectId, name: str, limit: int) -> int | None:
+        """Return the permanent index of a group type; None if all indexes are used."""
         ...
 
 
-# The flags that ask for a cohort, by key.
-Askers = Callable[[CohortId], Sequence[str]]
+# Returns the keys of the flags that use a cohort.
+FlagsUsingCohort = Callable[[CohortId], Sequence[str]]
 
 
 class CohortStore(Protocol):
@@ -139,71 +148,71 @@ class CohortStore(Protocol):
     async def write_cohort(
         self,
         project_id: ProjectId,
-        decide: Callable[[Mapping[CohortId, Cohort], Askers], Cohort],
-        tell: Callable[[Cohort | None, Cohort], Entry],
+        decide: Callable[[Mapping[CohortId, Cohort], FlagsUsingCohort], Cohort],
+        build_entry: Callable[[Cohort | None, Cohort], ActivityEntry],
         now: datetime,
     ) -> Cohort:
-        """Store what `decide` makes of the present cohorts, while nobody else changes the
-        project's cohorts and flags."""
+        """Store the result of `decide`, which gets the present cohorts. No other process can change
+        the cohorts and flags of the project in between."""
         ...
 
     async def add_members(
         self, project_id: ProjectId, id: CohortId, distinct_ids: Sequence[str]
     ) -> int:
-        """Add the persons of these ids to a static cohort; how many it has then."""
+        """Add the persons of these ids to a static cohort. Returns its new size."""
         ...
 
-    async def members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
-        """How many persons each static cohort has."""
+    async def count_members(self, ids: Sequence[CohortId]) -> Mapping[CohortId, int]:
+        """Return the number of persons of each static cohort."""
         ...
 
 
-class MirrorQueue(Protocol):
-    """What has changed and is not copied yet. Numbers grow: of two changes of one thing the later
-    has the greater."""
+class ReplicationQueue(Protocol):
+    """Changes that are not replicated yet. Of two changes of the same row, the later one has the
+    greater number."""
 
     async def newest(self) -> int | None:
-        """The number of the last change that waits; None if nothing does."""
+        """Return the number of the newest queued change, None if the queue is empty."""
         ...
 
     async def oldest(self) -> int | None: ...
 
-    async def length(self) -> int:
-        """About how many changes wait, not fewer."""
+    async def estimate_length(self) -> int:
+        """Return an upper estimate of the number of queued changes."""
         ...
 
-    async def take(self, *, after: int, limit: int, max_size: int) -> Taken:
-        """The next changes, and what they are about as it is now. They stay in the queue."""
+    async def read_changes(self, *, after: int, limit: int, max_size: int) -> QueuedChanges:
+        """Return the next changes with the current state of their rows. They stay in the queue."""
         ...
 
-    async def done(self, ids: Sequence[int]) -> None:
-        """These are copied."""
+    async def remove(self, ids: Sequence[int]) -> None:
+        """Remove replicated changes."""
         ...
 
-    async def walk_on(self, limit: int) -> Finished | None:
-        """Queue some more of what is to be copied whether it has changed or not. Finished when all
-        of a kind is."""
+    async def backfill_step(self, limit: int) -> BackfillFinished | None:
+        """Queue the next rows to be replicated whether they have changed or not. Returns the kind
+        that is finished, if any."""
         ...
 
-    async def begin_again(self, newest_copy: int) -> None:
-        """Have everything copied, unless the newest copy is one of ours and there is one."""
+    async def restart_backfill(self, newest_replica: int) -> None:
+        """Start a backfill of everything, unless the newest replica is one of this database."""
         ...
 
 
-class MirrorTables(Protocol):
-    """The copies, beside the events."""
+class ReplicaTables(Protocol):
+    """The tables with the replicas, in the event store."""
 
     @property
     def is_open(self) -> bool:
-        """Whether using them costs little."""
+        """Whether the event store is open, so that using the tables is cheap."""
         ...
 
-    async def append(self, copies: Sequence[Copy]) -> None:
-        """Durable when this returns."""
+    async def append(self, replicas: Sequence[Replica]) -> None:
+        """Write replicas. They are durable when this returns."""
         ...
 
     async def newest_version(self) -> int:
-        """Zero if there is no copy of anything."""
+        """Return 0 if there are no replicas."""
         ...
 
-    async def forget_older(self, kind: type[Copy], version: int) -> None: ...
+    async def delete_older(self, kind: type[Replica], version: int) -> None: ...

@@ -1,1 +1,5 @@
-"""Pipeline configuration records: which component a project uses, in which order, and how."""
+"""Pipelines: records, destinations, deliveries, transformations, imports and jobs."""
+
+from hedgerow.plugin.deprecated import install_old_modules
+
+install_old_modules()

@@ -1,7 +1,6 @@
-"""Which components there are: the built-in ones, and those of installed packages.
+"""The catalogue of components: the built-in ones, and those of installed packages.
 
-A package that cannot be loaded is kept as a Broken entry, so that people see it in the catalogue;
-it never stops the service.
+A package that cannot be loaded is listed with its error and never stops the service.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,14 +8,14 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
-from hedgerow.lib.telling import describe_error
-from hedgerow.pipelines.component import ENTRY_POINTS, Component
-from hedgerow.pipelines.components import BUILT_IN
-from hedgerow.pipelines.model import ComponentId, Family
+from hedgerow.lib.text import describe_error
+from hedgerow.pipelines.builtin import BUILTIN_COMPONENTS
+from hedgerow.pipelines.model import ComponentId
+from hedgerow.plugin.component import ENTRY_POINT_GROUP, Component, Family
 
 
-class Loadable(Protocol):
-    """As much of an importlib entry point as is needed here."""
+class ComponentEntryPoint(Protocol):
+    """The part of an importlib entry point that is used here."""
 
     @property
     def name(self) -> str: ...
@@ -24,34 +23,36 @@ class Loadable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """A component with the number by which records name it."""
+class CatalogueEntry:
+    """A component with the id by which records refer to it."""
 
     id: ComponentId
     component: Component
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
-    """An entry point that gave no component, and why."""
+class BrokenPackage:
+    """An entry point without a usable component, and why."""
 
     name: str
     reason: str
 
 
 class Catalogue:
-    """All components by number. It starts with the built-in ones; packages' come once their
-    numbers are known."""
+    """All components by id. It starts with the built-in ones; components of packages are added once
+    the database has assigned their ids."""
 
     def __init__(self) -> None:
-        self._components = {ComponentId(id): component for id, component in BUILT_IN.items()}
-        self.broken: tuple[Broken, ...] = ()
+        self._components = {
+            ComponentId(id): component for id, component in BUILTIN_COMPONENTS.items()
+        }
+        self.broken: tuple[BrokenPackage, ...] = ()
 
     def add(
         self,
         ids: Mapping[str, ComponentId],
         components: Iterable[Component],
-        broken: Iterable[Broken],
+        broken: Iterable[BrokenPackage],
     ) -> None:
         self._components |= {ids[component.key]: component for component in components}
         self.broken = tuple(broken)
@@ -59,52 +60,54 @@ class Catalogue:
     def component(self, id: ComponentId) -> Component | None:
         return self._components.get(id)
 
-    def is_ours(self, id: ComponentId) -> bool:
-        """Whether it ships with Hedgerow."""
-        return id in BUILT_IN
+    def is_builtin(self, id: ComponentId) -> bool:
+        """Whether the component ships with Hedgerow."""
+        return id in BUILTIN_COMPONENTS
 
-    def of_family(self, family: Family | None) -> list[Listed]:
+    def list_components(self, family: Family | None) -> list[CatalogueEntry]:
         return [
-            Listed(id=id, component=component)
+            CatalogueEntry(id=id, component=component)
             for id, component in sorted(self._components.items())
             if family is None or component.family is family
         ]
 
 
-def installed() -> Iterable[EntryPoint]:
-    return entry_points(group=ENTRY_POINTS)
+def find_entry_points() -> Iterable[EntryPoint]:
+    return entry_points(group=ENTRY_POINT_GROUP)
 
 
-def load_components(points: Iterable[Loadable]) -> tuple[list[Component], list[Broken]]:
-    """All components of packages. The first to use a key keeps it."""
+def load_components(
+    points: Iterable[ComponentEntryPoint],
+) -> tuple[list[Component], list[BrokenPackage]]:
+    """Load the components of packages. The first component with a key keeps it."""
     components: dict[str, Component] = {}
-    taken = {component.key for component in BUILT_IN.values()}
+    taken = {component.key for component in BUILTIN_COMPONENTS.values()}
     broken = []
     for point in points:
         try:
-            for component in _components_of(point):
+            for component in _load_entry_point(point):
                 if component.key in taken:
-                    raise ValueError(f"the key {component.key} is taken")
+                    raise ValueError(f"the key {component.key} is already in use")
                 taken.add(component.key)
                 components[component.key] = component
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            broken.append(Broken(name=point.name, reason=describe_error(error)))
+            broken.append(BrokenPackage(name=point.name, reason=describe_error(error)))
     return list(components.values()), broken
 
 
-def _components_of(point: Loadable) -> Iterator[Component]:
+def _load_entry_point(point: ComponentEntryPoint) -> Iterator[Component]:
     offered = point.load()
     if not isinstance(offered, Component) and callable(offered):
         offered = offered()
-    for component in [offered] if isinstance(offered, Component) else _items(offered):
+    for component in [offered] if isinstance(offered, Component) else _check_iterable(offered):
         if not isinstance(component, Component):
-            raise TypeError(f"not a Component: {component!r}")
+            raise TypeError(f"expected a Component, not {component!r}")
         yield component
 
 
-def _items(offered: object) -> Iterable[object]:
+def _check_iterable(offered: object) -> Iterable[object]:
     if not isinstance(offered, Iterable):
-        raise TypeError(f"not a Component: {offered!r}")
+        raise TypeError(f"expected a Component, not {offered!r}")
     return offered

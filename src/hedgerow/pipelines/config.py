@@ -1,120 +1,124 @@
-"""A record's settings: checked against the component's schema, secrets sealed and masked.
+"""A record's settings: checked against the component's schema, secrets encrypted and masked.
 
-Pure but for the sealer that is handed in. Stored settings hold a secret as {"$sealed": "…"}.
+Pure, given a cipher. Stored settings hold a secret as {"$sealed": "…"}.
 """
 
 import contextlib
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.lib import jsonio
-from hedgerow.lib.sealing import CannotUnseal
-from hedgerow.lib.text import cut_short
-from hedgerow.pipelines.component import Component, SettingField, SettingType
-from hedgerow.pipelines.numbers import checked_int32
-from hedgerow.projects.text import check_storable
+from hedgerow.lib.encryption import Cipher, DecryptionError
+from hedgerow.lib.text import parse_whole_number, truncate
+from hedgerow.pipelines.model import INT32_MAX, INT32_MIN
+from hedgerow.plugin.component import Component, SettingField, SettingType
+from hedgerow.projects.validation import check_storable
 
-# What stands for a secret on every way out; sent back, it means "leave it as it is".
+# Shown instead of a secret. A client that sends it back leaves the secret unchanged.
 MASK = "**************** POSTHOG SECRET FIELD ****************"
-SEALED = "$sealed"
+ENCRYPTED_KEY = "$sealed"
 TEXT_MAX = 100_000
 
 
-class Sealer(Protocol):
-    def seal(self, value: Any) -> str: ...
-    def unseal(self, sealed: str) -> Any: ...
-
-
-def masked(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting as it may be shown: stored or default, secrets as the mask."""
+def mask_settings(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every setting for display: the stored value or the default, secrets masked."""
     return {
         field.key: MASK
-        if field.key in stored and (field.secret or is_sealed(stored[field.key]))
+        if field.key in stored and (field.secret or is_encrypted(stored[field.key]))
         else stored.get(field.key, field.default)
         for field in component.settings
     }
 
 
-def for_pages(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what a web page may see."""
+def select_site_settings(component: Component, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that web pages may see."""
     return {
-        # What was a secret when it was stored stays here, whatever the schema says by now.
+        # A value that was stored as a secret stays hidden, even if the schema has changed.
         field.key: field.default
-        if is_sealed(stored.get(field.key))
+        if is_encrypted(stored.get(field.key))
         else stored.get(field.key, field.default)
         for field in component.settings
         if field.site
     }
 
 
-def unsealed(component: Component, stored: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
-    """Every setting as the component's code sees it."""
+def decrypt_settings(
+    component: Component, stored: Mapping[str, Any], cipher: Cipher
+) -> dict[str, Any]:
+    """Return every setting as the component receives it, decrypted."""
     try:
         return {
-            field.key: sealer.unseal(stored[field.key][SEALED])
-            if field.secret and is_sealed(stored.get(field.key))
+            field.key: cipher.decrypt(stored[field.key][ENCRYPTED_KEY])
+            if field.secret and is_encrypted(stored.get(field.key))
             else stored.get(field.key, field.default)
             for field in component.settings
         }
-    except CannotUnseal:
+    except DecryptionError:
         raise Conflict(
-            "The secrets of this record were sealed with a key that is not here. "
-            "Bring the key back, or set the secrets again."
+            "The secrets of this record are encrypted with a key that is not configured. "
+            "Restore the key, or set the secrets again."
         ) from None
 
 
-def changed(
-    component: Component, stored: Mapping[str, Any], given: Mapping[str, Any], sealer: Sealer
+def merge_settings(
+    component: Component, stored: Mapping[str, Any], changes: Mapping[str, Any], cipher: Cipher
 ) -> dict[str, Any]:
-    """The stored settings after a change of some of them. The mask or null leaves a secret as it
-    is, "" clears a setting; Invalid names the first that breaks its rule."""
-    known = {field.key: field for field in component.settings}
-    for key in given:
-        if key not in known:
-            raise Invalid(f'"{key}" is not a setting of {component.name}.', attr=f"config__{key}")
-    result = {key: value for key, value in stored.items() if key in known}
-    for key, value in given.items():
-        field = known[key]
+    """Return the stored settings after a change of some of them.
+
+    The mask or null leaves a secret unchanged, and "" clears a setting. Raises Invalid for the
+    first value that breaks its rule.
+    """
+    fields_by_key = {field.key: field for field in component.settings}
+    for key in changes:
+        if key not in fields_by_key:
+            raise Invalid(
+                f'Unknown setting "{key}" of {component.name}. '
+                f"Expected one of: {', '.join(fields_by_key)}.",
+                attr=f"config__{key}",
+            )
+    result = {key: value for key, value in stored.items() if key in fields_by_key}
+    for key, value in changes.items():
+        field = fields_by_key[key]
         if field.secret and value in (MASK, None):
             continue
         if value is None or value == "":
             result.pop(key, None)
         else:
-            checked = checked_value(field.type, field.choices, value, f"config__{key}")
-            if not _is_same(field, stored.get(key), checked, sealer):
-                result[key] = {SEALED: sealer.seal(checked)} if field.secret else checked
+            parsed = parse_value(field.type, field.choices, value, f"config__{key}")
+            if not _is_unchanged(field, stored.get(key), parsed, cipher):
+                result[key] = {ENCRYPTED_KEY: cipher.encrypt(parsed)} if field.secret else parsed
     return result
 
 
-def replaced(
-    component: Component, stored: Mapping[str, Any], given: Mapping[str, Any], sealer: Sealer
+def replace_settings(
+    component: Component, stored: Mapping[str, Any], changes: Mapping[str, Any], cipher: Cipher
 ) -> dict[str, Any]:
-    """The settings when all are given anew: what is left out goes, except secrets."""
+    """Return the stored settings after replacing all of them. Secrets that are left out stay."""
     secrets = {key: value for key, value in stored.items() if key in component.secret_keys}
-    return changed(component, secrets, given, sealer)
+    return merge_settings(component, secrets, changes, cipher)
 
 
-def resealed(stored: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
-    """The same settings with every secret that the keys open sealed anew, by the newest key."""
+def reencrypt_settings(stored: Mapping[str, Any], cipher: Cipher) -> dict[str, Any]:
+    """Encrypt every secret with the newest key. Secrets with an unknown key stay unchanged."""
     result = dict(stored)
     for key, value in stored.items():
-        if is_sealed(value) and isinstance(value[SEALED], str):
-            with contextlib.suppress(CannotUnseal):
-                result[key] = {SEALED: sealer.seal(sealer.unseal(value[SEALED]))}
+        if is_encrypted(value) and isinstance(value[ENCRYPTED_KEY], str):
+            with contextlib.suppress(DecryptionError):
+                result[key] = {ENCRYPTED_KEY: cipher.encrypt(cipher.decrypt(value[ENCRYPTED_KEY]))}
     return result
 
 
-def from_form(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A form has nothing but text, so JSON settings are read from it."""
+def parse_form(component: Component, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse JSON settings of a form, which has only text."""
     as_json = {field.key for field in component.settings if field.type is SettingType.JSON}
     return {
-        key: _from_text(value) if key in as_json and isinstance(value, str) else value
-        for key, value in given.items()
+        key: _parse_json_text(value) if key in as_json and isinstance(value, str) else value
+        for key, value in changes.items()
     }
 
 
-def _from_text(text: str) -> Any:
+def _parse_json_text(text: str) -> Any:
     try:
         return text if text in ("", MASK) else jsonio.parse(text.encode())
     except (jsonio.JsonError, UnicodeEncodeError):
@@ -132,40 +136,40 @@ def check_complete(component: Component, stored: Mapping[str, Any]) -> None:
             raise Invalid("This field is required.", attr=f"config__{field.key}", code="required")
 
 
-def _is_same(field: SettingField, stored: Any, value: Any, sealer: Sealer) -> bool:
-    """Sealing gives other text each time, so a secret is compared in the clear."""
-    if not (field.secret and is_sealed(stored)):
-        return jsonio.same(stored, value)
+def _is_unchanged(field: SettingField, stored: Any, value: Any, cipher: Cipher) -> bool:
+    """Compare secrets decrypted, because encryption gives a different text each time."""
+    if not (field.secret and is_encrypted(stored)):
+        return jsonio.is_equal(stored, value)
     try:
-        return jsonio.same(sealer.unseal(stored[SEALED]), value)
-    except CannotUnseal:
+        return jsonio.is_equal(cipher.decrypt(stored[ENCRYPTED_KEY]), value)
+    except DecryptionError:
         return False
 
 
-def is_sealed(value: Any) -> bool:
-    return isinstance(value, Mapping) and set(value) == {SEALED}
+def is_encrypted(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {ENCRYPTED_KEY}
 
 
-def checked_value(type: SettingType, choices: Collection[str], value: Any, attr: str) -> Any:
-    """The value as its type wants it, or Invalid."""
+def parse_value(type: SettingType, choices: Collection[str], value: Any, attr: str) -> Any:
+    """Return the value converted to its type, or raise Invalid."""
     match type:
         case SettingType.BOOLEAN:
-            return _checked_boolean(value, attr)
+            return _parse_boolean(value, attr)
         case SettingType.INTEGER:
-            return checked_int32(value, attr)
+            return parse_int32(value, attr)
         case SettingType.CHOICE:
             if value not in choices:
-                detail = f'"{cut_short(value)}" is not a valid choice.'
+                detail = f'"{truncate(value)}" is not a valid choice.'
                 raise Invalid(detail, attr=attr, code="invalid_choice")
             return value
         case SettingType.STRING | SettingType.TEXT:
-            return _checked_text(value, attr)
+            return _parse_text(value, attr)
         case SettingType.JSON:
             check_storable(value, attr)
             return value
 
 
-def _checked_boolean(value: Any, attr: str) -> bool:
+def _parse_boolean(value: Any, attr: str) -> bool:
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
@@ -173,7 +177,7 @@ def _checked_boolean(value: Any, attr: str) -> bool:
     return value
 
 
-def _checked_text(value: Any, attr: str) -> str:
+def _parse_text(value: Any, attr: str) -> str:
     if not isinstance(value, str):
         raise Invalid("Not a valid string.", attr=attr)
     if len(value) > TEXT_MAX:
@@ -184,3 +188,25 @@ def _checked_text(value: Any, attr: str) -> str:
         )
     check_storable(value, attr)
     return value
+
+
+def parse_int32(value: Any, attr: str) -> int:
+    if isinstance(value, str):
+        value = parse_whole_number(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Invalid("A valid integer is required.", attr=attr)
+    if value > INT32_MAX:
+        raise int32_overflow(attr)
+    if value < INT32_MIN:
+        raise Invalid(
+            f"Ensure this value is greater than or equal to {INT32_MIN}.",
+            attr=attr,
+            code="min_value",
+        )
+    return value
+
+
+def int32_overflow(attr: str) -> Invalid:
+    return Invalid(
+        f"Ensure this value is less than or equal to {INT32_MAX}.", attr=attr, code="max_value"
+    )

@@ -1,12 +1,14 @@
-"""A pipeline record, its family and its jobs, as values."""
+"""Pipeline records and jobs, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NewType
+from typing import TYPE_CHECKING, Any, NewType
 
 from hedgerow.lib import jsonio
+from hedgerow.plugin.component import Family
+from hedgerow.plugin.deprecated import find_old_name
 from hedgerow.projects.model import ProjectId
 
 RecordId = NewType("RecordId", int)
@@ -16,23 +18,15 @@ JobId = NewType("JobId", str)
 NAME_MAX = 400
 DESCRIPTION_MAX = 1000
 WEB_TOKEN_BITS = 128
-
-
-class Family(StrEnum):
-    """The kinds of record. They share one shape and never see each other."""
-
-    DESTINATION = "destination"
-    FRONTEND_APP = "frontend_app"
-    IMPORT_APP = "import_app"
-    TRANSFORMATION = "transformation"
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A component as one project uses it. An empty name or description means the component's own.
 
-    `config` is as it is stored: the values of secret settings are sealed. `switches` are
-    the moments at which it was enabled or disabled, in milliseconds, kept by storage.
+    `config` holds the stored settings, with encrypted secrets. `switches` are the times in
+    milliseconds at which it was enabled and disabled, alternately; the store maintains them.
     """
 
     id: RecordId
@@ -52,12 +46,12 @@ class Record:
     switches: Sequence[int] = field(default=(), compare=False)
 
     def is_same_as(self, other: "Record") -> bool:
-        return self == other and jsonio.same(self.config, other.config)
+        return self == other and jsonio.is_equal(self.config, other.config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDraft:
-    """A record that is about to be made. No order means after the last."""
+    """A record to create. Without an order it goes to the end."""
 
     project_id: ProjectId
     family: Family
@@ -72,12 +66,12 @@ class RecordDraft:
 
 
 class JobStatus(StrEnum):
-    WAITING = "waiting"  # stored, nobody has taken it yet
-    RUNNING = "running"  # a worker holds it
-    PAUSED = "paused"  # put aside until somebody says so
-    DONE = "done"  # ended well
-    FAILED = "failed"  # ended badly; `error` says why
-    CANCELLED = "cancelled"  # ended because somebody said so
+    WAITING = "waiting"  # no worker has acquired it yet
+    RUNNING = "running"  # a worker holds its lease
+    PAUSED = "paused"  # until a user resumes it
+    DONE = "done"  # succeeded
+    FAILED = "failed"  # `error` says why
+    CANCELLED = "cancelled"  # by a user
 
     @property
     def is_over(self) -> bool:
@@ -86,10 +80,10 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run that was asked for: durable, visible, cancellable.
+    """One run of a job, stored durably.
 
-    `cursor` is where to go on. `done` counts what was looked at, of `total` if that is known, by
-    `rate` a second; `details` is what else there is to tell, as the kind of job has it.
+    A worker continues from `cursor`. `done` of `total` items are processed, at `rate` per second;
+    `total` may be unknown. `details` depend on the type of the job.
     """
 
     id: JobId
@@ -110,13 +104,7 @@ class Job:
     ended_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileMark:
-    """A file that was imported wholly, in one version of it."""
+if not TYPE_CHECKING:
 
-    name: str
-    version: str
-
-
-class JobProblem(Exception):
-    """Why a job cannot go on, in words for people."""
+    def __getattr__(name: str) -> Any:
+        return find_old_name(__name__, name)

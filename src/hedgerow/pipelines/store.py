@@ -1,24 +1,23 @@
-"""What this room needs of storage. storage/pipelines.py, jobs.py and components.py answer."""
+"""The store interfaces of pipelines. storage/pipelines and storage/deliveries implement them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from hedgerow.pipelines.component import Component
-from hedgerow.pipelines.deliveries import (
-    Ages,
+from hedgerow.pipelines.deliveries.model import (
     Delivery,
+    DeliveryHour,
+    DeliveryReport,
     DeliveryStatus,
-    Hour,
+    DeliveryView,
     LogLevel,
-    Report,
-    ToldDelivery,
-    ToldLine,
+    RetentionPeriods,
+    StoredLogLine,
 )
+from hedgerow.pipelines.deliveries.retry import PauseState
 from hedgerow.pipelines.model import (
     ComponentId,
-    Family,
     Job,
     JobId,
     JobStatus,
@@ -26,30 +25,30 @@ from hedgerow.pipelines.model import (
     RecordDraft,
     RecordId,
 )
-from hedgerow.pipelines.retry import Health
-from hedgerow.projects.activity import Entry
+from hedgerow.plugin.component import Component, Family
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """Which records to list; None means any. Deleted ones are never listed."""
+    """Which records to list; None means any. Deleted records are never listed."""
 
     project_id: ProjectId
     family: Family
     enabled: bool | None = None
     component_id: ComponentId | None = None
     search: str = ""
-    # Components whose own words match, for records without a name or description of their own.
-    named_alike: Sequence[ComponentId] = ()
-    described_alike: Sequence[ComponentId] = ()
+    # Components that match the search, for records without a name or description of their own.
+    components_by_name: Sequence[ComponentId] = ()
+    components_by_description: Sequence[ComponentId] = ()
     limit: int = 100
     offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One record's address: ids of other projects and families lead nowhere."""
+class RecordKey:
+    """The key of a record. A record of another project or family is not found."""
 
     project_id: ProjectId
     family: Family
@@ -57,57 +56,61 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
-    """A record after a change, with what the audit trail shall say; None says nothing."""
+class RecordEdit:
+    """A record after a change, and the entry for the activity log; None logs nothing."""
 
     record: Record
-    entry: Entry | None
+    entry: ActivityEntry | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Records to make and to change together; every order is given, and the ids of new ones are
-    not."""
+class RecordChanges:
+    """Records to create and to edit in one transaction. All have an order; new ones have no id."""
 
     added: Sequence[Record]
-    edited: Sequence[Edited]
+    edited: Sequence[RecordEdit]
 
 
-# The entry for a record that was made (no record before) or moved.
-Tell = Callable[[Record | None, Record], Entry]
+# Builds the activity entry of a record that was created (the first argument is None) or moved.
+BuildEntry = Callable[[Record | None, Record], ActivityEntry]
 
 
 class RecordStore(Protocol):
     async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
-        """One page by order and id, and how many there are in all."""
+        """Return one page by order and id, and the total count."""
         ...
 
     async def all_records(self, project_id: ProjectId) -> list[Record]:
-        """Every family's, by order and id."""
+        """Return the records of all families by order and id."""
         ...
 
     async def generation(self, project_id: ProjectId) -> int:
-        """A number that moves with every change of the project's records."""
+        """Return a number that changes with the project's records."""
         ...
 
-    async def record(self, place: Place) -> Record | None:
-        """Also a deleted one."""
+    async def record(self, place: RecordKey) -> Record | None:
+        """Return a record, even if it is deleted."""
         ...
 
     async def add(
         self,
         draft: RecordDraft,
-        tell: Tell,
+        build_entry: BuildEntry,
         idempotency_key: str | None,
         now: datetime,
     ) -> Record:
-        """The new record; or, for an idempotency key that was used before, the one made then."""
+        """Create a record, or return the one that was created with the same idempotency key."""
         ...
 
     async def edit(
-        self, place: Place, edit: Callable[[Record], Edited], tell: Tell, now: datetime
+        self,
+        place: RecordKey,
+        edit: Callable[[Record], RecordEdit],
+        build_entry: BuildEntry,
+        now: datetime,
     ) -> Record:
-        """Change one record, alone with its family; `tell` is for others that must make room."""
+        """Edit one record with its family locked. `build_entry` is called for other records that
+        must move."""
         ...
 
     async def rearrange(
@@ -115,75 +118,74 @@ class RecordStore(Protocol):
         project_id: ProjectId,
         family: Family,
         plan: Callable[[Mapping[RecordId, int]], Mapping[RecordId, int]],
-        tell: Tell,
+        build_entry: BuildEntry,
         now: datetime,
     ) -> list[Record]:
-        """Move records to the places that `plan` makes of the present ones. All, in order."""
+        """Set the orders that `plan` returns for the current ones. Returns all records in order."""
         ...
 
     async def write_all(
         self,
         project_id: ProjectId,
-        decide: Callable[[Sequence[Record]], Batch],
-        created: Callable[[Record], Entry],
+        decide: Callable[[Sequence[Record]], RecordChanges],
+        created: Callable[[Record], ActivityEntry],
         now: datetime,
     ) -> None:
-        """Make and change what `decide` makes of all present records: everything or nothing."""
+        """Apply the changes that `decide` returns for all current records, in one transaction."""
         ...
 
 
-class ServedRecords(Protocol):
-    async def served(self, id: RecordId, web_token: str) -> Record | None:
-        """An enabled record by the token of its public script."""
+class PublicRecordStore(Protocol):
+    async def public_record(self, id: RecordId, web_token: str) -> Record | None:
+        """Return an enabled record by the token of its public script."""
         ...
 
-    async def served_apps(self, project_ids: Sequence[ProjectId]) -> list[Record]:
-        """The enabled frontend apps of these projects, by order and id."""
+    async def public_apps(self, project_ids: Sequence[ProjectId]) -> list[Record]:
+        """Return the enabled frontend apps of these projects, by order and id."""
         ...
 
     async def generations(self) -> Mapping[ProjectId, int]:
-        """For each project, a number that moves with every change of its records."""
+        """Return a number for each project that changes with its records."""
         ...
 
 
 class DestinationStore(Protocol):
     async def destinations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
-        """Those of these projects that are not deleted, enabled or not."""
+        """Return the destinations of these projects, enabled or not, except deleted ones."""
         ...
 
     async def generations(self) -> Mapping[ProjectId, int]:
-        """For each project, a number that moves with every change of its records."""
+        """Return a number for each project that changes with its records."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownGroups:
-    """Some of a project's groups: the indexes of types, and properties, as JSON text, by type and
-    key."""
+class LoadedGroups:
+    """Groups of a project: the index of each type, and properties as JSON by type and key."""
 
     types: Mapping[str, int]
     properties: Mapping[tuple[str, str], str]
 
 
 class GroupStore(Protocol):
-    async def groups(self, project_id: ProjectId, keys: Sequence[str]) -> KnownGroups:
-        """All types, and the groups with these keys."""
+    async def groups(self, project_id: ProjectId, keys: Sequence[str]) -> LoadedGroups:
+        """Load all types, and the groups with these keys."""
         ...
 
 
 class TransformationStore(Protocol):
     async def transformations(self, project_ids: Sequence[ProjectId]) -> list[Record]:
-        """The enabled ones of these projects, by order and id."""
+        """Return the enabled transformations of these projects, by order and id."""
         ...
 
     async def generations_of(self, project_ids: Collection[ProjectId]) -> Mapping[ProjectId, int]:
-        """For each of these projects, a number that moves with every change of its records."""
+        """Return a number for each of these projects that changes with its records."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformedHour:
-    """What a transformation did in an hour."""
+class TransformationHour:
+    """Counts of a transformation in one hour."""
 
     hour_ms: int
     changed: int
@@ -191,26 +193,26 @@ class TransformedHour:
     failed: int
 
 
-class TransformationReading(Protocol):
-    async def hours(self, record_id: RecordId, since_ms: int) -> list[TransformedHour]:
-        """What was counted in hours that began after a moment, oldest first."""
+class TransformationHistory(Protocol):
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[TransformationHour]:
+        """Return the counts of the hours since a time, oldest first."""
         ...
 
 
-class StandingStore(Protocol):
+class DestinationHealthStore(Protocol):
     async def errors(self) -> Mapping[RecordId, str]:
-        """What is wrong with records, for those with which something is."""
+        """Return the current error of each record that has one."""
         ...
 
     async def counts_since(self, since_ms: int) -> Mapping[RecordId, tuple[int, int]]:
-        """How many deliveries have arrived and how many have died, for those with some."""
+        """Return the numbers of delivered events and of new dead letters, by record."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What there is of a destination's deliveries. `oldest_ms` says since when the oldest waits
-    that is not dead; 0 where there is none."""
+    """Counts of a destination's deliveries. `oldest_ms` is the creation time of the oldest one that
+    is not a dead letter; 0 if there is none."""
 
     project_id: ProjectId
     waiting: int = 0
@@ -221,69 +223,69 @@ class Backlog:
 
 class BacklogStore(Protocol):
     async def backlogs(self) -> Mapping[RecordId, Backlog]:
-        """Of those destinations that have any."""
+        """Return the backlog of each destination that has deliveries."""
         ...
 
 
-class DeliveryReading(Protocol):
-    """What people are shown of a record's deliveries."""
+class DeliveryHistory(Protocol):
+    """Deliveries, logs and counts of a record, for the API."""
 
     async def deliveries(
         self, record_id: RecordId, status: DeliveryStatus | None, *, limit: int, offset: int
-    ) -> tuple[list[ToldDelivery], int]:
-        """One page, the newest first, and how many there are in all."""
+    ) -> tuple[list[DeliveryView], int]:
+        """Return one page, newest first, and the total count."""
         ...
 
-    async def send_again(
-        self, record_id: RecordId, id: int, entry: Entry, now: datetime
-    ) -> ToldDelivery | None:
-        """To be sent at once, also if it was dead; None when there is none."""
+    async def retry_now(
+        self, record_id: RecordId, id: int, entry: ActivityEntry, now: datetime
+    ) -> DeliveryView | None:
+        """Make a delivery due now, even if it is a dead letter; None if it does not exist."""
         ...
 
     async def logs(
         self, record_id: RecordId, level: LogLevel | None, search: str, *, limit: int, offset: int
-    ) -> tuple[list[ToldLine], int]:
-        """One page, the newest first, and how many there are in all."""
+    ) -> tuple[list[StoredLogLine], int]:
+        """Return one page, newest first, and the total count."""
         ...
 
-    async def hours(self, record_id: RecordId, since_ms: int) -> list[Hour]:
-        """What was counted in hours that began after a moment, oldest first."""
+    async def hours(self, record_id: RecordId, since_ms: int) -> list[DeliveryHour]:
+        """Return the counts of the hours since a time, oldest first."""
         ...
 
 
 class DeliveryStore(Protocol):
-    """The queue of each destination. One process at a time works on one."""
+    """The delivery queue of each destination. A lease gives it to one process at a time."""
 
     async def has_due(self, record_id: RecordId, now_ms: int) -> bool: ...
 
-    async def take(self, record_id: RecordId) -> bool:
-        """Whether the queue is ours now, for a while."""
+    async def acquire(self, record_id: RecordId) -> bool:
+        """Acquire the lease of a queue. False if another process holds it."""
         ...
 
-    async def keep(self) -> None:
-        """Keep the queues that are ours, for another while."""
+    async def renew(self) -> None:
+        """Renew all leases of this process."""
         ...
 
-    async def let_go(self) -> None: ...
+    async def release(self) -> None: ...
 
     async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
-        """Some that are to be sent: those tried before, then the others in their order."""
+        """Return due deliveries: retries first, then new ones in order."""
         ...
 
     async def due_in_order(
         self, record_id: RecordId, limit: int, now_ms: int
     ) -> Sequence[Delivery]:
-        """The same, without those behind one of the same distinct id that waits for a retry."""
+        """Return due deliveries, except those behind a waiting retry of the same distinct id."""
         ...
 
-    async def health(self, record_id: RecordId) -> Health: ...
+    async def pause_state(self, record_id: RecordId) -> PauseState: ...
 
-    async def report(self, report: Report, now: datetime) -> None:
-        """What became of some deliveries, all of it in one transaction."""
+    async def save_report(self, report: DeliveryReport, now: datetime) -> None:
+        """Store the outcome of a round in one transaction."""
         ...
 
-    async def forget_old(self, ages: Ages, now: datetime) -> None:
-        """Give up what has waited for too long, and forget what was dead for too long."""
+    async def expire_old(self, ages: RetentionPeriods, now: datetime) -> None:
+        """Turn deliveries that are too old into dead letters, and remove old dead letters."""
         ...
 
 
@@ -296,18 +298,18 @@ class Notification:
 
 
 class NotificationStore(Protocol):
-    async def claimed(self, now: datetime, until: datetime, limit: int) -> Sequence[Notification]:
-        """Some that are due, which are nobody else's until a moment."""
+    async def claim(self, now: datetime, until: datetime, limit: int) -> Sequence[Notification]:
+        """Claim due notifications for this process until a time."""
         ...
 
-    async def put_off(self, id: int, attempts: int, until: datetime) -> None: ...
+    async def postpone(self, id: int, attempts: int, until: datetime) -> None: ...
 
-    async def end(self, id: int) -> None: ...
+    async def remove(self, id: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSwitch:
-    """From one of some statuses to another, because somebody said so."""
+class JobTransition:
+    """A change of a job's status by a user, from one of some statuses to another."""
 
     activity: str
     before: Sequence[JobStatus]
@@ -315,16 +317,21 @@ class JobSwitch:
 
 
 class JobStore(Protocol):
-    async def add_job(self, project_id: ProjectId, job: Job, entry: Entry) -> None: ...
+    async def add_job(self, project_id: ProjectId, job: Job, entry: ActivityEntry) -> None: ...
     async def jobs(
         self, record_id: RecordId, *, limit: int, offset: int
     ) -> tuple[list[Job], int]: ...
     async def job(self, record_id: RecordId, id: JobId) -> Job | None: ...
-    async def switch_job(
-        self, record_id: RecordId, id: JobId, switch: JobSwitch, entry: Entry, now: datetime
+    async def change_status(
+        self,
+        record_id: RecordId,
+        id: JobId,
+        switch: JobTransition,
+        entry: ActivityEntry,
+        now: datetime,
     ) -> Job | None:
-        """Nobody's after it, or as it is when it had none of the statuses before; None when there
-        is none."""
+        """Change the status and release the job's lease. A job with any other status stays as it
+        is. None if the job does not exist."""
         ...
 
 
@@ -332,5 +339,5 @@ class ComponentStore(Protocol):
     async def component_ids(
         self, components: Iterable[Component], now: datetime
     ) -> Mapping[str, ComponentId]:
-        """The number of each component, given the first time it is seen and kept for ever."""
+        """Return the permanent id of each component, and assign ids to new components."""
         ...

@@ -1,1 +1,1 @@
-"""Projects, the keys that open them, what each key may do, and the record of who changed what."""
+"""Projects, API keys with their scopes, and the activity log."""

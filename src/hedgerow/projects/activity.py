@@ -1,7 +1,6 @@
-"""The audit trail as values: who did what to which thing, with every field before and after.
+"""The activity log: who changed which object, with each field before and after.
 
-One store keeps all entries (storage/activity.py); an entry is written in the same transaction as
-the change that it tells of. Secret fields never enter an entry: they are masked here.
+An entry is stored in the transaction of its change. Secret fields are masked here and never stored.
 """
 
 from collections.abc import Mapping
@@ -20,9 +19,7 @@ Action = Literal["created", "changed", "deleted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who made a change: a personal key by its label, somebody at the terminal, or Hedgerow
-    itself.
-    """
+    """The author of a change: a personal API key, the command line, or Hedgerow."""
 
     kind: ActorKind
     id: str | None
@@ -31,12 +28,12 @@ class Actor:
 
 
 SYSTEM = Actor(kind="system", id=None, name="System")
-TERMINAL = Actor(kind="cli", id=None, name="hedgerow command line")
+COMMAND_LINE = Actor(kind="cli", id=None, name="hedgerow command line")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One field of one thing. `type` is the kind of thing, as in PostHog's activity log."""
+class FieldChange:
+    """One changed field. `type` is the type of the object, as in PostHog's activity log."""
 
     type: str
     action: Action
@@ -46,10 +43,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One line of the trail, as it is written. `activity` is the verb: created, updated, rolled
-    …
-    """
+class ActivityEntry:
+    """An entry to store. `activity` is what happened: created, updated, rolled ..."""
 
     scope: str
     item_id: str
@@ -57,47 +52,46 @@ class Entry:
     activity: str
     actor: Actor
     project_id: ProjectId | None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """An entry as it is read back, with its number and time."""
+class RecordedActivity:
+    """A stored entry with its id and time."""
 
     id: int
-    entry: Entry
+    entry: ActivityEntry
     created_at: datetime
 
 
-def differences(
+def diff_fields(
     type: str,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     *,
     secret: frozenset[str] = frozenset(),
-) -> tuple[Change, ...]:
-    """One change for each field that is not the same on both sides. `{}` stands for "was not
-    there".
-    """
+) -> tuple[FieldChange, ...]:
+    """Return a change for each field that differs. `{}` stands for an object that does not
+    exist."""
     return tuple(
-        Change(
+        FieldChange(
             type=type,
             action=_action(name in before, name in after),
             field=name,
-            before=_shown(before.get(name), name in secret),
-            after=_shown(after.get(name), name in secret),
+            before=_mask_secret(before.get(name), name in secret),
+            after=_mask_secret(after.get(name), name in secret),
         )
         for name in dict.fromkeys((*before, *after))
-        if not jsonio.same(before.get(name), after.get(name))
+        if not jsonio.is_equal(before.get(name), after.get(name))
     )
 
 
-def _action(was_there: bool, is_there: bool) -> Action:
-    if not was_there:
+def _action(was_set: bool, is_set: bool) -> Action:
+    if not was_set:
         return "created"
-    return "changed" if is_there else "deleted"
+    return "changed" if is_set else "deleted"
 
 
-def _shown(value: Any, is_secret: bool) -> Any:
+def _mask_secret(value: Any, is_secret: bool) -> Any:
     return MASK if is_secret and value else value

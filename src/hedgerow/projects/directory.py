@@ -1,8 +1,8 @@
-"""Who is asking, and for which project, answered from memory.
+"""Projects and keys in memory, for authentication.
 
-The directory holds a snapshot of all projects and keys. It is replaced whole when the stored
-generation moves, so a check reads no database and sees no half of a change. Every process asks for
-the generation twice a second: a revoked key stops working everywhere within one second.
+The directory holds a snapshot of all projects and keys and replaces it when the stored generation
+changes, so a check reads no database and never sees a partial change. Every process polls the
+generation twice a second: a revoked key stops working everywhere within one second.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from datetime import datetime, timedelta
 
 from hedgerow.errors import Unavailable
 from hedgerow.lib.clock import Clock
-from hedgerow.lib.tokens import token_hash
+from hedgerow.lib.tokens import hash_token
 from hedgerow.projects.model import KeyId, PersonalKey, Project, ProjectId, User
-from hedgerow.projects.store import DirectoryStore, Snapshot
+from hedgerow.projects.store import DirectorySnapshot, DirectoryStore
 
-POLL_S = 0.5
-# An unknown key may have been made a moment ago by another process, so it is worth a look at the
-# database; this is how far apart such looks are, however many unknown keys arrive.
-MISS_POLL_S = 0.05
-USE_NOTED_EVERY = timedelta(hours=1)
+POLL_INTERVAL_S = 0.5
+# Another process may just have created an unknown key, so a miss checks the database. This is the
+# minimum interval of such checks, however many unknown keys arrive.
+MISS_POLL_INTERVAL_S = 0.05
+LAST_USE_RESOLUTION = timedelta(hours=1)
 
-EMPTY = Snapshot(
+EMPTY_SNAPSHOT = DirectorySnapshot(
     generation=-1, users={}, projects={}, keys_by_hash={}, tokens={}, secrets_by_hash={}
 )
 
@@ -32,99 +32,100 @@ class Directory:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
-        self._snapshot = EMPTY
-        self._looked_at = float("-inf")
-        self._looking = asyncio.Lock()
-        # Why the last look failed, for those who waited for it beside the one who looked.
+        self._snapshot = EMPTY_SNAPSHOT
+        self._reloaded_at = float("-inf")
+        self._reload_lock = asyncio.Lock()
+        # The error of the last reload, for requests that waited for it.
         self._failure: Unavailable | None = None
         self._last_use: dict[KeyId, datetime] = {}
         self._unsaved_use: dict[KeyId, datetime] = {}
 
     async def refresh(self) -> None:
-        """Bring the snapshot up to date with what is stored now."""
-        asked_at = self._monotonic()
-        async with self._looking:
-            if self._looked_at > asked_at and self._failure is None:
-                return  # somebody looked while we waited, and saw all that we would
-            await self._look()
+        """Load the stored projects and keys if they changed."""
+        requested_at = self._monotonic()
+        async with self._reload_lock:
+            if self._reloaded_at > requested_at and self._failure is None:
+                return  # another request reloaded after this one started
+            await self._reload()
 
-    async def watch(self) -> None:
-        """One turn of the background loop: see changes, save when keys were last used."""
+    async def refresh_and_save_usage(self) -> None:
+        """Refresh, and save when keys were last used. A background task calls it."""
         await self.refresh()
         if self._unsaved_use:
             used = dict(self._unsaved_use)
-            await self._store.note_use(used)
+            await self._store.save_last_use(used)
             for id in used:
                 del self._unsaved_use[id]
 
     def find_key(self, value: str) -> PersonalKey | None:
-        """The personal key with this value, from memory."""
-        key = self._snapshot.keys_by_hash.get(token_hash(value))
+        """Return the personal API key with this value, from memory."""
+        key = self._snapshot.keys_by_hash.get(hash_token(value))
         if key is not None:
-            self._note_use(key)
+            self._record_use(key)
         return key
 
     async def find_new_key(self, value: str) -> PersonalKey | None:
-        """Like find_key for a value that memory does not know: looks at the database first."""
-        await self._look_after_miss()
+        """Like `find_key` for a value that is not in memory: checks the database first."""
+        await self._reload_after_miss()
         return self.find_key(value)
 
     def find_token(self, value: str) -> Project | None:
-        """The project that this public key opens, from memory."""
+        """Return the project with this public token, from memory."""
         token = self._snapshot.tokens.get(value)
         if token is None or (token.expires_at is not None and not token.is_valid(self._clock())):
             return None
         return self._snapshot.projects.get(token.project_id)
 
     async def find_new_token(self, value: str) -> Project | None:
-        await self._look_after_miss()
+        await self._reload_after_miss()
         return self.find_token(value)
 
     def find_secret(self, value: str) -> Project | None:
-        """The project of this secret key, from memory."""
-        id = self._snapshot.secrets_by_hash.get(token_hash(value))
+        """Return the project with this secret key, from memory."""
+        id = self._snapshot.secrets_by_hash.get(hash_token(value))
         return None if id is None else self._snapshot.projects.get(id)
 
     async def find_new_secret(self, value: str) -> Project | None:
-        await self._look_after_miss()
+        await self._reload_after_miss()
         return self.find_secret(value)
 
-    def project(self, id: ProjectId) -> Project | None:
+    def get_project(self, id: ProjectId) -> Project | None:
         return self._snapshot.projects.get(id)
 
     async def find_new_project(self, id: ProjectId) -> Project | None:
-        await self._look_after_miss()
-        return self.project(id)
+        await self._reload_after_miss()
+        return self.get_project(id)
 
-    def projects_for(self, key: PersonalKey) -> list[Project]:
-        """The projects that a key may see, oldest first."""
+    def list_projects_for(self, key: PersonalKey) -> list[Project]:
+        """Return the projects that a key can access, oldest first."""
         return [p for p in self._snapshot.projects.values() if key.may_see(p.id)]
 
-    def all_projects(self) -> list[Project]:
+    def list_projects(self) -> list[Project]:
         return list(self._snapshot.projects.values())
 
-    def all_keys(self) -> list[PersonalKey]:
-        """All personal keys, newest first, with the last use that memory knows of."""
-        keys = (self.with_last_use(key) for key in self._snapshot.keys_by_hash.values())
+    def list_keys(self) -> list[PersonalKey]:
+        """Return all personal API keys, newest first, with their last use."""
+        keys = (self.add_last_use(key) for key in self._snapshot.keys_by_hash.values())
         return sorted(keys, key=lambda key: (key.created_at, key.id), reverse=True)
 
-    def key(self, id: KeyId) -> PersonalKey | None:
-        return next((key for key in self.all_keys() if key.id == id), None)
+    def get_key(self, id: KeyId) -> PersonalKey | None:
+        return next((key for key in self.list_keys() if key.id == id), None)
 
-    def user(self, id: int) -> User:
+    def get_user(self, id: int) -> User:
         return self._snapshot.users[id]
 
-    def email_of(self, id: int) -> str:
-        """Empty for whom nobody knows."""
+    def get_email(self, id: int) -> str:
+        """Return the email of a user, or an empty string."""
         user = self._snapshot.users.get(id)
         return "" if user is None else user.email
 
-    def owner(self) -> User:
-        """The installation's first person, to whom keys made at the terminal belong."""
+    def get_owner(self) -> User:
+        """Return the first user of the installation, who owns the keys created on the command
+        line."""
         return self._snapshot.users[min(self._snapshot.users)]
 
-    async def _look(self) -> None:
-        looked_at = self._monotonic()
+    async def _reload(self) -> None:
+        reloaded_at = self._monotonic()
         self._failure = None
         try:
             if await self._store.generation() != self._snapshot.generation:
@@ -133,27 +134,29 @@ class Directory:
             self._failure = error
             raise
         finally:
-            self._looked_at = looked_at
+            self._reloaded_at = reloaded_at
 
-    async def _look_after_miss(self) -> None:
-        asked_at = self._monotonic()
-        async with self._looking:
-            if self._looked_at > asked_at:
+    async def _reload_after_miss(self) -> None:
+        requested_at = self._monotonic()
+        async with self._reload_lock:
+            if self._reloaded_at > requested_at:
                 if self._failure is not None:
                     raise self._failure
                 return
-            await asyncio.sleep(max(0.0, self._looked_at + MISS_POLL_S - self._monotonic()))
-            await self._look()
+            await asyncio.sleep(
+                max(0.0, self._reloaded_at + MISS_POLL_INTERVAL_S - self._monotonic())
+            )
+            await self._reload()
 
-    def _note_use(self, key: PersonalKey) -> None:
+    def _record_use(self, key: PersonalKey) -> None:
         now = self._clock()
         last = self._last_use.get(key.id) or key.last_used_at
-        if last is None or now - last >= USE_NOTED_EVERY:
+        if last is None or now - last >= LAST_USE_RESOLUTION:
             self._last_use[key.id] = self._unsaved_use[key.id] = now
 
-    def with_last_use(self, key: PersonalKey) -> PersonalKey:
-        """The key with its last use, which memory knows before the database does."""
-        seen = self._last_use.get(key.id)
-        if seen is None or (key.last_used_at is not None and seen <= key.last_used_at):
+    def add_last_use(self, key: PersonalKey) -> PersonalKey:
+        """Return the key with its last use, which memory knows before the database does."""
+        last_use = self._last_use.get(key.id)
+        if last_use is None or (key.last_used_at is not None and last_use <= key.last_used_at):
             return key
-        return replace(key, last_used_at=seen)
+        return replace(key, last_used_at=last_use)

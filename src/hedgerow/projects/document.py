@@ -1,4 +1,4 @@
-"""What all documents have in common that people keep in version control. Pure."""
+"""Common checks of configuration documents. Pure."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -11,40 +11,40 @@ from hedgerow.lib.yamlio import FromEnv
 def check_version(document: Mapping[str, Any], known: int) -> None:
     version = document.get("version", known)
     if version != known or isinstance(version, bool):
-        raise Invalid(f"This version of Hedgerow reads version {known}.", attr="version")
+        raise Invalid(f"Unsupported version. Expected: {known}.", attr="version")
 
 
-def check_names(value: Mapping[str, Any], known: Collection[str], place: str | None) -> None:
+def check_field_names(value: Mapping[str, Any], known: Collection[str], attr: str | None) -> None:
     for name in value:
         if name not in known:
             raise Invalid(
-                f"{json.dumps(name)} means nothing here. Known are: {', '.join(known)}.",
-                attr=place,
+                f"Unknown field {json.dumps(name)}. Expected one of: {', '.join(known)}.",
+                attr=attr,
             )
 
 
-def check_no_reference(value: Any, place: str, detail: str) -> None:
-    """Raise Invalid, saying `detail`, if `!env` stands anywhere inside."""
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
+def check_no_env_reference(value: Any, attr: str, detail: str) -> None:
+    """Raise Invalid with `detail` if the value contains an `!env` reference."""
+    pending = [value]
+    while pending:
+        node = pending.pop()
         if isinstance(node, FromEnv):
-            raise Invalid(detail, attr=place)
+            raise Invalid(detail, attr=attr)
         if isinstance(node, dict):
-            waiting += node.values()
+            pending += node.values()
         elif isinstance(node, list):
-            waiting += node
+            pending += node
 
 
-class At:
-    """Says where, in front of what an Invalid from inside says."""
+class ErrorLocation:
+    """A context manager that prefixes the field of an Invalid with a location."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, attr: str) -> None:
+        self._attr = attr
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Invalid):
-            place = f"{self._place}: {error.attr}" if error.attr else self._place
-            raise Invalid(error.detail, attr=place, code=error.code) from None
+            attr = f"{self._attr}: {error.attr}" if error.attr else self._attr
+            raise Invalid(error.detail, attr=attr, code=error.code) from None

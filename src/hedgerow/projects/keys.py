@@ -1,12 +1,10 @@
-"""Personal keys: make, change, roll, revoke. The value is given to the caller once and kept
-nowhere.
-"""
+"""Personal API keys: create, change, roll, revoke. The value is returned once and never stored."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hedgerow.errors import Invalid
-from hedgerow.lib.tokens import random_token, token_hash, token_mask
+from hedgerow.lib.tokens import generate_token, hash_token, mask_token
 from hedgerow.projects import scopes as scope_rules
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.directory import Directory
@@ -18,14 +16,14 @@ from hedgerow.projects.model import (
     ProjectId,
 )
 from hedgerow.projects.store import KeyStore
-from hedgerow.projects.text import checked_text
+from hedgerow.projects.validation import validate_text
 
-LABEL_MAX = 40
+MAX_LABEL_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyWish:
-    """What a key shall be allowed; no project ids means every project."""
+class KeyRequest:
+    """The properties of a new key. Without project ids it has access to every project."""
 
     label: str
     scopes: tuple[str, ...]
@@ -34,29 +32,29 @@ class KeyWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedKey:
-    """A stored key together with its value: the one moment at which the value can be read."""
+    """A stored key with its value, which cannot be read later."""
 
     key: PersonalKey
     value: str
 
 
-def checked_label(label: str) -> str:
-    return checked_text("label", label, LABEL_MAX)
+def validate_label(label: str) -> str:
+    return validate_text("label", label, MAX_LABEL_CHARS)
 
 
-def new_key_value() -> str:
-    return random_token(PERSONAL_KEY_PREFIX, KEY_BITS)
+def generate_key_value() -> str:
+    return generate_token(PERSONAL_KEY_PREFIX, KEY_BITS)
 
 
-def draft_key(wish: KeyWish, user_id: int, value: str, now: datetime) -> PersonalKey:
+def build_key(request: KeyRequest, user_id: int, value: str, now: datetime) -> PersonalKey:
     return PersonalKey(
-        id=KeyId(random_token("", 72)),
+        id=KeyId(generate_token("", 72)),
         user_id=user_id,
-        label=checked_label(wish.label),
-        hash=token_hash(value),
-        mask=token_mask(value),
-        scopes=scope_rules.checked(wish.scopes),
-        project_ids=tuple(sorted(set(wish.project_ids))),
+        label=validate_label(request.label),
+        hash=hash_token(value),
+        mask=mask_token(value),
+        scopes=scope_rules.validate_scopes(request.scopes),
+        project_ids=tuple(sorted(set(request.project_ids))),
         created_at=now,
         last_used_at=None,
         last_rolled_at=None,
@@ -64,16 +62,18 @@ def draft_key(wish: KeyWish, user_id: int, value: str, now: datetime) -> Persona
 
 
 class Keys:
-    """Changes of personal keys, each followed by a fresh look of this process's directory."""
+    """Changes personal API keys, and refreshes the directory of this process."""
 
     def __init__(self, store: KeyStore, directory: Directory) -> None:
         self._store = store
         self._directory = directory
 
-    async def issue(self, wish: KeyWish, user_id: int, actor: Actor, now: datetime) -> IssuedKey:
-        self._check_projects(wish.project_ids)
-        value = new_key_value()
-        key = await self._store.add_key(draft_key(wish, user_id, value, now), actor, now)
+    async def issue(
+        self, request: KeyRequest, user_id: int, actor: Actor, now: datetime
+    ) -> IssuedKey:
+        self._check_projects(request.project_ids)
+        value = generate_key_value()
+        key = await self._store.add_key(build_key(request, user_id, value, now), actor, now)
         await self._directory.refresh()
         return IssuedKey(key=key, value=value)
 
@@ -88,12 +88,12 @@ class Keys:
         now: datetime,
     ) -> PersonalKey:
         self._check_projects(project_ids or ())
-        granted = None if scopes is None else scope_rules.checked(scopes)
+        granted = None if scopes is None else scope_rules.validate_scopes(scopes)
 
         def edit(key: PersonalKey) -> PersonalKey:
             return replace(
                 key,
-                label=key.label if label is None else checked_label(label),
+                label=key.label if label is None else validate_label(label),
                 scopes=key.scopes if granted is None else granted,
                 project_ids=key.project_ids
                 if project_ids is None
@@ -102,18 +102,18 @@ class Keys:
 
         key = await self._store.edit_key(id, edit, "updated", actor, now)
         await self._directory.refresh()
-        return self._directory.with_last_use(key)
+        return self._directory.add_last_use(key)
 
     async def roll(self, id: KeyId, actor: Actor, now: datetime) -> IssuedKey:
-        """Give the key a new value; the old one stops working."""
-        value = new_key_value()
+        """Replace the value of the key. The old value stops working."""
+        value = generate_key_value()
 
         def edit(key: PersonalKey) -> PersonalKey:
-            return replace(key, hash=token_hash(value), mask=token_mask(value), last_rolled_at=now)
+            return replace(key, hash=hash_token(value), mask=mask_token(value), last_rolled_at=now)
 
         key = await self._store.edit_key(id, edit, "rolled", actor, now)
         await self._directory.refresh()
-        return IssuedKey(key=self._directory.with_last_use(key), value=value)
+        return IssuedKey(key=self._directory.add_last_use(key), value=value)
 
     async def revoke(self, id: KeyId, actor: Actor, now: datetime) -> None:
         await self._store.remove_key(id, actor, now)
@@ -121,7 +121,7 @@ class Keys:
 
     def _check_projects(self, ids: tuple[ProjectId, ...]) -> None:
         for id in ids:
-            if self._directory.project(id) is None:
+            if self._directory.get_project(id) is None:
                 raise Invalid(
                     "You must be a member of all teams that you are scoping the key to.",
                     attr="scoped_teams",

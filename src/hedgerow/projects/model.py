@@ -1,4 +1,4 @@
-"""What the room is about, as values: projects, keys, people. Nothing here reads or writes."""
+"""Projects, users and keys."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,8 +9,8 @@ KeyId = NewType("KeyId", str)
 
 PROJECT_KEY_PREFIX = "phc_"
 PERSONAL_KEY_PREFIX = "phx_"
-SECRET_KEY_PREFIX = "phs_"  # noqa: S105 - what secrets begin with is none
-# 208 bits: above the 160 that make guessing hopeless, and about PostHog's length.
+SECRET_KEY_PREFIX = "phs_"  # noqa: S105 - a prefix, not a secret
+# 208 bits: more than the 160 needed against guessing, and about the length of PostHog's keys.
 KEY_BITS = 208
 
 
@@ -22,7 +22,7 @@ class Organization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """The person behind personal keys. One owner per installation for now."""
+    """The owner of personal API keys. An installation has one user."""
 
     id: int
     uuid: str
@@ -42,16 +42,16 @@ class Project:
     api_token: str
     created_at: datetime
     updated_at: datetime
-    # How long events are kept; None: for ever.
+    # The retention period of events; None keeps them forever.
     retention_days: int | None = None
-    # What may be shown of its secret keys; "": there is none.
+    # The masks of its secret keys; empty without one.
     secret_mask: str = ""
     backup_secret_mask: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonalKey:
-    """A personal key as it is stored: its hash and its mask, never its value."""
+    """A stored personal API key: its hash and mask, never its value."""
 
     id: KeyId
     user_id: int
@@ -74,7 +74,7 @@ class PersonalKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKey:
-    """A project's secret key as it is stored. It reads the definitions of flags and no more."""
+    """A stored secret key of a project. It only permits reading flag definitions."""
 
     hash: str
     mask: str
@@ -82,7 +82,7 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectToken:
-    """A public project key. The current one never expires; a rotated one does."""
+    """A public project token. The current one never expires; a rotated one does."""
 
     value: str
     project_id: ProjectId

@@ -1,4 +1,4 @@
-"""What a personal key may do: `*`, or `object:read` and `object:write`, where write implies
+"""The scopes of a personal API key: `*`, or `object:read` and `object:write`. Write includes
 read.
 """
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 
 from hedgerow.errors import Invalid
 
-ALL = "*"
+ALL_SCOPES = "*"
 
-OBJECTS = frozenset(
+SCOPE_OBJECTS = frozenset(
     (
         "action",
         "activity_log",
@@ -46,22 +46,22 @@ OBJECTS = frozenset(
 
 def is_scope(text: str) -> bool:
     subject, _, action = text.partition(":")
-    return text == ALL or (subject in OBJECTS and action in ("read", "write"))
+    return text == ALL_SCOPES or (subject in SCOPE_OBJECTS and action in ("read", "write"))
 
 
-def checked(scopes: Iterable[str]) -> tuple[str, ...]:
-    """The scopes without repetition, or Invalid naming the first that is none."""
-    wanted = tuple(dict.fromkeys(scopes))
-    if not wanted:
+def validate_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return the scopes without duplicates. Raises Invalid for the first unknown scope."""
+    unique = tuple(dict.fromkeys(scopes))
+    if not unique:
         raise Invalid("This list may not be empty.", attr="scopes", code="empty")
-    for scope in wanted:
+    for scope in unique:
         if not is_scope(scope):
             raise Invalid(f"Invalid scope: {scope}", attr="scopes")
-    return wanted
+    return unique
 
 
-def allows(granted: Collection[str], needed: str) -> bool:
-    if ALL in granted or needed in granted:
+def is_allowed(granted: Collection[str], needed: str) -> bool:
+    if ALL_SCOPES in granted or needed in granted:
         return True
     subject, _, action = needed.partition(":")
     return action == "read" and f"{subject}:write" in granted

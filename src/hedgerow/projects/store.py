@@ -1,13 +1,11 @@
-"""What this room needs of storage, in its own words. storage/projects.py, keys.py and activity.py
-answer.
-"""
+"""Storage of projects, keys and the activity log, implemented in `storage/projects/`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from hedgerow.projects.activity import Actor, Entry, Recorded
+from hedgerow.projects.activity import ActivityEntry, Actor, RecordedActivity
 from hedgerow.projects.model import (
     KeyId,
     PersonalKey,
@@ -20,10 +18,8 @@ from hedgerow.projects.model import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Everything a request needs to know who is asking and for which project, as of one
-    generation.
-    """
+class DirectorySnapshot:
+    """All projects and keys at one generation, for authentication."""
 
     generation: int
     users: Mapping[int, User]
@@ -42,8 +38,8 @@ class NewProject:
 
 class DirectoryStore(Protocol):
     async def generation(self) -> int: ...
-    async def snapshot(self) -> Snapshot: ...
-    async def note_use(self, used: Mapping[KeyId, datetime]) -> None: ...
+    async def snapshot(self) -> DirectorySnapshot: ...
+    async def save_last_use(self, used: Mapping[KeyId, datetime]) -> None: ...
 
 
 class ProjectStore(Protocol):
@@ -57,7 +53,7 @@ class ProjectStore(Protocol):
     async def rotate_secret(
         self, id: ProjectId, secret: SecretKey, actor: Actor, now: datetime
     ) -> Project:
-        """The one before stays good beside it, and the one before that no longer."""
+        """Add a secret key. The previous one stays valid, older ones do not."""
         ...
 
     async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project: ...
@@ -88,5 +84,5 @@ class ActivityQuery:
 
 
 class ActivityStore(Protocol):
-    async def record(self, entry: Entry, now: datetime) -> None: ...
-    async def activity(self, query: ActivityQuery) -> tuple[list[Recorded], int]: ...
+    async def record(self, entry: ActivityEntry, now: datetime) -> None: ...
+    async def list_activity(self, query: ActivityQuery) -> tuple[list[RecordedActivity], int]: ...

@@ -1,1 +1,3 @@
-"""Queries that somebody asks for, in HogQL or as an EventsQuery: kept, awaited or cancelled."""
+"""The query endpoint: HogQL and events queries, with caching, asynchronous runs and
+cancellation.
+"""

@@ -1,69 +1,49 @@
-"""Answers that are kept for a while, as many as fit."""
+"""Cached query results, and how long they stay valid."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from hedgerow.lib.byte_cache import ByteCache
 from hedgerow.projects.model import ProjectId
 
 MAX_BYTES = 32 << 20
-# A larger answer would push out all others.
+# A larger result would evict all others.
 MAX_ENTRY_BYTES = MAX_BYTES // 8
-# What an answer takes beside its rows.
+# An estimate of what a result takes in addition to its rows.
 OVERHEAD_BYTES = 4096
 
-Key = tuple[ProjectId, str]
-A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept(Generic[A]):
-    """`state` is what had been changed by when it was asked for; `size` how many bytes it is."""
+class CachedResult(Generic[R]):
+    """A result of `size` bytes. `state` is the change counter from before the query ran at `at`."""
 
-    answer: A
+    result: R
     size: int
     state: int
     at: datetime
 
 
-class Cache(Generic[A]):
+class ResultCache(ByteCache[tuple[ProjectId, str], CachedResult[R]]):
+    """Results by project and cache key."""
+
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._kept: OrderedDict[Key, Kept[A]] = OrderedDict()
-        self._size = 0
-
-    def get(self, key: Key) -> Kept[A] | None:
-        kept = self._kept.get(key)
-        if kept is not None:
-            self._kept.move_to_end(key)
-        return kept
-
-    def put(self, key: Key, kept: Kept[A]) -> None:
-        self._drop(key)
-        if _room(kept) > MAX_ENTRY_BYTES:
-            return
-        self._kept[key] = kept
-        self._size += _room(kept)
-        while self._size > self._max_bytes:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, key: Key) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._size -= _room(kept)
-
-
-def _room(kept: Kept[Any]) -> int:
-    return OVERHEAD_BYTES + kept.size
+        super().__init__(
+            max_bytes,
+            size_of=lambda cached: cached.size,
+            overhead_bytes=OVERHEAD_BYTES,
+            max_entry_bytes=MAX_ENTRY_BYTES,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """Whether an answer would be the same now: nothing has been changed since, as far as this
-    process can see, and it is not old, for a query may ask about now."""
+    """How long a result may be reused if nothing has changed. A query may depend on the current
+    time, so an old result is not valid even then."""
 
     max_age: timedelta
 
-    def holds(self, kept: Kept[Any], state: int, now: datetime) -> bool:
-        return kept.state == state and now - kept.at < self.max_age
+    def is_fresh(self, cached: CachedResult[Any], state: int, now: datetime) -> bool:
+        return cached.state == state and now - cached.at < self.max_age

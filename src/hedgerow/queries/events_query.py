@@ -1,4 +1,4 @@
-"""A query for events with chosen columns: what the listing's `select` and `where` do, as JSON."""
+"""EventsQuery: the `select` and `where` parameters of the events listing, as JSON."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,73 +10,75 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from hedgerow.errors import Invalid
-from hedgerow.events.answers import encoded
-from hedgerow.events.ask import DEFAULT_LIMIT, Asked, asked
-from hedgerow.events.selecting import Selecting
-from hedgerow.hogql.printer import MAX_LIMIT
-from hedgerow.hogql.text import to_hogql
+from hedgerow.events.listing.query import DEFAULT_LIMIT, EventsQuery, parse_events_query
+from hedgerow.events.listing.select_listing import SelectListing
+from hedgerow.events.query.result_json import encode_result
+from hedgerow.hogql.printer.statement import MAX_LIMIT
+from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib import jsonio
-from hedgerow.lib.threads import in_daemon_thread
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
-from hedgerow.queries.fields import Sent
-from hedgerow.queries.model import Ran, Timing
+from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.model import QueryOutput, Timing
 
-SINCE = "-24h"
-# By the listing's word for something, ours.
-_NAMES = {"person_id": "personId"}
+DEFAULT_AFTER = "-24h"
+# The names of fields that differ from the parameter.
+_FIELD_NAMES = {"person_id": "personId"}
 
 
-def read_events_query(sent: Sent, project: Project, now: datetime) -> Asked:
-    if sent.whole("actionId") is not None:
-        raise Invalid("There are no actions here.", attr=sent.attr("actionId"))
-    limit = sent.whole("limit")
-    parameters = _parameters(sent)
+def read_events_query(fields: QueryFields, project: Project, now: datetime) -> EventsQuery:
+    if fields.integer("actionId") is not None:
+        raise Invalid("Actions are not supported.", attr=fields.attr("actionId"))
+    limit = fields.integer("limit")
+    parameters = _build_parameters(fields)
     zone = ZoneInfo(project.timezone)
     try:
-        wish = asked(lambda name: parameters.get(name, ()), now, zone, has_cap=True)
+        query = parse_events_query(lambda name: parameters.get(name, ()), now, zone, has_cap=True)
     except Invalid as error:
         name = error.attr or ""
-        place = f"query__{_NAMES.get(name, name)}"
-        raise Invalid(error.detail, attr=place, code=error.code) from None
-    return replace(wish, limit=min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
+        attr = f"query__{_FIELD_NAMES.get(name, name)}"
+        raise Invalid(error.detail, attr=attr, code=error.code) from None
+    return replace(query, limit=min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
 
 
-def _parameters(sent: Sent) -> Mapping[str, Sequence[str]]:
-    """What the listing would have been sent."""
-    numbers = {name: sent.whole(name) for name in ("limit", "offset")}
+def _build_parameters(fields: QueryFields) -> Mapping[str, Sequence[str]]:
+    """Convert the fields to parameters of the events listing."""
+    numbers = {name: fields.integer(name) for name in ("limit", "offset")}
     texts = {
-        "after": sent.text("after") or SINCE,
-        "before": sent.text("before"),
-        "event": sent.text("event"),
-        "person_id": sent.text("personId"),
-        "select": _json(sent.texts("select") or ["*"]),
-        "where": _json(sent.texts("where")),
-        "orderBy": _json(sent.texts("orderBy")),
-        "properties": _json([*sent.items("properties"), *sent.items("fixedProperties")]),
+        "after": fields.text("after") or DEFAULT_AFTER,
+        "before": fields.text("before"),
+        "event": fields.text("event"),
+        "person_id": fields.text("personId"),
+        "select": _encode_json(fields.text_list("select") or ["*"]),
+        "where": _encode_json(fields.text_list("where")),
+        "orderBy": _encode_json(fields.text_list("orderBy")),
+        "properties": _encode_json(
+            [*fields.list_field("properties"), *fields.list_field("fixedProperties")]
+        ),
         **{name: str(number) for name, number in numbers.items() if number is not None},
     }
     return {name: (text,) for name, text in texts.items() if text not in ("", "[]")}
 
 
-def _json(value: Any) -> str:
-    return jsonio.encode(jsonio.storable(value)).decode() if value else ""
+def _encode_json(value: Any) -> str:
+    return jsonio.encode(jsonio.replace_unstorable(value)).decode() if value else ""
 
 
-class EventsQueries:
-    def __init__(self, selecting: Selecting) -> None:
-        self._selecting = selecting
+class EventsQueryRunner:
+    def __init__(self, listing: SelectListing) -> None:
+        self._listing = listing
 
-    async def run(self, project: Project, wish: Asked, now: datetime) -> Ran:
-        begun = time.monotonic()
-        table = await self._selecting.table(project, wish, now)
-        results = await in_daemon_thread(lambda: encoded(table.rows))
-        return Ran(
+    async def run(self, project: Project, query: EventsQuery, now: datetime) -> QueryOutput:
+        started = time.monotonic()
+        table = await self._listing.fetch_table(project, query, now)
+        results = await run_in_thread(lambda: encode_result(table.rows))
+        return QueryOutput(
             results=msgspec.Raw(results),
             columns=table.columns,
             types=table.types,
             hogql=to_hogql(table.query),
-            timings=[Timing(k="./run", t=round(time.monotonic() - begun, 6))],
-            limit=wish.limit,
-            offset=wish.offset,
+            timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
+            limit=query.limit,
+            offset=query.offset,
             has_more=table.has_more,
         )

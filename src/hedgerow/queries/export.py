@@ -1,7 +1,7 @@
-"""All events of a project and a time, in files: which, in what order, and where to go on.
+"""The export of events to files: which events, in which order, and where an export continues.
 
-They are read by time and uuid, a page after another, each from where the one before ended. Only
-those count that had been accepted when it began, so that what arrives meanwhile changes nothing.
+Events are read in the order of time and uuid, one page after another. An export contains only the
+events that were accepted before it started, so events that arrive later do not change it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ COLUMNS = (
     "elements_chain",
     "person_id",
 )
-AT_ONCE = 10_000
-# Where events are large, a page holds so many times fewer of them, and if need be again.
-FEWER = 8
-TOO_MUCH = "query_limit_exceeded"
+PAGE_SIZE = 10_000
+# A page that is too large for one result is retried with this many times fewer events.
+PAGE_SHRINK_FACTOR = 8
+RESULT_TOO_LARGE = "query_limit_exceeded"
 
 Row = Sequence[Any]
-# Runs HogQL with these values; Invalid for what cannot be answered.
-Ask = Callable[[str, Mapping[str, Any]], Sequence[Row]]
+# Runs HogQL with these placeholder values. Raises Invalid for a query that cannot be run.
+RunHogQL = Callable[[str, Mapping[str, Any]], Sequence[Row]]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted, as it was said. `after` and `before` may be empty."""
+class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command. `after` and `before` may be empty."""
 
     format: str
     project: int | None
@@ -42,8 +42,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     event: str
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """What that came to when it began."""
+class ExportRange(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that the options select, fixed when the export started."""
 
     after: datetime | None
     before: datetime | None
@@ -51,25 +51,25 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     event: str
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ExportPosition(msgspec.Struct, frozen=True, kw_only=True):
     """The last event of a file."""
 
     timestamp: datetime
     uuid: str
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class ExportFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     events: int
-    end: Place
+    end: ExportPosition
 
 
-class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been written, kept beside the files."""
+class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an export, stored as JSON next to its files."""
 
-    wish: Wish
-    span: Span
-    files: Sequence[Written] = ()
+    request: ExportRequest = msgspec.field(name="wish")
+    time_range: ExportRange = msgspec.field(name="span")
+    files: Sequence[ExportFile] = ()
     is_complete: bool = False
 
     @property
@@ -77,69 +77,75 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.events for file in self.files)
 
     @property
-    def place(self) -> Place | None:
+    def position(self) -> ExportPosition | None:
         return self.files[-1].end if self.files else None
 
 
-def server_time(ask: Ask) -> datetime:
-    return datetime.fromisoformat(ask("SELECT now()", {})[0][0])
+def fetch_server_time(run: RunHogQL) -> datetime:
+    return datetime.fromisoformat(run("SELECT now()", {})[0][0])
 
 
-def count(ask: Ask, span: Span) -> int:
-    where, values = _where(span, None)
-    return int(ask(f"SELECT count() FROM events WHERE {where}", values)[0][0])  # noqa: S608
+def count_events(run: RunHogQL, time_range: ExportRange) -> int:
+    where, values = _build_where(time_range, None)
+    return int(run(f"SELECT count() FROM events WHERE {where}", values)[0][0])  # noqa: S608
 
 
-def pages(ask: Ask, span: Span, place: Place | None) -> Iterator[list[list[Any]]]:
-    """Events after a place, moments as such."""
-    limit = AT_ONCE
+def iterate_pages(
+    run: RunHogQL, time_range: ExportRange, position: ExportPosition | None
+) -> Iterator[list[list[Any]]]:
+    """Yield pages of events after a position, with times as datetime."""
+    limit = PAGE_SIZE
     columns = ", ".join(COLUMNS)
     while True:
-        where, values = _where(span, place)
+        where, values = _build_where(time_range, position)
         text = f"SELECT {columns} FROM events WHERE {where} ORDER BY timestamp, uuid LIMIT {limit}"  # noqa: S608
         try:
-            found = [_read(row) for row in ask(text, values)]
+            rows = [_parse_row(row) for row in run(text, values)]
         except Invalid as error:
-            if error.code != TOO_MUCH or limit == 1:
+            if error.code != RESULT_TOO_LARGE or limit == 1:
                 raise
-            limit = max(1, limit // FEWER)
+            limit = max(1, limit // PAGE_SHRINK_FACTOR)
             continue
-        if found:
-            yield found
-            place = place_of(found[-1])
-        if len(found) < limit:
+        if rows:
+            yield rows
+            position = position_of(rows[-1])
+        if len(rows) < limit:
             return
 
 
-def place_of(row: Row) -> Place:
-    return Place(timestamp=row[COLUMNS.index("timestamp")], uuid=row[COLUMNS.index("uuid")])
+def position_of(row: Row) -> ExportPosition:
+    return ExportPosition(
+        timestamp=row[COLUMNS.index("timestamp")], uuid=row[COLUMNS.index("uuid")]
+    )
 
 
-def _where(span: Span, place: Place | None) -> tuple[str, dict[str, Any]]:
+def _build_where(
+    time_range: ExportRange, position: ExportPosition | None
+) -> tuple[str, dict[str, Any]]:
     clauses = ["created_at <= {as_of}"]
-    values: dict[str, Any] = {"as_of": _text(span.as_of)}
-    if span.after is not None:
+    values: dict[str, Any] = {"as_of": _format_time(time_range.as_of)}
+    if time_range.after is not None:
         clauses.append("timestamp >= {after}")
-        values["after"] = _text(span.after)
-    if span.before is not None:
+        values["after"] = _format_time(time_range.after)
+    if time_range.before is not None:
         clauses.append("timestamp < {before}")
-        values["before"] = _text(span.before)
-    if span.event:
+        values["before"] = _format_time(time_range.before)
+    if time_range.event:
         clauses.append("event = {event}")
-        values["event"] = span.event
-    if place is not None:
+        values["event"] = time_range.event
+    if position is not None:
         clauses.append("timestamp >= {at} AND (timestamp > {at} OR uuid > {last})")
-        values |= {"at": _text(place.timestamp), "last": place.uuid}
+        values |= {"at": _format_time(position.timestamp), "last": position.uuid}
     return " AND ".join(clauses), values
 
 
-def _text(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
-def _read(row: Row) -> list[Any]:
-    found = list(row)
+def _parse_row(row: Row) -> list[Any]:
+    values = list(row)
     for name in ("timestamp", "created_at"):
         index = COLUMNS.index(name)
-        found[index] = datetime.fromisoformat(found[index])
-    return found
+        values[index] = datetime.fromisoformat(values[index])
+    return values

@@ -1,67 +1,67 @@
-"""The fields of a query as a client sends it. Invalid names the one that cannot be read."""
+"""The fields of a query in a request. Raises Invalid with the name of an invalid field."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.lib.text import why_unstorable
+from hedgerow.lib.text import explain_unstorable
 
 
-class Sent:
-    """`place` is where it stood, for messages."""
+class QueryFields:
+    """The fields of one object. `attr` is the prefix of names in errors."""
 
-    def __init__(self, fields: Mapping[str, Any], place: str = "query") -> None:
+    def __init__(self, fields: Mapping[str, Any], attr: str = "query") -> None:
         self._fields = fields
-        self._place = place
+        self._attr = attr
 
     def attr(self, name: str) -> str:
-        return f"{self._place}__{name}"
+        return f"{self._attr}__{name}"
 
     def text(self, name: str) -> str:
-        """Empty if it is not there."""
-        sent = self._fields.get(name)
-        if sent is None:
+        """Return the text, or an empty string."""
+        value = self._fields.get(name)
+        if value is None:
             return ""
-        if not isinstance(sent, str):
+        if not isinstance(value, str):
             raise Invalid("Not a valid string.", attr=self.attr(name))
-        if unstorable := why_unstorable(sent):
+        if unstorable := explain_unstorable(value):
             raise Invalid(unstorable[1], attr=self.attr(name), code=unstorable[0])
-        return sent
+        return value
 
-    def truth(self, name: str) -> bool:
-        sent = self._fields.get(name)
-        if sent is not None and not isinstance(sent, bool):
+    def boolean(self, name: str) -> bool:
+        value = self._fields.get(name)
+        if value is not None and not isinstance(value, bool):
             raise Invalid("Must be a valid boolean.", attr=self.attr(name))
-        return bool(sent)
+        return bool(value)
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        sent = self._fields.get(name)
-        if sent is None:
+        value = self._fields.get(name)
+        if value is None:
             return {}
-        if not isinstance(sent, dict):
-            detail = f'Expected a dictionary of items but got type "{type(sent).__name__}".'
+        if not isinstance(value, dict):
+            detail = f'Expected a dictionary of items but got type "{type(value).__name__}".'
             raise Invalid(detail, attr=self.attr(name), code="not_a_dict")
-        return sent
+        return value
 
-    def items(self, name: str) -> list[Any]:
-        sent = self._fields.get(name)
-        if sent is None:
+    def list_field(self, name: str) -> list[Any]:
+        value = self._fields.get(name)
+        if value is None:
             return []
-        if not isinstance(sent, list):
-            detail = f'Expected a list of items but got type "{type(sent).__name__}".'
+        if not isinstance(value, list):
+            detail = f'Expected a list of items but got type "{type(value).__name__}".'
             raise Invalid(detail, attr=self.attr(name), code="not_a_list")
-        return sent
+        return value
 
-    def whole(self, name: str) -> int | None:
-        sent = self._fields.get(name)
-        if sent is None:
+    def integer(self, name: str) -> int | None:
+        value = self._fields.get(name)
+        if value is None:
             return None
-        if isinstance(sent, bool) or not isinstance(sent, int):
+        if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid("A valid integer is required.", attr=self.attr(name))
-        return sent
+        return value
 
-    def texts(self, name: str) -> list[str]:
-        sent = self.items(name)
-        if not all(isinstance(each, str) for each in sent):
+    def text_list(self, name: str) -> list[str]:
+        value = self.list_field(name)
+        if not all(isinstance(each, str) for each in value):
             raise Invalid("Not a valid string.", attr=self.attr(name))
-        return sent
+        return value

@@ -1,4 +1,4 @@
-"""A query written in HogQL, with values for its placeholders and filters for `{filters}`."""
+"""HogQLQuery: a query in HogQL, with values for its placeholders and filters for `{filters}`."""
 
 import time
 from collections.abc import Mapping
@@ -10,30 +10,28 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import Invalid
-from hedgerow.events.answers import encoded
-from hedgerow.events.compile import compiled
-from hedgerow.events.dates import asked_moment
-from hedgerow.events.expressions import all_of, compared, field, value
-from hedgerow.events.filters import Filters
-from hedgerow.events.reading import PLAIN, Reading
-from hedgerow.events.store import Answer
-from hedgerow.events.surroundings import Surroundings
+from hedgerow.events.filters.compiler import FilterCompiler
+from hedgerow.events.query.context import QueryContext, compile_query
+from hedgerow.events.query.executor import DEFAULT_LIMITS, QueryExecutor
+from hedgerow.events.query.result_json import encode_result
+from hedgerow.events.store import QueryResult
 from hedgerow.hogql.ast import Compare, Constant, Expr
+from hedgerow.hogql.builders import all_of, compare, constant, field
 from hedgerow.hogql.errors import HogQLError
-from hedgerow.hogql.parse import parse_expr, parse_select
-from hedgerow.hogql.printer import Limits, Printed
-from hedgerow.hogql.text import to_hogql
-from hedgerow.hogql.walk import replaced
-from hedgerow.lib.threads import in_daemon_thread
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.hogql.unparse import to_hogql
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
-from hedgerow.projects.text import check_storable
-from hedgerow.queries.fields import Sent
-from hedgerow.queries.model import Ran, Timing
+from hedgerow.projects.validation import check_storable, parse_date_parameter
+from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.model import QueryOutput, Timing
 
 TIMEOUT_S = 10.0
-MAX_LIST = 1_000
+MAX_LIST_VALUES = 1_000
 
-_LIMITS = replace(PLAIN, timeout_s=TIMEOUT_S)
+_QUERY_LIMITS = replace(DEFAULT_LIMITS, timeout_s=TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,35 +42,37 @@ class HogQLQuery:
     explain: bool
 
 
-def read_hogql_query(sent: Sent) -> HogQLQuery:
-    query = sent.text("query")
+def read_hogql_query(fields: QueryFields) -> HogQLQuery:
+    query = fields.text("query")
     if not query.strip():
         raise Invalid("This field is required.", attr="query__query", code="required")
-    values = sent.mapping("values")
+    values = fields.mapping("values")
     check_storable(values, "query__values")
-    filters = sent.mapping("filters")
+    filters = fields.mapping("filters")
     check_storable(filters, "query__filters")
-    return HogQLQuery(query=query, values=values, filters=filters, explain=sent.truth("explain"))
+    return HogQLQuery(
+        query=query, values=values, filters=filters, explain=fields.boolean("explain")
+    )
 
 
-class HogQLQueries:
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+class HogQLQueryRunner:
+    def __init__(self, executor: QueryExecutor) -> None:
+        self._executor = executor
 
-    async def run(self, project: Project, asked: HogQLQuery, now: datetime) -> Ran:
+    async def run(self, project: Project, query: HogQLQuery, now: datetime) -> QueryOutput:
         marks = [time.monotonic()]
-        around = await self._reading.surroundings(project, now, [asked.query, asked.filters])
-        statement, hogql = await in_daemon_thread(partial(_compiled, asked, around))
+        context = await self._executor.build_context(project, now, [query.query, query.filters])
+        statement, hogql = await run_in_thread(partial(_compile, query, context))
         marks.append(time.monotonic())
-        answer = await self._reading.run(around, statement, _LIMITS)
+        answer = await self._executor.run(context, statement, _QUERY_LIMITS)
         marks.append(time.monotonic())
-        plan = await self._plan(around, statement) if asked.explain else None
+        plan = await self._explain(context, statement) if query.explain else None
         more = statement.limit is not None and len(answer.rows) > statement.limit
         rows = answer.rows[: statement.limit] if more else answer.rows
-        results = await in_daemon_thread(lambda: encoded(rows))
+        results = await run_in_thread(lambda: encode_result(rows))
         marks.append(time.monotonic())
         steps = ("./read", "./run", "./write")
-        return Ran(
+        return QueryOutput(
             results=msgspec.Raw(results),
             columns=statement.columns,
             types=list(zip(statement.columns, answer.types, strict=True)),
@@ -85,54 +85,58 @@ class HogQLQueries:
             offset=statement.offset,
             has_more=more,
             explain=plan,
-            clickhouse=statement.sql if asked.explain else None,
+            clickhouse=statement.sql if query.explain else None,
         )
 
-    async def _plan(self, around: Surroundings, statement: Printed) -> list[str]:
+    async def _explain(self, context: QueryContext, statement: PrintedQuery) -> list[str]:
         explained = replace(statement, sql=f"EXPLAIN {statement.sql}")
-        answer: Answer = await self._reading.run(around, explained, _LIMITS)
+        answer: QueryResult = await self._executor.run(context, explained, _QUERY_LIMITS)
         return [str(line) for (line,) in answer.rows]
 
 
-def _compiled(asked: HogQLQuery, around: Surroundings) -> tuple[Printed, str]:
+def _compile(query: HogQLQuery, context: QueryContext) -> tuple[PrintedQuery, str]:
     try:
-        tree = parse_select(asked.query)
-        known: dict[str, Expr] = {name: _constant(name, v) for name, v in asked.values.items()}
-        known.setdefault("filters", _filters(asked.filters, around))
+        tree = parse_select(query.query)
+        placeholders: dict[str, Expr] = {
+            name: _parse_value(name, v) for name, v in query.values.items()
+        }
+        placeholders.setdefault("filters", _compile_filters(query.filters, context))
         try:
-            tree = replaced(tree, known)
+            tree = replace_placeholders(tree, placeholders)
         except HogQLError as error:
-            raise error.located(asked.query) from None
-        return compiled(tree, around, Limits(ahead=1), text=asked.query), to_hogql(tree)
+            raise error.with_position(query.query) from None
+        return compile_query(tree, context, RowLimits(lookahead=1), text=query.query), to_hogql(
+            tree
+        )
     except HogQLError as error:
         error.attr = "query"
         raise
 
 
-def _constant(name: str, sent: Any) -> Expr:
+def _parse_value(name: str, fields: Any) -> Expr:
     attr = f"query__values__{name}"
-    if isinstance(sent, dict):
-        raise Invalid("A value is a text, a number, true, false, null or a list.", attr=attr)
-    if isinstance(sent, list):
-        if len(sent) > MAX_LIST:
-            raise Invalid(f"A list has {MAX_LIST} values at most.", attr=attr)
-        if any(isinstance(each, dict | list) for each in sent):
-            raise Invalid("A list has texts, numbers, true, false and null in it.", attr=attr)
-    return Constant(value=sent)
+    if isinstance(fields, dict):
+        raise Invalid("Expected a string, a number, a boolean, null or a list.", attr=attr)
+    if isinstance(fields, list):
+        if len(fields) > MAX_LIST_VALUES:
+            raise Invalid(f"Expected a list of at most {MAX_LIST_VALUES} values.", attr=attr)
+        if any(isinstance(each, dict | list) for each in fields):
+            raise Invalid("Expected a list of strings, numbers, booleans and nulls.", attr=attr)
+    return Constant(value=fields)
 
 
-def _filters(filters: Mapping[str, Any], around: Surroundings) -> Expr:
-    """What stands for `{filters}`: true where there are none."""
-    sent = Sent(filters, "query__filters")
-    dates = Sent(sent.mapping("dateRange"), "query__filters__dateRange")
+def _compile_filters(filters: Mapping[str, Any], context: QueryContext) -> Expr:
+    """Compile the filters for `{filters}`. True without any."""
+    fields = QueryFields(filters, "query__filters")
+    dates = QueryFields(fields.mapping("dateRange"), "query__filters__dateRange")
     found: list[Expr] = []
     for name, op in (("date_from", Compare.GT_EQ), ("date_to", Compare.LT)):
         text = dates.text(name)
         if text not in ("", "all"):
-            place = f"query__filters__dateRange__{name}"
-            moment = asked_moment(text, around.at.now, around.at.zone, place)
-            found.append(compared(field("timestamp"), op, value(moment)))
+            attr = f"query__filters__dateRange__{name}"
+            moment = parse_date_parameter(text, context.time.now, context.time.zone, attr)
+            found.append(compare(field("timestamp"), op, constant(moment)))
     if properties := filters.get("properties"):
-        read = Filters(around.at, around.cohorts, parse_expr)
-        found.append(read.all(properties, "query__filters__properties"))
+        read = FilterCompiler(context.time, context.cohorts, parse_expr)
+        found.append(read.compile(properties, "query__filters__properties"))
     return all_of(found) if found else Constant(value=True)

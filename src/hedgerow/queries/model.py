@@ -1,4 +1,4 @@
-"""A query's answer, and how far one is that nobody waits for."""
+"""The results of queries, and the status of asynchronous ones."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,19 +8,19 @@ import msgspec
 
 from hedgerow.projects.model import ProjectId
 
-# What a day of a timeline takes.
-DAY_BYTES = 100
+# An estimate of the size of one day in a timeline.
+TIMELINE_DAY_BYTES = 100
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What took how many seconds."""
+    """The seconds that a step took."""
 
     k: str
     t: float
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query gave. `results` is JSON already: there may be megabytes of it."""
+class QueryOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of a query. `results` is encoded JSON, possibly megabytes."""
 
     results: msgspec.Raw
     columns: Sequence[str]
@@ -34,31 +34,31 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     clickhouse: str | None = None
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """How many were exposed to a variant by the end of each day."""
+class ExposureTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of exposures to a variant by the end of each day."""
 
     variant: str
     days: Sequence[str]
     exposure_counts: Sequence[int]
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query about an experiment gave: of one metric, or of exposures."""
+class ExperimentOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of an experiment query, for one metric or for exposures."""
 
     kind: str
     warnings: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
-    timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
+    timeseries: Sequence[ExposureTimeline] | msgspec.UnsetType = msgspec.UNSET
     total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
     sample_ratio_mismatch: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """The same as it is told. Fields that we have nothing for are there because clients of PostHog
-    look for them. Those from `kind` to `date_range` are there for experiments alone."""
+class QueryResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The response of the query endpoint. Some fields have no value in Hedgerow and exist because
+    PostHog clients expect them. The fields from `kind` to `date_range` are for experiments only."""
 
     results: msgspec.Raw | None
     columns: Sequence[str] = ()
@@ -86,21 +86,21 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     baseline: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     variant_results: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
-    timeseries: Sequence[Timeline] | msgspec.UnsetType = msgspec.UNSET
+    timeseries: Sequence[ExposureTimeline] | msgspec.UnsetType = msgspec.UNSET
     total_exposures: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
     sample_ratio_mismatch: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
     date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def size(self) -> int:
-        """About how many bytes it is, beside what every answer has."""
+        """The approximate number of bytes, without the fixed fields."""
         rows = len(bytes(self.results)) if self.results else 0
         days = 0 if self.timeseries is msgspec.UNSET else sum(len(t.days) for t in self.timeseries)
-        return rows + days * DAY_BYTES
+        return rows + days * TIMELINE_DAY_BYTES
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a query is. `results` is the whole answer, once it is there."""
+    """The status of an asynchronous query. `results` is the whole response once it is complete."""
 
     id: str
     team_id: ProjectId
@@ -108,7 +108,7 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     error: bool
     error_message: str | None
-    results: Answered | None
+    results: QueryResponse | None
     start_time: datetime
     end_time: datetime | None
     expiration_time: datetime | None

@@ -1,4 +1,6 @@
-"""The query endpoint's work: read what is asked, answer from the cache, run, or let it run."""
+"""The query endpoint: parse a query, return a cached response, or run it, blocking or
+asynchronously.
+"""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,25 +12,25 @@ from uuid import uuid4
 import msgspec
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.events.reading import Arrived
+from hedgerow.events.query.executor import ReadBarrier
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
-from hedgerow.lib.text import cut_short
+from hedgerow.lib.text import truncate
 from hedgerow.projects.model import Project, ProjectId
-from hedgerow.queries.cache import Cache, Freshness, Kept
-from hedgerow.queries.events_query import EventsQueries, read_events_query
-from hedgerow.queries.fields import Sent
-from hedgerow.queries.hogql_query import HogQLQueries, read_hogql_query
-from hedgerow.queries.model import Answered, Compared, QueryStatus, Ran
-from hedgerow.queries.runs import Run, Runs
+from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
+from hedgerow.queries.events_query import EventsQueryRunner, read_events_query
+from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.hogql_query import HogQLQueryRunner, read_hogql_query
+from hedgerow.queries.model import ExperimentOutput, QueryOutput, QueryResponse, QueryStatus
+from hedgerow.queries.runs import QueryRun, QueryRuns
 
-Runner = Callable[[], Awaitable[Ran | Compared]]
-# How a query of some kind is run; Invalid if it cannot be.
-Reader = Callable[[Project, Sent, datetime], Runner]
+RunQuery = Callable[[], Awaitable[QueryOutput | ExperimentOutput]]
+# Prepares a query of one kind. Raises Invalid.
+PrepareQuery = Callable[[Project, QueryFields, datetime], RunQuery]
 
 
 class Refresh(StrEnum):
-    """Whether a kept answer will do, and whether to wait for a new one."""
+    """Whether a cached response is acceptable, and whether to wait for a new one."""
 
     BLOCKING = "blocking"
     ASYNC = "async"
@@ -39,125 +41,129 @@ class Refresh(StrEnum):
     ASYNC_EXCEPT_ON_CACHE_MISS = "async_except_on_cache_miss"
 
 
-_FORCED = (Refresh.FORCE_BLOCKING, Refresh.FORCE_ASYNC)
-_ANY_AGE = (Refresh.FORCE_CACHE, Refresh.LAZY_ASYNC)
-_WAITED_FOR = (Refresh.BLOCKING, Refresh.FORCE_BLOCKING)
+_FORCED_MODES = (Refresh.FORCE_BLOCKING, Refresh.FORCE_ASYNC)
+_STALE_MODES = (Refresh.FORCE_CACHE, Refresh.LAZY_ASYNC)
+_BLOCKING_MODES = (Refresh.BLOCKING, Refresh.FORCE_BLOCKING)
 
 
 class Queries:
-    """`state` is a number that changes whenever something is changed, as far as this process
-    sees; `arrived` waits until all that was accepted before can be found."""
+    """`state` is a counter of changes that this process knows of. `read_barrier` waits until all
+    accepted events are readable."""
 
     def __init__(
         self,
-        hogql: HogQLQueries,
-        events: EventsQueries,
+        hogql: HogQLQueryRunner,
+        events: EventsQueryRunner,
         freshness: Freshness,
         state: Callable[[], int],
-        arrived: Arrived,
+        read_barrier: ReadBarrier,
         clock: Clock,
     ) -> None:
         self._hogql = hogql
         self._events = events
-        self._readers: dict[str, Reader] = {
-            "HogQLQuery": self._hogql_runner,
-            "EventsQuery": self._events_runner,
+        self._prepare_by_kind: dict[str, PrepareQuery] = {
+            "HogQLQuery": self._prepare_hogql,
+            "EventsQuery": self._prepare_events,
         }
         self._freshness = freshness
         self._state = state
-        self._arrived = arrived
+        self._read_barrier = read_barrier
         self._clock = clock
-        self._cache = Cache[Answered]()
-        self._runs = Runs(clock)
+        self._cache = ResultCache[QueryResponse]()
+        self._runs = QueryRuns(clock)
 
-    def learn(self, readers: Mapping[str, Reader]) -> None:
-        """Kinds of query that other rooms answer."""
-        self._readers.update(readers)
+    def register(self, readers: Mapping[str, PrepareQuery]) -> None:
+        """Add query kinds that other packages implement."""
+        self._prepare_by_kind.update(readers)
 
-    async def ask(
+    async def execute(
         self, project: Project, query: Mapping[str, Any], refresh: Refresh, id: str
-    ) -> Answered | QueryStatus:
-        """The answer, or the status of a query that is under way."""
+    ) -> QueryResponse | QueryStatus:
+        """Return the response, or the status of a running query."""
         now = self._clock()
-        run = self._runner(project, query, now)
-        key, asked_bytes = _key(project, query)
-        kept = None if refresh in _FORCED else self._cache.get((project.id, key))
-        if kept is not None and (
-            refresh in _ANY_AGE or self._freshness.holds(kept, self._state(), now)
+        run = self._prepare(project, query, now)
+        key, query_bytes = _cache_key(project, query)
+        cached = None if refresh in _FORCED_MODES else self._cache.get((project.id, key))
+        if cached is not None and (
+            refresh in _STALE_MODES or self._freshness.is_fresh(cached, self._state(), now)
         ):
-            return msgspec.structs.replace(kept.answer, is_cached=True)
+            return msgspec.structs.replace(cached.result, is_cached=True)
         if refresh is Refresh.FORCE_CACHE:
-            return Answered(
+            return QueryResponse(
                 results=None,
                 query=query,
                 timezone=project.timezone,
                 is_cached=False,
                 cache_key=key,
             )
-        is_waited_for = refresh in _WAITED_FOR or (
-            refresh is Refresh.ASYNC_EXCEPT_ON_CACHE_MISS and kept is None
+        is_blocking = refresh in _BLOCKING_MODES or (
+            refresh is Refresh.ASYNC_EXCEPT_ON_CACHE_MISS and cached is None
         )
-        begun = self._runs.start(
+        started = self._runs.start(
             project.id,
             id or str(uuid4()),
-            self._answered(project, query, (key, asked_bytes), run, now),
-            is_kept=not is_waited_for,
-            asked_bytes=asked_bytes,
+            self._run_and_cache(project, query, (key, query_bytes), run, now),
+            is_retained=not is_blocking,
+            query_bytes=query_bytes,
         )
-        return await begun.answer() if is_waited_for else begun.status()
+        return await started.wait() if is_blocking else started.status()
 
     def status(self, project_id: ProjectId, id: str) -> QueryStatus:
-        return self._found(project_id, id).status()
+        return self._get_run(project_id, id).status()
 
     def cancel(self, project_id: ProjectId, id: str) -> None:
-        self._runs.cancel(self._found(project_id, id))
+        self._runs.cancel(self._get_run(project_id, id))
 
-    async def end(self) -> None:
-        """The service stops: no query goes on."""
-        await self._runs.end()
+    async def stop(self) -> None:
+        """Cancel all queries when the service stops."""
+        await self._runs.stop()
 
-    def _found(self, project_id: ProjectId, id: str) -> Run:
+    def _get_run(self, project_id: ProjectId, id: str) -> QueryRun:
         run = self._runs.find(project_id, id)
         if run is None:
-            raise NotFound(f"There is no query {cut_short(id)}.")
+            raise NotFound(f"Query not found: {truncate(id)}.")
         return run
 
-    def _runner(self, project: Project, query: Mapping[str, Any], now: datetime) -> Runner:
-        sent = Sent(query)
-        kind = sent.text("kind")
-        if (read := self._readers.get(kind)) is not None:
-            return read(project, sent, now)
-        *most, last = self._readers
+    def _prepare(self, project: Project, query: Mapping[str, Any], now: datetime) -> RunQuery:
+        fields = QueryFields(query)
+        kind = fields.text("kind")
+        if (read := self._prepare_by_kind.get(kind)) is not None:
+            return read(project, fields, now)
+        *most, last = self._prepare_by_kind
         kinds = f"{', '.join(most)} or {last}"
         if not kind:
-            raise Invalid(f"The kind is {kinds}.", attr="query__kind", code="required")
-        detail = f'"{cut_short(kind)}" is not a kind of query here: {kinds} is.'
+            raise Invalid(
+                f"This field is required. Expected one of: {kinds}.",
+                attr="query__kind",
+                code="required",
+            )
+        detail = f'"{truncate(kind)}" is not a supported query kind. Expected one of: {kinds}.'
         raise Invalid(detail, attr="query__kind", code="invalid_choice")
 
-    def _hogql_runner(self, project: Project, sent: Sent, now: datetime) -> Runner:
-        asked = read_hogql_query(sent)
-        return lambda: self._hogql.run(project, asked, now)
+    def _prepare_hogql(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        parsed = read_hogql_query(fields)
+        return lambda: self._hogql.run(project, parsed, now)
 
-    def _events_runner(self, project: Project, sent: Sent, now: datetime) -> Runner:
-        wish = read_events_query(sent, project, now)
-        return lambda: self._events.run(project, wish, now)
+    def _prepare_events(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        parsed = read_events_query(fields, project, now)
+        return lambda: self._events.run(project, parsed, now)
 
-    async def _answered(
+    async def _run_and_cache(
         self,
         project: Project,
         query: Mapping[str, Any],
-        keyed: tuple[str, int],
-        run: Runner,
+        key_and_size: tuple[str, int],
+        run: RunQuery,
         now: datetime,
-    ) -> Answered:
-        key, asked_bytes = keyed
-        await self._arrived()
-        # What is not here by now makes itself known by another change when it is.
+    ) -> QueryResponse:
+        key, query_bytes = key_and_size
+        await self._read_barrier()
+        # Events that arrive after this point change the state again.
         state = self._state()
-        ran = await run()
+        output = await run()
         modifiers = query.get("modifiers")
-        found = {name: getattr(ran, name) for name in ran.__struct_fields__}
-        answer = Answered(
+        found = {name: getattr(output, name) for name in output.__struct_fields__}
+        answer = QueryResponse(
             **{"results": None, **found},
             query=query,
             modifiers=modifiers if isinstance(modifiers, dict) else {},
@@ -168,13 +174,15 @@ class Queries:
             last_refresh=now,
             next_allowed_client_refresh=now,
         )
-        kept = Kept(answer=answer, size=asked_bytes + answer.size, state=state, at=now)
-        self._cache.put((project.id, key), kept)
+        cached = CachedResult(result=answer, size=query_bytes + answer.size, state=state, at=now)
+        self._cache.put((project.id, key), cached)
         return answer
 
 
-def _key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
-    """What makes the answer: the query and the project's clock. And how many bytes they are, which
-    an answer holds as well."""
-    said = jsonio.canonical([project.id, project.timezone, jsonio.storable(dict(query))])
-    return f"cache_{project.id}_{hashlib.sha256(said).hexdigest()[:32]}", len(said)
+def _cache_key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the cache key, built from the query and the project's time zone, and the size of
+    both."""
+    canonical = jsonio.encode_canonical(
+        [project.id, project.timezone, jsonio.replace_unstorable(dict(query))]
+    )
+    return f"cache_{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)

@@ -1,4 +1,4 @@
-"""Queries under way, by id: to be awaited, asked about, or cancelled. They are this process's."""
+"""Running queries of this process by id: wait, status and cancellation."""
 
 import asyncio
 from collections import OrderedDict
@@ -7,34 +7,34 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from hedgerow.errors import AppError, Conflict, Invalid, Throttled, Unexpected
+from hedgerow.errors import AppError, Conflict, InternalError, Invalid, Throttled
 from hedgerow.lib.clock import Clock
 from hedgerow.projects.model import ProjectId
-from hedgerow.queries.model import Answered, QueryStatus
+from hedgerow.queries.model import QueryResponse, QueryStatus
 
-KEPT_FOR = timedelta(minutes=10)
+RESULT_RETENTION = timedelta(minutes=10)
 MAX_RUNNING = 50
-MAX_OF_PROJECT = 30
-MAX_KEPT_BYTES = 32 << 20
-TRY_AGAIN_S = 5
-END_WAIT_S = 1.0
+MAX_PER_PROJECT = 30
+MAX_RETAINED_BYTES = 32 << 20
+RETRY_AFTER_S = 5
+STOP_TIMEOUT_S = 1.0
 
 Key = tuple[ProjectId, str]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Run:
+class QueryRun:
     id: str
     project_id: ProjectId
-    task: asyncio.Task[Answered]
+    task: asyncio.Task[QueryResponse]
     started_at: datetime
-    is_kept: bool
-    # How many bytes the query is, which the answer holds as well.
-    asked_bytes: int
+    is_retained: bool
+    # The size of the query, which the response contains as well.
+    query_bytes: int
     ended_at: datetime | None = field(default=None)
 
-    async def answer(self) -> Answered:
-        """Who stops waiting does not stop the query."""
+    async def wait(self) -> QueryResponse:
+        """Wait for the response. Cancelling the wait does not cancel the query."""
         await asyncio.wait({self.task})
         if self.task.cancelled():
             raise Invalid("The query was cancelled.", code="query_cancelled")
@@ -44,106 +44,110 @@ class Run:
     def size(self) -> int:
         if not self.task.done() or self.task.cancelled() or self.task.exception():
             return 0
-        return self.asked_bytes + self.task.result().size
+        return self.query_bytes + self.task.result().size
 
     def status(self) -> QueryStatus:
         is_done = self.task.done()
-        problem = _problem(self.task) if is_done else None
+        failure = _describe_failure(self.task) if is_done else None
         return QueryStatus(
             id=self.id,
             team_id=self.project_id,
             complete=is_done,
-            error=problem is not None,
-            error_message=problem,
-            results=self.task.result() if is_done and problem is None else None,
+            error=failure is not None,
+            error_message=failure,
+            results=self.task.result() if is_done and failure is None else None,
             start_time=self.started_at,
             end_time=self.ended_at,
-            expiration_time=self.ended_at and self.ended_at + KEPT_FOR,
+            expiration_time=self.ended_at and self.ended_at + RESULT_RETENTION,
         )
 
 
-class Runs:
+class QueryRuns:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._runs: OrderedDict[Key, Run] = OrderedDict()
+        self._runs: OrderedDict[Key, QueryRun] = OrderedDict()
 
     def start(
         self,
         project_id: ProjectId,
         id: str,
-        work: Coroutine[Any, Any, Answered],
+        work: Coroutine[Any, Any, QueryResponse],
         *,
-        is_kept: bool,
-        asked_bytes: int = 0,
-    ) -> Run:
-        """`is_kept`: whether its answer is kept for somebody who comes for it later."""
+        is_retained: bool,
+        query_bytes: int = 0,
+    ) -> QueryRun:
+        """Start a query. With `is_retained`, its response stays available for later requests."""
         key = (project_id, id)
         try:
-            self._check_room(key)
+            self._check_capacity(key)
         except AppError:
             work.close()
             raise
         task = asyncio.create_task(work)
-        run = Run(
+        run = QueryRun(
             id=id,
             project_id=project_id,
             task=task,
             started_at=self._clock(),
-            is_kept=is_kept,
-            asked_bytes=asked_bytes,
+            is_retained=is_retained,
+            query_bytes=query_bytes,
         )
         self._runs[key] = run
-        task.add_done_callback(lambda _: self._end(key, run))
+        task.add_done_callback(lambda _: self._finish(key, run))
         return run
 
-    def find(self, project_id: ProjectId, id: str) -> Run | None:
-        self._forget()
+    def find(self, project_id: ProjectId, id: str) -> QueryRun | None:
+        self._evict()
         return self._runs.get((project_id, id))
 
-    def cancel(self, run: Run) -> None:
+    def cancel(self, run: QueryRun) -> None:
         run.task.cancel()
 
-    async def end(self) -> None:
-        """Cancel all, and give them a moment to end."""
-        left = [run.task for run in self._runs.values() if not run.task.done()]
-        for task in left:
+    async def stop(self) -> None:
+        """Cancel all queries and give them a moment to end."""
+        running = [run.task for run in self._runs.values() if not run.task.done()]
+        for task in running:
             task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=END_WAIT_S)
+        if running:
+            await asyncio.wait(running, timeout=STOP_TIMEOUT_S)
 
-    def _check_room(self, key: Key) -> None:
-        self._forget()
-        there = self._runs.get(key)
-        if there is not None and not there.task.done():
-            raise Conflict("A query with this client_query_id is under way.")
+    def _check_capacity(self, key: Key) -> None:
+        self._evict()
+        existing = self._runs.get(key)
+        if existing is not None and not existing.task.done():
+            raise Conflict("A query with this client_query_id is already running.")
         running = [run for run in self._runs.values() if not run.task.done()]
-        of_project = sum(run.project_id == key[0] for run in running)
-        if len(running) >= MAX_RUNNING or of_project >= MAX_OF_PROJECT:
-            raise Throttled(TRY_AGAIN_S)
+        in_project = sum(run.project_id == key[0] for run in running)
+        if len(running) >= MAX_RUNNING or in_project >= MAX_PER_PROJECT:
+            raise Throttled(RETRY_AFTER_S)
 
-    def _end(self, key: Key, run: Run) -> None:
+    def _finish(self, key: Key, run: QueryRun) -> None:
         run.ended_at = self._clock()
         if not run.task.cancelled():
-            run.task.exception()  # looked at, so that asyncio does not complain
-        if not run.is_kept and self._runs.get(key) is run:
+            run.task.exception()  # retrieved, so that asyncio does not warn
+        if not run.is_retained and self._runs.get(key) is run:
             del self._runs[key]
 
-    def _forget(self) -> None:
-        """Those whose time is over, and the oldest where there are too many."""
+    def _evict(self) -> None:
+        """Drop expired responses, and the oldest if there are too many."""
         now = self._clock()
         done = [(key, run) for key, run in self._runs.items() if run.ended_at is not None]
         size = sum(run.size for _, run in done)
         for key, run in done:
             assert run.ended_at is not None
-            if now - run.ended_at > KEPT_FOR or size > MAX_KEPT_BYTES or len(done) > 1000:
+            if (
+                now - run.ended_at > RESULT_RETENTION
+                or size > MAX_RETAINED_BYTES
+                or len(done) > 1000
+            ):
                 size -= run.size
                 del self._runs[key]
 
 
-def _problem(task: asyncio.Task[Answered]) -> str | None:
+def _describe_failure(task: asyncio.Task[QueryResponse]) -> str | None:
     if task.cancelled():
         return "The query was cancelled."
     error = task.exception()
     if error is None:
         return None
-    return error.detail if isinstance(error, AppError) else Unexpected.default_detail
+    return error.detail if isinstance(error, AppError) else InternalError.default_detail

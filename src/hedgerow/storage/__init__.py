@@ -1,3 +1,1 @@
-"""Where the state is kept. Rooms see none of this: they name what they need, app/ joins the
-two.
-"""
+"""Hedgerow's own state. Domain packages declare Protocols; the classes here implement them."""

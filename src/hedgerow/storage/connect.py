@@ -1,5 +1,7 @@
-"""Which engine keeps the state: PostgreSQL when there is an address, SQLite in the data folder
-otherwise. And which keeps the events: a ClickHouse server, or chDB in a folder.
+"""Open the state database and the event store.
+
+State lives in PostgreSQL if a URL is configured, otherwise in SQLite in the data directory. Events
+live on a ClickHouse server if a URL is configured, otherwise in chDB in the data directory.
 """
 
 from dataclasses import dataclass
@@ -9,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from hedgerow.storage import sqlite
-from hedgerow.storage.database import Database
-from hedgerow.storage.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
-from hedgerow.storage.sqlite import SqliteDatabase, sqlite_engine
+from hedgerow.storage.engine import sqlite
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.sqlite import SqliteDatabase, create_sqlite_engine
+from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
 
 if TYPE_CHECKING:
-    from hedgerow.storage.events import EventRecords
+    from hedgerow.storage.events.events import ClickHouseEventStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the state is kept. `url` is empty for SQLite."""
+class DatabaseLocation:
+    """Location of the state database. `url` is empty for SQLite."""
 
     url: str
     path: Path
@@ -33,62 +35,69 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventPlace:
-    """Where events are kept. `url` is empty for chDB."""
+class EventStoreLocation:
+    """Location of the event store. `url` is empty for chDB."""
 
     url: str
     folder: Path
     timeout_s: float
 
 
-def plain_engine(place: Place) -> Engine:
-    """A blocking engine, for migrations and for the CLI's checks."""
-    if place.is_sqlite:
-        return sqlite_engine(place.path, place.timeout_s)
-    engine: Engine = _postgres().postgres_engine(place.url, place.timeout_s)
+def create_sync_engine(location: DatabaseLocation) -> Engine:
+    """Create a blocking engine, for migrations and for the CLI's checks."""
+    if location.is_sqlite:
+        return create_sqlite_engine(location.path, location.timeout_s)
+    engine: Engine = _import_postgres().create_postgres_engine(location.url, location.timeout_s)
     return engine
 
 
-def translated(error: BaseException, place: Place) -> BaseException:
-    """A driver's error as one of ours, when it means that the database is away for now."""
-    if place.is_sqlite:
-        return sqlite.translated(error)
-    ours: BaseException = _postgres().translated(error)
-    return ours
+def translate_error(error: BaseException, location: DatabaseLocation) -> BaseException:
+    """Convert a driver error to Unavailable if the database is temporarily unavailable."""
+    if location.is_sqlite:
+        return sqlite.translate_error(error)
+    translated: BaseException = _import_postgres().translate_error(error)
+    return translated
 
 
-def open_database(place: Place) -> Database:
-    """The database for a running event loop."""
-    if place.is_sqlite:
-        return SqliteDatabase(place.path, place.timeout_s)
-    database: Database = _postgres().PostgresDatabase(place.url, place.timeout_s, place.pool_size)
+def open_database(location: DatabaseLocation) -> Database:
+    """Open the database. Call this with a running event loop."""
+    if location.is_sqlite:
+        return SqliteDatabase(location.path, location.timeout_s)
+    database: Database = _import_postgres().PostgresDatabase(
+        location.url, location.timeout_s, location.pool_size
+    )
     return database
 
 
-def _postgres() -> Any:
-    """Loaded by whoever has an address: on SQLite no verb waits for PostgreSQL's driver."""
-    return import_module("hedgerow.storage.postgres")
+def _import_postgres() -> Any:
+    """Import the driver on demand, so that commands on SQLite do not wait for it."""
+    return import_module("hedgerow.storage.engine.postgres")
 
 
-def lock_events(place: EventPlace) -> FolderLock | None:
-    """Keep other processes from the events before they are opened. A server needs no such lock."""
-    return None if place.url else lock_folder(place.folder)
+def lock_event_store(location: EventStoreLocation) -> FolderLock | None:
+    """Lock the chDB folder before opening it. A ClickHouse server needs no lock."""
+    return None if location.url else lock_folder(location.folder)
 
 
-def may_hold_events(place: EventPlace) -> bool:
-    """False only where nobody has ever stored an event."""
-    return bool(place.url) or (place.folder / CHDB_FOLDER).is_dir()
+def has_event_store(location: EventStoreLocation) -> bool:
+    """Return False only if no event was ever stored here."""
+    return bool(location.url) or (location.folder / CHDB_FOLDER).is_dir()
 
 
-def open_events(place: EventPlace, lock: FolderLock | None = None) -> "EventRecords":
-    """The event store for a running event loop. Opening chDB takes a second, and its import moves
-    the process to another folder and back: do it before anything else runs."""
-    # Loaded by whoever opens it: chDB alone takes half a second and a quarter of a gigabyte.
-    events = import_module("hedgerow.storage.events")
-    if place.url:
-        server = import_module("hedgerow.storage.clickhouse")
-        engine = server.connect_server(place.url, place.timeout_s)
+def open_event_store(
+    location: EventStoreLocation, lock: FolderLock | None = None
+) -> "ClickHouseEventStore":
+    """Open the event store. Call this with a running event loop.
+
+    Opening chDB takes about a second, and its import temporarily changes the working directory of
+    the process: do it before other threads run.
+    """
+    # Imported on demand: chDB alone takes half a second and 250 MB of memory.
+    events = import_module("hedgerow.storage.events.events")
+    if location.url:
+        server = import_module("hedgerow.storage.events.clickhouse")
+        pool = server.connect_server(location.url, location.timeout_s)
     else:
-        engine = import_module("hedgerow.storage.chdb").open_chdb(place.folder, lock)
-    records: EventRecords = events.EventRecords(engine)
-    return records
+        pool = import_module("hedgerow.storage.events.chdb").open_chdb(location.folder, lock)
+    store: ClickHouseEventStore = events.ClickHouseEventStore(pool)
+    return store

@@ -1,4 +1,4 @@
-"""Surveys' SQL. A survey and its flags are stored in one transaction."""
+"""Surveys. A survey and its flags are stored in one transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -10,50 +10,60 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import activity, generations
-from hedgerow.storage.database import Database
-from hedgerow.storage.flags import TOPIC as FLAGS
-from hedgerow.storage.flags import FlagRecords, find_flags, store_and_tell
-from hedgerow.storage.flags import topic_of as topic_of_flags
+from hedgerow.storage.engine import generations
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.flags.flags import TOPIC as FLAGS
+from hedgerow.storage.flags.flags import SqlFlagStore, find_flags, store_flag
+from hedgerow.storage.flags.flags import flag_topic as topic_of_flags
+from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import surveys as table
-from hedgerow.surveys.model import Flagged, Schedule, Survey, SurveyType
-from hedgerow.surveys.store import Generation, Stored, Surroundings, SurveyWrite
+from hedgerow.surveys.model import Survey, SurveySchedule, SurveyType, SurveyWithFlags
+from hedgerow.surveys.store import (
+    Generation,
+    StoredSurveys,
+    SurveyStore,
+    SurveyWrite,
+    SurveyWriteContext,
+)
 
 TOPIC = "surveys:"
 _log = structlog.get_logger("hedgerow.surveys")
 
 
-def topic_of(project_id: ProjectId) -> str:
+def survey_topic(project_id: ProjectId) -> str:
     return f"{TOPIC}{project_id}"
 
 
-class SurveyRecords:
-    def __init__(self, database: Database, flags: FlagRecords) -> None:
+class SqlSurveyStore(SurveyStore):
+    def __init__(self, database: Database, flags: SqlFlagStore) -> None:
         self._database = database
         self._flags = flags
 
     async def generations(self) -> Mapping[ProjectId, Generation]:
-        found = await generations.project_numbers(self._database, TOPIC)
+        found = await generations.fetch_project_generations(self._database, TOPIC)
         if not found:
             return {}
-        flags = await generations.project_numbers(self._database, FLAGS)
+        flags = await generations.fetch_project_generations(self._database, FLAGS)
         return {id: (number, flags.get(id, 0)) for id, number in found.items()}
 
     async def generation(self, project_id: ProjectId) -> Generation:
-        number = await generations.number_of(self._database, topic_of(project_id))
+        number = await generations.fetch_generation(self._database, survey_topic(project_id))
         if not number:
             return (0, 0)
-        return (number, await generations.number_of(self._database, topic_of_flags(project_id)))
+        return (
+            number,
+            await generations.fetch_generation(self._database, topic_of_flags(project_id)),
+        )
 
-    async def surveys(self, project_id: ProjectId) -> Stored:
-        def read(connection: Connection) -> Stored:
-            found = _all(connection, project_id)
-            return Stored(
+    async def surveys(self, project_id: ProjectId) -> StoredSurveys:
+        def read(connection: Connection) -> StoredSurveys:
+            found = _read_all(connection, project_id)
+            return StoredSurveys(
                 generation=(
-                    generations.current(connection, topic_of(project_id)),
-                    generations.current(connection, topic_of_flags(project_id)),
+                    generations.read_generation(connection, survey_topic(project_id)),
+                    generations.read_generation(connection, topic_of_flags(project_id)),
                 ),
-                surveys=_flagged(
+                surveys=_attach_flags(
                     connection,
                     project_id,
                     sorted(found, key=lambda each: (each.created_at, each.id), reverse=True),
@@ -65,45 +75,47 @@ class SurveyRecords:
     async def write_survey(
         self,
         project_id: ProjectId,
-        decide: Callable[[Surroundings], SurveyWrite],
+        decide: Callable[[SurveyWriteContext], SurveyWrite],
         now: datetime,
-    ) -> Flagged:
-        def change(connection: Connection) -> Flagged:
-            definitions = self._flags.locked_definitions(connection, project_id)
-            stored = {survey.id: survey for survey in _all(connection, project_id)}
-            wish = decide(Surroundings(definitions=definitions, surveys=stored))
-            survey = _with_flags(connection, wish, now)
-            _put(connection, survey, is_new=survey.id not in stored, is_deleted=wish.is_deleted)
-            for flag in wish.gone:  # only now that no survey has them any more
-                store_and_tell(connection, flag, now)
-            if wish.internal or wish.targeting or wish.gone:
+    ) -> SurveyWithFlags:
+        def change(connection: Connection) -> SurveyWithFlags:
+            definitions = self._flags.lock_definitions(connection, project_id)
+            stored = {survey.id: survey for survey in _read_all(connection, project_id)}
+            write = decide(SurveyWriteContext(definitions=definitions, surveys=stored))
+            survey = _store_flags(connection, write, now)
+            _write_row(
+                connection, survey, is_new=survey.id not in stored, is_deleted=write.is_deleted
+            )
+            for flag in write.deleted_flags:  # only now: no survey owns them any more
+                store_flag(connection, flag, now)
+            if write.internal or write.targeting or write.deleted_flags:
                 generations.advance(connection, topic_of_flags(project_id))
-            if wish.entry is not None:
-                activity.record(connection, wish.entry, now)
-                generations.advance(connection, topic_of(project_id))
-            [found] = _flagged(connection, project_id, [survey])
+            if write.entry is not None:
+                activity.record(connection, write.entry, now)
+                generations.advance(connection, survey_topic(project_id))
+            [found] = _attach_flags(connection, project_id, [survey])
             return found
 
         return await self._database.write(change)
 
 
-def _with_flags(connection: Connection, wish: SurveyWrite, now: datetime) -> Survey:
-    survey = wish.survey
-    if wish.internal is not None:
-        id = _stored_flag(connection, wish.internal, now)
+def _store_flags(connection: Connection, write: SurveyWrite, now: datetime) -> Survey:
+    survey = write.survey
+    if write.internal is not None:
+        id = _store_flag(connection, write.internal, now)
         survey = replace(survey, internal_targeting_flag_id=id)
-    if wish.targeting is not None:
-        id = _stored_flag(connection, wish.targeting, now)
+    if write.targeting is not None:
+        id = _store_flag(connection, write.targeting, now)
         survey = replace(survey, targeting_flag_id=id)
     return survey
 
 
-def _stored_flag(connection: Connection, wish: FlagWrite, now: datetime) -> Any:
-    flag, _ = store_and_tell(connection, wish, now)
+def _store_flag(connection: Connection, write: FlagWrite, now: datetime) -> Any:
+    flag, _ = store_flag(connection, write, now)
     return flag.id
 
 
-def _put(connection: Connection, survey: Survey, *, is_new: bool, is_deleted: bool) -> None:
+def _write_row(connection: Connection, survey: Survey, *, is_new: bool, is_deleted: bool) -> None:
     values = asdict(survey) | {
         "type": survey.type.value,
         "schedule": survey.schedule.value if survey.schedule else None,
@@ -118,25 +130,24 @@ def _put(connection: Connection, survey: Survey, *, is_new: bool, is_deleted: bo
         connection.execute(update(table).where(own).values(**values))
 
 
-def _all(connection: Connection, project_id: ProjectId) -> list[Survey]:
+def _read_all(connection: Connection, project_id: ProjectId) -> list[Survey]:
     rows = connection.execute(select(table).where(table.c.project_id == project_id))
-    return [survey for row in rows if (survey := _survey(row)) is not None]
+    return [survey for row in rows if (survey := _decode_survey(row)) is not None]
 
 
-def _survey(row: Row[Any]) -> Survey | None:
-    """None for one of a kind that another version has made: shown as another kind it would be
-    wrong, and it may not take the others with it."""
+def _decode_survey(row: Row[Any]) -> Survey | None:
+    """Return None for an unknown type, written by a newer version. It must not break the others."""
     try:
-        schedule = None if row.schedule is None else Schedule(row.schedule)
+        schedule = None if row.schedule is None else SurveySchedule(row.schedule)
         return Survey(**{**row._mapping, "type": SurveyType(row.type), "schedule": schedule})
     except ValueError as error:
-        _log.warning("a survey is left out", survey=row.id, reason=str(error))
+        _log.warning("survey skipped", survey=row.id, reason=str(error))
         return None
 
 
-def _flagged(
+def _attach_flags(
     connection: Connection, project_id: ProjectId, surveys: Iterable[Survey]
-) -> Sequence[Flagged]:
+) -> Sequence[SurveyWithFlags]:
     surveys = list(surveys)
     ids = {
         id
@@ -146,9 +157,9 @@ def _flagged(
     }
     flags = find_flags(connection, project_id, ids)
     return [
-        Flagged(
+        SurveyWithFlags(
             survey=each,
-            internal=flags[each.internal_targeting_flag_id],  # rows of flags are never removed
+            internal=flags[each.internal_targeting_flag_id],  # flag rows are never deleted
             targeting=flags.get(each.targeting_flag_id) if each.targeting_flag_id else None,
             linked=flags.get(each.linked_flag_id) if each.linked_flag_id else None,
         )

@@ -1,6 +1,6 @@
-"""The tables of the state database, in one place for the SQL files beside this one.
+"""The tables of the state database, as the current version uses them.
 
-Migrations write out their own tables: what is here may change, what they made may not.
+Migrations define tables themselves: a change here needs a new migration.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ Json = JSON().with_variant(JSONB(), "postgresql")
 
 
 class Moment(TypeDecorator[datetime]):
-    """A point in time: timestamptz on PostgreSQL, UTC text on SQLite, aware on our side of both."""
+    """A timezone-aware timestamp: timestamptz on PostgreSQL, UTC text on SQLite."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -72,7 +72,7 @@ projects = Table(
     Column("timezone", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
-    # How long events are kept; null: for ever.
+    # How long events are kept; null means forever.
     Column("retention_days", Integer),
 )
 
@@ -85,7 +85,7 @@ project_tokens = Table(
     Column("expires_at", Moment),
 )
 
-# The secret key of a project and, after a rotation, the one before.
+# The secret key of a project and, after a rotation, the previous one.
 project_secrets = Table(
     "project_secrets",
     metadata,
@@ -143,7 +143,7 @@ pipeline_records = Table(
     Column("web_token", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
-    # When it was enabled or disabled, in milliseconds; those from before this was noted have none.
+    # When it was enabled or disabled, in milliseconds. Records from older versions have none.
     Column("switches", Json),
 )
 
@@ -155,7 +155,7 @@ components = Table(
     Column("first_seen_at", Moment, nullable=False),
 )
 
-# One value sealed with the key in force when the installation was made: opens only with that key.
+# One value encrypted with the first key of the installation: only that key decrypts it.
 sealing_check = Table(
     "sealing_check",
     metadata,
@@ -186,7 +186,7 @@ pipeline_jobs = Table(
     Column("requested_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
-    # Where to go on, and how far it has come.
+    # Where to continue, and the progress.
     Column("cursor", Json),
     Column("done", BigInteger, nullable=False, default=0),
     Column("total", BigInteger),
@@ -194,12 +194,12 @@ pipeline_jobs = Table(
     Column("details", Json, nullable=False, default=dict),
     Column("started_at", Moment),
     Column("ended_at", Moment),
-    # Which process works on it, and until when nobody else does.
+    # The process that holds the lease, and when the lease expires.
     Column("holder", Text),
     Column("expires_at", Moment),
 )
 
-# One row per topic that processes keep in memory; its number goes up with every change.
+# One row per topic that processes cache; its number increases with every change.
 generations = Table(
     "generations",
     metadata,
@@ -325,7 +325,7 @@ persons = Table(
     Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("uuid", Text, nullable=False),
     Column("properties", Json, nullable=False),
-    # Whether a login was seen: who is identified is not merged into somebody else.
+    # Whether the person was identified. An identified person is not merged into another.
     Column("is_identified", Boolean, nullable=False, default=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
@@ -366,7 +366,7 @@ groups = Table(
     Column("updated_at", Moment, nullable=False),
 )
 
-# By which identifier a person counts in a flag that outlasts a login.
+# The hash key of a person in a flag that persists across login.
 flag_hash_keys = Table(
     "flag_hash_keys",
     metadata,
@@ -375,8 +375,8 @@ flag_hash_keys = Table(
     Column("hash_key", Text, nullable=False),
 )
 
-# Keys of what has changed of persons, distinct ids, groups and members of cohorts, for their copies
-# beside the events. Triggers of the database fill it. See mirror_queue.py.
+# Keys of changed persons, distinct ids, groups and cohort members, to be replicated to the event
+# store. Database triggers fill it. See persons/replication_queue.py.
 mirror_queue = Table(
     "mirror_queue",
     metadata,
@@ -385,12 +385,12 @@ mirror_queue = Table(
     Column("project_id", Id, nullable=False),
     Column("number", Id, nullable=False),
     Column("name", Text, nullable=False),
-    # Where the number of the row is not the version of what is copied.
+    # The version of the replica, if it is not the id of this row.
     Column("version", BigInteger),
 )
 
-# Accepted events that wait for their persons, one row for each request. Rows of one bucket are
-# taken in their order, one after the other; a distinct id is always in the same bucket.
+# Captured events that wait for processing, one row per request. Rows of one bucket are processed in
+# order; a distinct id is always in the same bucket.
 inbox = Table(
     "inbox",
     metadata,
@@ -402,7 +402,7 @@ inbox = Table(
     Column("accepted_ms", BigInteger, nullable=False),
 )
 
-# Events with their persons that wait for the event store.
+# Processed events that wait for the event store.
 ready_events = Table(
     "ready_events",
     metadata,
@@ -413,7 +413,7 @@ ready_events = Table(
     Column("accepted_ms", BigInteger),
 )
 
-# Which process works on a bucket.
+# The process that works on a bucket.
 inbox_leases = Table(
     "inbox_leases",
     metadata,
@@ -422,8 +422,8 @@ inbox_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
-# What could not be settled or stored, as it was in the table that it was taken from. Of what cannot
-# be read nothing is known, and a project that it names need not be there.
+# Dead letters: events that could not be processed or stored, encoded as in their source table. If a
+# row cannot be decoded, nothing is known of it; its project may not exist.
 set_aside_events = Table(
     "set_aside_events",
     metadata,
@@ -454,7 +454,7 @@ ingestion_warnings = Table(
     Column("created_at", Moment, nullable=False),
 )
 
-# How often each answer of a flag was called for.
+# Number of calls per flag and response.
 flag_calls = Table(
     "flag_calls",
     metadata,
@@ -465,8 +465,7 @@ flag_calls = Table(
     Column("last_called_at", Moment, nullable=False),
 )
 
-# Events on their way to destinations, one row for each event and destination. `due_ms` is 0 for one
-# that was never tried.
+# The delivery queue, one row per event and destination. `due_ms` is 0 before the first attempt.
 deliveries = Table(
     "deliveries",
     metadata,
@@ -483,7 +482,7 @@ deliveries = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# Which process sends a record's deliveries.
+# The process that sends the deliveries of a record.
 delivery_leases = Table(
     "delivery_leases",
     metadata,
@@ -492,8 +491,8 @@ delivery_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
-# How a destination fares: how often it failed in a row, and until when it is left alone. Of a
-# transformation only what went wrong.
+# Health of a destination: consecutive failures, and until when it is paused. For a transformation,
+# only its last error.
 destination_states = Table(
     "destination_states",
     metadata,
@@ -503,7 +502,7 @@ destination_states = Table(
     Column("paused_until_ms", BigInteger, nullable=False),
 )
 
-# What is to be sent to whoever watches over the installation, until it has arrived.
+# Operator notifications that are not sent yet.
 notifications = Table(
     "notifications",
     metadata,
@@ -514,7 +513,7 @@ notifications = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# What became of deliveries, by the hour; `latencies` counts requests by how long they took.
+# Results of deliveries by hour; `latencies` is a histogram of request durations.
 delivery_counts = Table(
     "delivery_counts",
     metadata,
@@ -526,7 +525,7 @@ delivery_counts = Table(
     Column("latencies", Json, nullable=False),
 )
 
-# What transformations did to events, by the hour.
+# Results of transformations by hour.
 transformation_counts = Table(
     "transformation_counts",
     metadata,
@@ -537,7 +536,7 @@ transformation_counts = Table(
     Column("failed", BigInteger, nullable=False),
 )
 
-# What went wrong with records, destinations and transformations alike.
+# Log lines of destinations and transformations.
 delivery_logs = Table(
     "delivery_logs",
     metadata,
@@ -549,8 +548,8 @@ delivery_logs = Table(
     Column("created_at", Moment, nullable=False),
 )
 
-# Which events a destination got, by the second in which they happened: uuids of 16 bytes, one after
-# another. A replay leaves them out.
+# UUIDs of delivered events by the second of their timestamp, 16 bytes each, concatenated. A replay
+# skips them.
 delivered_events = Table(
     "delivered_events",
     metadata,
@@ -561,8 +560,8 @@ delivered_events = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# How far the imports of a record have come, and when the next is due. The cursor is that of the
-# settings in `about`.
+# Import progress of a record, and when the next import is due. The cursor is valid for the settings
+# in `about`.
 import_states = Table(
     "import_states",
     metadata,
@@ -573,7 +572,7 @@ import_states = Table(
     Column("next_run_ms", BigInteger),
 )
 
-# Files that were imported wholly, as they were then.
+# Completely imported files, with the version that was imported.
 imported_files = Table(
     "imported_files",
     metadata,

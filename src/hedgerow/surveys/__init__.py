@@ -1,1 +1,1 @@
-"""Surveys: questions that a page shows to those whom their flags let through."""
+"""Surveys: questions that a page shows to people whom the survey's flags select."""

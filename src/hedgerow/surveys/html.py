@@ -1,15 +1,14 @@
-"""Texts that SDKs show as HTML, made harmless before they are stored.
-
-Current SDKs clean them as well. Older ones do not, and they run on pages of others.
+"""Sanitizing of texts that SDKs render as HTML. Older SDKs do not sanitize them, and they run on
+customers' pages.
 """
 
 from typing import Any
 
 import nh3
 
-# The texts that some version of posthog-js writes into a page as HTML, wherever they stand: in a
-# question, in the appearance or in a translation of either.
-SHOWN_AS_HTML = frozenset(
+# The fields that some version of posthog-js renders as HTML, in questions, appearance or
+# translations.
+HTML_FIELDS = frozenset(
     (
         "question",
         "description",
@@ -34,8 +33,7 @@ ATTRIBUTES = {
     "td": {"align", "colspan", "rowspan", "valign"},
     "th": {"align", "colspan", "rowspan", "scope", "valign"},
 }
-# Those with which a text looks as somebody wants it, and none that would let it cover the page or
-# load anything.
+# Styles for the look of text. None of them can cover the page or load resources.
 STYLES = {
     *("border", "border-bottom", "border-left", "border-radius", "border-right", "border-top"),
     *("color", "display", "font", "font-family", "font-size", "font-style", "font-weight"),
@@ -54,19 +52,19 @@ _cleaner = nh3.Cleaner(
 )
 
 
-def harmless(value: Any) -> Any:
-    """A document, with each text in it that is shown as HTML cleaned if it is HTML."""
+def sanitize_html(value: Any) -> Any:
+    """Return a document with all of its HTML fields sanitized."""
     if isinstance(value, dict):
         return {
-            name: cleaned(each)
-            if name in SHOWN_AS_HTML and isinstance(each, str)
-            else harmless(each)
+            name: clean_text(each)
+            if name in HTML_FIELDS and isinstance(each, str)
+            else sanitize_html(each)
             for name, each in value.items()
         }
     if isinstance(value, list):
-        return [harmless(each) for each in value]
+        return [sanitize_html(each) for each in value]
     return value
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     return _cleaner.clean(text) if nh3.is_html(text) else text

@@ -1,4 +1,4 @@
-"""A survey as a value, and what follows from its dates."""
+"""A survey and its schedule."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class SurveyType(StrEnum):
     API = "api"
 
     @property
-    def is_shown_by_the_sdk(self) -> bool:
+    def is_shown_by_sdk(self) -> bool:
         return self in (SurveyType.POPOVER, SurveyType.WIDGET)
 
 
-class Schedule(StrEnum):
+class SurveySchedule(StrEnum):
     ONCE = "once"
     RECURRING = "recurring"
     ALWAYS = "always"
@@ -33,15 +33,15 @@ class Schedule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """`questions`, `conditions`, `appearance` and `translations` are PostHog's documents, as SDKs
-    read them."""
+    """`questions`, `conditions`, `appearance` and `translations` are documents in PostHog's format,
+    as SDKs read them."""
 
     id: str
     project_id: ProjectId
     name: str
     description: str
     type: SurveyType
-    schedule: Schedule | None
+    schedule: SurveySchedule | None
     linked_flag_id: FlagId | None
     targeting_flag_id: FlagId | None
     internal_targeting_flag_id: FlagId
@@ -63,21 +63,23 @@ class Survey:
 
     @property
     def is_running(self) -> bool:
-        """As SDKs see it: dates that lie ahead count as well."""
+        """Whether SDKs treat the survey as running. They do not compare its dates with the current
+        time."""
         return self.start_date is not None and self.end_date is None and not self.archived
 
     @property
-    def recurs(self) -> bool:
+    def is_recurring(self) -> bool:
         return bool(self.iteration_count) and bool(self.iteration_frequency_days)
 
     @property
-    def mark(self) -> str:
-        """What ends the names of the properties that somebody gets who answers or dismisses it."""
-        return f"{self.id}/{self.current_iteration or 1}" if self.recurs else self.id
+    def property_suffix(self) -> str:
+        """The suffix of the person properties that SDKs set when someone answers or dismisses the
+        survey."""
+        return f"{self.id}/{self.current_iteration or 1}" if self.is_recurring else self.id
 
     @property
     def iteration_start_dates(self) -> list[datetime] | None:
-        if not self.recurs:
+        if not self.is_recurring:
             return []
         if self.start_date is None:
             return None
@@ -90,8 +92,8 @@ class Survey:
         return self._iteration_start(self.current_iteration - 1, self.start_date)
 
     def due_iteration(self, now: datetime) -> int | None:
-        """Which time it is that it is shown, counted from 1; None where there is one time only, or
-        it has not begun."""
+        """Return the number of the current iteration, from 1. None if the survey does not recur or
+        has not started."""
         count, days = self.iteration_count, self.iteration_frequency_days
         if not count or not days or self.start_date is None:
             return None
@@ -104,8 +106,8 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flagged:
-    """A survey with its flags: its own, the one for chosen people, and the one that must be on."""
+class SurveyWithFlags:
+    """A survey with its internal flag, its targeting flag and its linked flag."""
 
     survey: Survey
     internal: Flag

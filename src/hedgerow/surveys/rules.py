@@ -1,7 +1,7 @@
-"""What the documents of a survey may hold: questions, conditions, appearance and translations.
+"""Validation of survey documents: questions, conditions, appearance and translations.
 
-What SDKs stumble over is refused, with its exact place, such as `questions[1].choices`. What we do
-not know is kept as it is: newer SDKs may.
+Raises Invalid with the exact path, such as `questions[1].choices`, for values that break SDKs.
+Unknown fields are stored unchanged, because newer SDKs may use them.
 """
 
 import re
@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hedgerow.errors import Invalid
-from hedgerow.filters.rules import refuse
+from hedgerow.filters.validate import raise_invalid
 from hedgerow.lib import jsonio
-from hedgerow.lib.text import cut_short
-from hedgerow.projects.text import check_storable
-from hedgerow.surveys.html import SHOWN_AS_HTML, harmless
+from hedgerow.lib.text import truncate
+from hedgerow.projects.validation import check_storable
+from hedgerow.surveys.html import HTML_FIELDS, sanitize_html
 
 MAX_BYTES = 128 * 1024
 MAX_QUESTIONS = 100
 MAX_CHOICES = 200
-# Cleaning takes longer the longer a text is, and not in proportion.
-HTML_MAX = 5000
+# Sanitizing takes more than linear time.
+MAX_HTML_CHARS = 5000
 RATING, SINGLE, MULTIPLE = "rating", "single_choice", "multiple_choice"
 QUESTION_TYPES = ("open", "link", RATING, SINGLE, MULTIPLE)
 SCALES = (2, 3, 5, 7, 10)
@@ -33,220 +33,232 @@ BRANCHES = (NEXT, END, SPECIFIC, RESPONSE_BASED)
 MATCHES = ("exact", "is_not", "icontains", "not_icontains", "regex", "not_regex")
 
 _MAILTO = re.compile(r"mailto:[^\s@:?]+@[^\s@?]+\.[^\s@?]+", re.ASCII)
-_TEXTS = ("id", "description", "buttonText", "lowerBoundLabel", "upperBoundLabel")
-_TRUTHS = ("optional", "shuffleOptions", "hasOpenChoice", "isNpsQuestion", "skipSubmitButton")
+_TEXT_FIELDS = ("id", "description", "buttonText", "lowerBoundLabel", "upperBoundLabel")
+_BOOLEAN_FIELDS = (
+    "optional",
+    "shuffleOptions",
+    "hasOpenChoice",
+    "isNpsQuestion",
+    "skipSubmitButton",
+)
 
 
-def checked_questions(value: Any) -> list[dict[str, Any]]:
-    """The questions as they are stored, each with an id."""
+def validate_questions(value: Any) -> list[dict[str, Any]]:
+    """Return the questions to store, each with an id."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        refuse("questions", "Questions must be a list of objects")
+        raise_invalid("questions", "Questions must be a list of objects")
     _check_size(value, "questions")
     if len(value) > MAX_QUESTIONS:
-        refuse("questions", f"A survey may have {MAX_QUESTIONS} questions at most.", "max_length")
-    questions: list[dict[str, Any]] = harmless(value)
+        raise_invalid(
+            "questions", f"A survey can have at most {MAX_QUESTIONS} questions.", "max_length"
+        )
+    questions: list[dict[str, Any]] = sanitize_html(value)
     for number, question in enumerate(questions):
-        place = f"questions[{number}]"
-        _check_question(question, place, len(questions))
+        attr = f"questions[{number}]"
+        _check_question(question, attr, len(questions))
         question["id"] = question.get("id") or str(uuid4())
     return questions
 
 
-def checked_appearance(value: Any) -> dict[str, Any] | None:
+def validate_appearance(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    appearance = _document(value, "appearance", "Appearance must be an object")
+    appearance = _check_document(value, "appearance", "Appearance must be an object")
     for name in ("thankYouMessageDescriptionContentType", "introScreenDescriptionContentType"):
-        _choice(appearance, name, CONTENT_TYPES, "appearance")
+        _check_choice(appearance, name, CONTENT_TYPES, "appearance")
     if not isinstance(appearance.get("whiteLabel"), bool | None):
-        refuse("appearance.whiteLabel", "whiteLabel must be a boolean")
+        raise_invalid("appearance.whiteLabel", "whiteLabel must be a boolean")
     delay = appearance.get("surveyPopupDelaySeconds")
     if delay is not None and (not _is_number(delay) or delay < 0):
-        refuse(
+        raise_invalid(
             "appearance.surveyPopupDelaySeconds",
             "Survey popup delay seconds must be a positive integer",
         )
     return appearance
 
 
-def checked_conditions(value: Any) -> dict[str, Any] | None:
+def validate_conditions(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    conditions = _document(value, "conditions", "Conditions must be an object")
+    conditions = _check_document(value, "conditions", "Conditions must be an object")
     for name in ("url", "selector", "linkedFlagVariant"):
-        _text(conditions, name, "conditions")
+        _check_text(conditions, name, "conditions")
     for name in ("urlMatchType", "deviceTypesMatchType"):
-        _choice(conditions, name, MATCHES, "conditions")
+        _check_choice(conditions, name, MATCHES, "conditions")
     wait = conditions.get("seenSurveyWaitPeriodInDays")
     if wait is not None and (not _is_number(wait) or wait < 0):
-        refuse("conditions.seenSurveyWaitPeriodInDays", "A number of days is required.")
+        raise_invalid("conditions.seenSurveyWaitPeriodInDays", "Expected a number of days.")
     for name in ("events", "actions", "cancelEvents"):
         _check_triggers(conditions.get(name), f"conditions.{name}")
     devices = conditions.get("deviceTypes")
-    if devices is not None and not _are_texts(devices):
-        refuse("conditions.deviceTypes", "A list of texts is required.")
+    if devices is not None and not _is_text_list(devices):
+        raise_invalid("conditions.deviceTypes", "Expected a list of strings.")
     return conditions
 
 
-def checked_translations(value: Any) -> dict[str, Any] | None:
+def validate_translations(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    translations = _document(value, "translations", "Translations must be an object")
+    translations = _check_document(value, "translations", "Translations must be an object")
     _check_translations(translations, "translations")
     return translations
 
 
-def _check_question(question: Mapping[str, Any], place: str, count: int) -> None:
+def _check_question(question: Mapping[str, Any], attr: str, count: int) -> None:
     kind = question.get("type")
     if kind not in QUESTION_TYPES:
-        refuse(f"{place}.type", f'"{cut_short(kind)}" is not a valid choice.', "invalid_choice")
+        raise_invalid(
+            f"{attr}.type", f'"{truncate(kind)}" is not a valid choice.', "invalid_choice"
+        )
     text = question.get("question")
     if not isinstance(text, str) or not text.strip():
-        refuse(f"{place}.question", "Question text is required", "required")
-    for name in _TEXTS:
-        _text(question, name, place)
-    for name in _TRUTHS:
+        raise_invalid(f"{attr}.question", "Question text is required", "required")
+    for name in _TEXT_FIELDS:
+        _check_text(question, name, attr)
+    for name in _BOOLEAN_FIELDS:
         if not isinstance(question.get(name), bool | None):
-            refuse(f"{place}.{name}", "Must be a valid boolean.")
-    _choice(question, "descriptionContentType", CONTENT_TYPES, place)
-    _check_link(question.get("link"), f"{place}.link")
+            raise_invalid(f"{attr}.{name}", "Must be a valid boolean.")
+    _check_choice(question, "descriptionContentType", CONTENT_TYPES, attr)
+    _check_link(question.get("link"), f"{attr}.link")
     if kind == RATING:
-        _choice(question, "display", DISPLAYS, place)
+        _check_choice(question, "display", DISPLAYS, attr)
         if question.get("scale") not in (None, *SCALES):
-            refuse(f"{place}.scale", f"One of {', '.join(map(str, SCALES))} is required.")
-    _check_choices(question.get("choices"), f"{place}.choices", kind in (SINGLE, MULTIPLE))
-    _check_branching(question.get("branching"), f"{place}.branching", count)
+            raise_invalid(f"{attr}.scale", f"One of {', '.join(map(str, SCALES))} is required.")
+    _check_choices(question.get("choices"), f"{attr}.choices", kind in (SINGLE, MULTIPLE))
+    _check_branching(question.get("branching"), f"{attr}.branching", count)
     translations = question.get("translations")
     if not isinstance(translations, dict | None):
-        refuse(f"{place}.translations", "Translations must be an object")
-    _check_translations(translations or {}, f"{place}.translations")
+        raise_invalid(f"{attr}.translations", "Translations must be an object")
+    _check_translations(translations or {}, f"{attr}.translations")
 
 
-def _check_translations(translations: Mapping[str, Any], place: str) -> None:
+def _check_translations(translations: Mapping[str, Any], attr: str) -> None:
     for language, texts in translations.items():
-        where = f"{place}.{cut_short(language)}"
+        attr_of_language = f"{attr}.{truncate(language)}"
         if not isinstance(texts, dict):
-            refuse(where, "Translations must be an object")
-        for name in ("name", *_TEXTS, *SHOWN_AS_HTML):
-            _text(texts, name, where)
-        _check_link(texts.get("link"), f"{where}.link")
-        _check_choices(texts.get("choices"), f"{where}.choices", is_wanted=False)
+            raise_invalid(attr_of_language, "Translations must be an object")
+        for name in ("name", *_TEXT_FIELDS, *HTML_FIELDS):
+            _check_text(texts, name, attr_of_language)
+        _check_link(texts.get("link"), f"{attr_of_language}.link")
+        _check_choices(texts.get("choices"), f"{attr_of_language}.choices", is_required=False)
 
 
-def _check_link(link: Any, place: str) -> None:
-    """SDKs open it when somebody clicks, so it may not be a script."""
+def _check_link(link: Any, attr: str) -> None:
+    """SDKs open the link on a click, so it must not be a script."""
     if link is None or link == "":
         return
     if not isinstance(link, str):
-        refuse(place, "Not a valid string.")
+        raise_invalid(attr, "Not a valid string.")
     try:
         parts = urlsplit(link)
     except ValueError:
-        refuse(place, "Invalid link. Please enter a valid HTTPS or mailto link.")
+        raise_invalid(attr, "Invalid link. Please enter a valid HTTPS or mailto link.")
     if parts.scheme not in LINK_SCHEMES or link != link.strip():
         schemes = ", ".join(LINK_SCHEMES)
-        refuse(place, f"Link must be a URL with one of these schemes: [{schemes}]")
+        raise_invalid(attr, f"Link must be a URL with one of these schemes: [{schemes}]")
     if parts.scheme == "mailto" and not _MAILTO.fullmatch(link.partition("?")[0]):
         detail = "Invalid mailto link. Please enter a valid mailto link "
-        refuse(place, f"{detail}(e.g., mailto:example@domain.com).")
+        raise_invalid(attr, f"{detail}(e.g., mailto:example@domain.com).")
     if parts.scheme == "https" and not parts.netloc:
-        refuse(place, "Invalid HTTPS URL. Please enter a valid HTTPS link.")
+        raise_invalid(attr, "Invalid HTTPS URL. Please enter a valid HTTPS link.")
 
 
-def _check_choices(choices: Any, place: str, is_wanted: bool) -> None:
-    if choices is None and not is_wanted:
+def _check_choices(choices: Any, attr: str, is_required: bool) -> None:
+    if choices is None and not is_required:
         return
-    if not _are_texts(choices):
-        refuse(place, "Question choices must be a list of strings")
-    if any(not choice.strip() for choice in choices) or (is_wanted and not choices):
-        refuse(place, "Question choices cannot be empty")
+    if not _is_text_list(choices):
+        raise_invalid(attr, "Question choices must be a list of strings")
+    if any(not choice.strip() for choice in choices) or (is_required and not choices):
+        raise_invalid(attr, "Question choices cannot be empty")
     if len(choices) > MAX_CHOICES:
-        refuse(place, f"A question may have {MAX_CHOICES} choices at most.", "max_length")
+        raise_invalid(attr, f"A question can have at most {MAX_CHOICES} choices.", "max_length")
 
 
-def _check_branching(branching: Any, place: str, count: int) -> None:
-    """A step to a question that is not there would stop the survey on the page."""
+def _check_branching(branching: Any, attr: str, count: int) -> None:
+    """A step to a missing question would stop the survey on the page."""
     if branching is None:
         return
     if not isinstance(branching, dict):
-        refuse(place, "Branching must be an object")
-    _choice(branching, "type", BRANCHES, place)
+        raise_invalid(attr, "Branching must be an object")
+    _check_choice(branching, "type", BRANCHES, attr)
     if branching.get("type") == SPECIFIC:
-        _check_step(branching.get("index"), f"{place}.index", count)
+        _check_step(branching.get("index"), f"{attr}.index", count)
     if branching.get("type") == RESPONSE_BASED:
         steps = branching.get("responseValues")
         if not isinstance(steps, dict | None):
-            refuse(f"{place}.responseValues", "An object of answers and questions is required.")
+            raise_invalid(f"{attr}.responseValues", "Expected an object of answers and questions.")
         for answer, step in (steps or {}).items():
             if step not in (NEXT, END):
-                _check_step(step, f"{place}.responseValues.{cut_short(answer)}", count)
+                _check_step(step, f"{attr}.responseValues.{truncate(answer)}", count)
 
 
-def _check_step(step: Any, place: str, count: int) -> None:
+def _check_step(step: Any, attr: str, count: int) -> None:
     if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < count:
-        refuse(place, f"The place of a question is required: 0 to {count - 1}.")
+        raise_invalid(attr, f"Expected the index of a question, from 0 to {count - 1}.")
 
 
-def _check_triggers(triggers: Any, place: str) -> None:
-    """Events or actions that bring a survey up, or take it away."""
+def _check_triggers(triggers: Any, attr: str) -> None:
+    """Check the events or actions that show or hide a survey."""
     if triggers is None:
         return
     values = triggers.get("values") if isinstance(triggers, dict) else ...
     if values is None:
         return
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
-        refuse(f"{place}.values", "A list of objects is required.")
+        raise_invalid(f"{attr}.values", "A list of objects is required.")
     for number, each in enumerate(values):
-        _text(each, "name", f"{place}.values[{number}]")
+        _check_text(each, "name", f"{attr}.values[{number}]")
 
 
-def _document(value: Any, name: str, otherwise: str) -> dict[str, Any]:
+def _check_document(value: Any, name: str, message: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        refuse(name, otherwise)
+        raise_invalid(name, message)
     _check_size(value, name)
-    document: dict[str, Any] = harmless(value)
-    for field in SHOWN_AS_HTML:
-        _text(document, field, name)
+    document: dict[str, Any] = sanitize_html(value)
+    for field in HTML_FIELDS:
+        _check_text(document, field, name)
     return document
 
 
 def _check_size(value: Any, name: str) -> None:
     check_storable(value, name)
     if len(jsonio.encode(value)) > MAX_BYTES:
-        refuse(name, f"It may have {MAX_BYTES} bytes at most.", "max_length")
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
+        raise_invalid(name, f"Expected at most {MAX_BYTES} bytes.", "max_length")
+    pending = [value]
+    while pending:
+        node = pending.pop()
         if isinstance(node, list):
-            waiting += node
+            pending += node
         elif isinstance(node, dict):
-            waiting += node.values()
-            for field in SHOWN_AS_HTML & node.keys():
-                if isinstance(node[field], str) and len(node[field]) > HTML_MAX:
-                    _refuse_long(name)
+            pending += node.values()
+            for field in HTML_FIELDS & node.keys():
+                if isinstance(node[field], str) and len(node[field]) > MAX_HTML_CHARS:
+                    _refuse_long_text(name)
 
 
-def _refuse_long(name: str) -> NoReturn:
+def _refuse_long_text(name: str) -> NoReturn:
     raise Invalid(
-        f"Ensure each text has no more than {HTML_MAX} characters.", attr=name, code="max_length"
+        f"Ensure each text has no more than {MAX_HTML_CHARS} characters.",
+        attr=name,
+        code="max_length",
     )
 
 
-def _choice(within: Mapping[str, Any], name: str, choices: Sequence[str], place: str) -> None:
+def _check_choice(within: Mapping[str, Any], name: str, choices: Sequence[str], attr: str) -> None:
     value = within.get(name)
     if value not in (None, "", *choices):
         quoted = ", ".join(f"'{choice}'" for choice in choices)
-        refuse(f"{place}.{name}", f"{name} must be one of [{quoted}]", "invalid_choice")
+        raise_invalid(f"{attr}.{name}", f"{name} must be one of [{quoted}]", "invalid_choice")
 
 
-def _text(within: Mapping[str, Any], name: str, place: str) -> None:
+def _check_text(within: Mapping[str, Any], name: str, attr: str) -> None:
     if not isinstance(within.get(name), str | None):
-        refuse(f"{place}.{name}", "Not a valid string.")
+        raise_invalid(f"{attr}.{name}", "Not a valid string.")
 
 
-def _are_texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 

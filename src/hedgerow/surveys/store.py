@@ -1,38 +1,38 @@
-"""What this room needs of storage. storage/surveys.py answers."""
+"""Storage of surveys, implemented in `storage/surveys.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from hedgerow.flags.model import Definitions, Flag, FlagId
+from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
 from hedgerow.flags.store import FlagWrite
-from hedgerow.projects.activity import Entry
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
-from hedgerow.surveys.model import Flagged, Survey
+from hedgerow.surveys.model import Survey, SurveyWithFlags
 
-# Of a project's surveys, and of its flags: what pages are told names flags by their keys.
+# The generations of a project's surveys and flags. The payload contains keys of flags.
 Generation = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyWrite:
-    """A survey to store or, if `is_deleted`, to remove, with its flags that are new or changed, and
-    those that go with it or away from it."""
+    """A survey to store, or to delete if `is_deleted`, with its new or changed flags and the flags
+    to delete."""
 
     survey: Survey
     internal: FlagWrite | None
     targeting: FlagWrite | None
-    gone: Sequence[FlagWrite] = ()
-    entry: Entry | None
+    deleted_flags: Sequence[FlagWrite] = ()
+    entry: ActivityEntry | None
     is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What is stored while a change is decided: the definitions, and all surveys by their id."""
+class SurveyWriteContext:
+    """The stored state that a change is based on: flag definitions, and all surveys by id."""
 
-    definitions: Definitions
+    definitions: FlagDefinitions
     surveys: Mapping[str, Survey]
 
     def flag(self, id: FlagId | None) -> Flag | None:
@@ -40,27 +40,27 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredSurveys:
     """All surveys of a project, newest first."""
 
     generation: Generation
-    surveys: Sequence[Flagged]
+    surveys: Sequence[SurveyWithFlags]
 
 
 class SurveyStore(Protocol):
     async def generations(self) -> Mapping[ProjectId, Generation]:
-        """Of every project that ever had a survey."""
+        """Return the generation of every project that ever had a survey."""
         ...
 
     async def generation(self, project_id: ProjectId) -> Generation: ...
 
-    async def surveys(self, project_id: ProjectId) -> Stored: ...
+    async def surveys(self, project_id: ProjectId) -> StoredSurveys: ...
 
     async def write_survey(
         self,
         project_id: ProjectId,
-        decide: Callable[[Surroundings], SurveyWrite],
+        decide: Callable[[SurveyWriteContext], SurveyWrite],
         now: datetime,
-    ) -> Flagged:
-        """Store what `decide` makes of what is there, alone with the project."""
+    ) -> SurveyWithFlags:
+        """Store the result of `decide` in a transaction that is exclusive for the project."""
         ...

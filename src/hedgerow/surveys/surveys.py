@@ -1,4 +1,4 @@
-"""What can be done with surveys: make, change, delete."""
+"""Operations on surveys: create, change, end, delete."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,32 +7,31 @@ from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.board import FlagCache
-from hedgerow.flags.flags import person_of
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import Flag, FlagId
-from hedgerow.flags.rules import variant_keys
-from hedgerow.lib.text import cut_short
-from hedgerow.projects.activity import Actor, Entry, differences
+from hedgerow.flags.validate import variant_keys
+from hedgerow.lib.text import truncate
+from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import Project
-from hedgerow.surveys.board import SurveyBoard
-from hedgerow.surveys.model import MAX_SURVEYS, Flagged, Schedule, Survey, SurveyType
-from hedgerow.surveys.store import Surroundings, SurveyStore, SurveyWrite
-from hedgerow.surveys.targeting import Targeting
-from hedgerow.surveys.told import moment
+from hedgerow.surveys.cache import SurveyCache
+from hedgerow.surveys.model import MAX_SURVEYS, Survey, SurveySchedule, SurveyType, SurveyWithFlags
+from hedgerow.surveys.payload import format_date
+from hedgerow.surveys.store import SurveyStore, SurveyWrite, SurveyWriteContext
+from hedgerow.surveys.targeting import TargetingFlags
 
 SCOPE = "Survey"
 ANY_VARIANT = "any"
-NOT_OF_EXTERNAL = (
+EXTERNAL_FORBIDDEN_CONDITIONS = (
     *("url", "urlMatchType", "selector", "seenSurveyWaitPeriodInDays", "linkedFlagVariant"),
     *("deviceTypes", "deviceTypesMatchType"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What somebody wants of a survey. `fields` are those of Survey, already checked one by one;
-    `targeting_filters` the conditions of its flag for chosen people, which `removes_targeting`
-    takes away."""
+class SurveyEdit:
+    """A change of a survey. `fields` are validated fields of Survey. `targeting_filters` are the
+    filters of its targeting flag, which `removes_targeting` deletes."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     targeting_filters: Mapping[str, Any] | None = None
@@ -40,100 +39,108 @@ class Wish:
 
 
 class Surveys:
-    def __init__(self, store: SurveyStore, board: SurveyBoard, flags: FlagCache) -> None:
+    def __init__(self, store: SurveyStore, cache: SurveyCache, flags: FlagCache) -> None:
         self._store = store
-        self._board = board
+        self._cache = cache
         self._flags = flags
 
-    async def listing(self, project: Project) -> Sequence[Flagged]:
-        """Newest first."""
-        return (await self._board.refreshed(project.id)).surveys
+    async def list_surveys(self, project: Project) -> Sequence[SurveyWithFlags]:
+        """Return all surveys, newest first."""
+        return (await self._cache.refresh(project.id)).surveys
 
-    async def find(self, project: Project, id: str) -> Flagged:
-        found = (await self._board.refreshed(project.id)).find(id)
+    async def find(self, project: Project, id: str) -> SurveyWithFlags:
+        found = (await self._cache.refresh(project.id)).find(id)
         if found is None:
             raise NotFound
         return found
 
     async def owned_flags(self, project: Project) -> frozenset[FlagId]:
-        """The flags that surveys keep for themselves."""
-        return (await self._board.refreshed(project.id)).owned_flags
+        """Return the ids of the flags that belong to surveys."""
+        return (await self._cache.refresh(project.id)).owned_flags
 
-    async def create(self, project: Project, wish: Wish, actor: Actor, now: datetime) -> Flagged:
-        filters = wish.targeting_filters
+    async def create(
+        self, project: Project, edit: SurveyEdit, actor: Actor, now: datetime
+    ) -> SurveyWithFlags:
+        filters = edit.targeting_filters
 
-        def decide(around: Surroundings) -> SurveyWrite:
-            if len(around.surveys) >= MAX_SURVEYS:
-                raise Invalid(f"A project may have {MAX_SURVEYS} surveys at most.")
-            survey = _laid_over(blank_survey(project, actor, now), wish, now)
-            _check(survey, wish, around)
-            flags = Targeting(project, around.definitions, actor, now)
+        def decide(context: SurveyWriteContext) -> SurveyWrite:
+            if len(context.surveys) >= MAX_SURVEYS:
+                raise Invalid(f"A project can have at most {MAX_SURVEYS} surveys.")
+            survey = _apply_edit(new_survey(project, actor, now), edit, now)
+            _check(survey, edit, context)
+            flags = TargetingFlags(project, context.definitions, actor, now)
             return SurveyWrite(
                 survey=survey,
-                internal=flags.new_internal(survey),
-                targeting=flags.new_targeting(survey, filters) if filters else None,
-                entry=_entry("created", {}, _audited(survey, filters or None), survey, actor),
+                internal=flags.create_internal(survey),
+                targeting=flags.create_targeting(survey, filters) if filters else None,
+                entry=_entry("created", {}, _audit_fields(survey, filters or None), survey, actor),
             )
 
-        return await self._stored(project, decide, now)
+        return await self._store_change(project, decide, now)
 
     async def change(
-        self, project: Project, id: str, wish: Wish, actor: Actor, now: datetime
-    ) -> Flagged:
-        """Whatever the wish, it is brought up to its present iteration."""
+        self, project: Project, id: str, edit: SurveyEdit, actor: Actor, now: datetime
+    ) -> SurveyWithFlags:
+        """Apply an edit, and advance the survey to its current iteration."""
 
-        def decide(around: Surroundings) -> SurveyWrite:
-            return _changed(project, around, _found(around, id), wish, actor, now)
+        def decide(context: SurveyWriteContext) -> SurveyWrite:
+            return _build_change(project, context, _get_survey(context, id), edit, actor, now)
 
-        return await self._stored(project, decide, now)
+        return await self._store_change(project, decide, now)
 
-    async def end(self, project: Project, id: str, actor: Actor, now: datetime) -> Flagged:
-        """Unless somebody has."""
+    async def end(self, project: Project, id: str, actor: Actor, now: datetime) -> SurveyWithFlags:
+        """End the survey, unless it has ended."""
 
-        def decide(around: Surroundings) -> SurveyWrite:
-            before = _found(around, id)
-            wish = Wish() if before.end_date else Wish(fields={"end_date": now})
-            return _changed(project, around, before, wish, actor, now)
+        def decide(context: SurveyWriteContext) -> SurveyWrite:
+            before = _get_survey(context, id)
+            edit = SurveyEdit() if before.end_date else SurveyEdit(fields={"end_date": now})
+            return _build_change(project, context, before, edit, actor, now)
 
-        return await self._stored(project, decide, now)
+        return await self._store_change(project, decide, now)
 
     async def delete(self, project: Project, id: str, actor: Actor, now: datetime) -> None:
-        """Its flags go with it; the linked one is somebody else's."""
+        """Delete the survey and its own flags. The linked flag stays."""
 
-        def decide(around: Surroundings) -> SurveyWrite:
-            before = _found(around, id)
-            flags = Targeting(project, around.definitions, actor, now)
-            own = around.flag(before.internal_targeting_flag_id)
-            chosen = around.flag(before.targeting_flag_id)
-            was = _audited(before, chosen.filters if chosen else None)
+        def decide(context: SurveyWriteContext) -> SurveyWrite:
+            before = _get_survey(context, id)
+            flags = TargetingFlags(project, context.definitions, actor, now)
+            internal_flag = context.flag(before.internal_targeting_flag_id)
+            targeting_flag = context.flag(before.targeting_flag_id)
+            audited_before = _audit_fields(
+                before, targeting_flag.filters if targeting_flag else None
+            )
             return SurveyWrite(
                 survey=before,
                 internal=None,
                 targeting=None,
-                gone=[flags.gone(flag) for flag in (own, chosen) if flag is not None],
-                entry=_entry("deleted", was, {}, before, actor),
+                deleted_flags=[
+                    flags.delete(flag)
+                    for flag in (internal_flag, targeting_flag)
+                    if flag is not None
+                ],
+                entry=_entry("deleted", audited_before, {}, before, actor),
                 is_deleted=True,
             )
 
-        await self._stored(project, decide, now)
+        await self._store_change(project, decide, now)
 
-    async def _stored(
-        self, project: Project, decide: Callable[[Surroundings], SurveyWrite], now: datetime
-    ) -> Flagged:
+    async def _store_change(
+        self, project: Project, decide: Callable[[SurveyWriteContext], SurveyWrite], now: datetime
+    ) -> SurveyWithFlags:
         found = await self._store.write_survey(project.id, decide, now)
-        await self._flags.refreshed(project)
-        await self._board.refreshed(project.id)
+        await self._flags.refresh(project)
+        await self._cache.refresh(project.id)
         return found
 
 
-def blank_survey(project: Project, actor: Actor, now: datetime) -> Survey:
+def new_survey(project: Project, actor: Actor, now: datetime) -> Survey:
     return Survey(
         id=str(uuid4()),
         project_id=project.id,
         name="",
         description="",
         type=SurveyType.POPOVER,
-        schedule=Schedule.ONCE,
+        schedule=SurveySchedule.ONCE,
         linked_flag_id=None,
         targeting_flag_id=None,
         internal_targeting_flag_id=FlagId(0),
@@ -149,78 +156,84 @@ def blank_survey(project: Project, actor: Actor, now: datetime) -> Survey:
         iteration_frequency_days=None,
         current_iteration=None,
         enable_partial_responses=False,
-        created_by=person_of(actor),
+        created_by=describe_actor(actor),
         created_at=now,
         updated_at=now,
     )
 
 
-def _changed(
+def _build_change(
     project: Project,
-    around: Surroundings,
+    context: SurveyWriteContext,
     before: Survey,
-    wish: Wish,
+    edit: SurveyEdit,
     actor: Actor,
     now: datetime,
 ) -> SurveyWrite:
-    after = _laid_over(before, wish, now)
-    _check(after, wish, around)
+    after = _apply_edit(before, edit, now)
+    _check(after, edit, context)
     _check_iterations(before, after)
-    flags = Targeting(project, around.definitions, actor, now)
-    own = around.flag(before.internal_targeting_flag_id)
-    chosen = around.flag(before.targeting_flag_id)
-    was = _audited(before, chosen.filters if chosen else None)
+    flags = TargetingFlags(project, context.definitions, actor, now)
+    internal_flag = context.flag(before.internal_targeting_flag_id)
+    targeting_flag = context.flag(before.targeting_flag_id)
+    audited_before = _audit_fields(before, targeting_flag.filters if targeting_flag else None)
     gone = []
-    if wish.removes_targeting and chosen is not None:
-        gone.append(flags.gone(chosen))
-        chosen = None
+    if edit.removes_targeting and targeting_flag is not None:
+        gone.append(flags.delete(targeting_flag))
+        targeting_flag = None
     targeting = None
-    if chosen is not None:
-        targeting = flags.targeting(chosen, after, wish.targeting_filters)
-    elif wish.targeting_filters:
-        targeting = flags.new_targeting(after, wish.targeting_filters)
-    chosen = targeting.flag if targeting else chosen
+    if targeting_flag is not None:
+        targeting = flags.update_targeting(targeting_flag, after, edit.targeting_filters)
+    elif edit.targeting_filters:
+        targeting = flags.create_targeting(after, edit.targeting_filters)
+    targeting_flag = targeting.flag if targeting else targeting_flag
     entry = _entry(
-        "updated", was, _audited(after, chosen.filters if chosen else None), after, actor
+        "updated",
+        audited_before,
+        _audit_fields(after, targeting_flag.filters if targeting_flag else None),
+        after,
+        actor,
     )
     return SurveyWrite(
         survey=replace(after, updated_at=now) if entry.changes else before,
-        internal=flags.internal(own, before, after) if own else None,
+        internal=flags.update_internal(internal_flag, before, after) if internal_flag else None,
         targeting=targeting,
-        gone=gone,
+        deleted_flags=gone,
         entry=entry if entry.changes else None,
     )
 
 
-def _found(around: Surroundings, id: str) -> Survey:
-    found = around.surveys.get(id)
+def _get_survey(context: SurveyWriteContext, id: str) -> Survey:
+    found = context.surveys.get(id)
     if found is None:
         raise NotFound
     return found
 
 
-def _laid_over(before: Survey, wish: Wish, now: datetime) -> Survey:
-    after = replace(before, **wish.fields)
-    if wish.removes_targeting:
+def _apply_edit(before: Survey, edit: SurveyEdit, now: datetime) -> Survey:
+    after = replace(before, **edit.fields)
+    if edit.removes_targeting:
         after = replace(after, targeting_flag_id=None)
     return replace(after, current_iteration=after.due_iteration(now))
 
 
-def _check(survey: Survey, wish: Wish, around: Surroundings) -> None:
-    """What fields must be to each other, to other surveys and to flags."""
-    if any(other.name == survey.name for other in around.surveys.values() if other.id != survey.id):
-        another = "another" if survey.id in around.surveys else "a"
+def _check(survey: Survey, edit: SurveyEdit, context: SurveyWriteContext) -> None:
+    """Check fields against each other, other surveys and flags."""
+    if any(
+        other.name == survey.name for other in context.surveys.values() if other.id != survey.id
+    ):
+        another = "another" if survey.id in context.surveys else "a"
         detail = f"There is already {another} survey with this name."
         raise Invalid(detail, attr="name", code="unique")
-    linked = around.flag(survey.linked_flag_id)
-    if wish.fields.get("linked_flag_id") is not None and linked is None:
+    linked = context.flag(survey.linked_flag_id)
+    if edit.fields.get("linked_flag_id") is not None and linked is None:
         raise Invalid("Feature Flag with this ID does not exist", attr="linked_flag_id")
-    if wish.fields.keys() & {"linked_flag_id", "conditions"}:
+    if edit.fields.keys() & {"linked_flag_id", "conditions"}:
         _check_variant(survey, linked)
-    if survey.is_running and survey.type.is_shown_by_the_sdk and not survey.questions:
-        raise Invalid("A survey needs a question before it starts.", attr="questions")
+    if survey.is_running and survey.type.is_shown_by_sdk and not survey.questions:
+        raise Invalid("A survey requires a question before it starts.", attr="questions")
     if survey.type is SurveyType.EXTERNAL:
-        targets = survey.targeting_flag_id is not None or bool(wish.targeting_filters)
+        targets = survey.targeting_flag_id is not None or bool(edit.targeting_filters)
         _check_external(survey, targets=targets)
 
 
@@ -235,25 +248,25 @@ def _check_variant(survey: Survey, linked: Flag | None) -> None:
     if linked is None or variant == ANY_VARIANT or variant in variant_keys(linked.filters):
         return
     known = ", ".join(variant_keys(linked.filters))
-    said = f"Feature flag variant '{cut_short(variant)}'"
+    subject = f"Feature flag variant '{truncate(variant)}'"
     raise Invalid(
-        f"{said} does not exist. Available variants: {known}"
+        f"{subject} does not exist. Available variants: {known}"
         if known
-        else f"{said} specified but the linked feature flag has no variants",
+        else f"{subject} specified but the linked feature flag has no variants",
         attr=place,
     )
 
 
 def _check_external(survey: Survey, *, targets: bool) -> None:
-    """Somebody follows a link to it: there is no page for which conditions could hold."""
-    for name, is_there in (
+    """Check a survey that people open by a link: it has no page for conditions."""
+    for name, is_set in (
         ("linked_flag_id", survey.linked_flag_id is not None),
         ("targeting_flag_filters", targets),
     ):
-        if is_there:
+        if is_set:
             raise Invalid(f"{name} is not allowed for external surveys", attr=name)
     conditions = survey.conditions or {}
-    wrong = [name for name in NOT_OF_EXTERNAL if conditions.get(name) is not None]
+    wrong = [name for name in EXTERNAL_FORBIDDEN_CONDITIONS if conditions.get(name) is not None]
     wrong += [name for name in ("actions", "events") if (conditions.get(name) or {}).get("values")]
     if wrong:
         names = ", ".join(wrong)
@@ -277,20 +290,20 @@ def _check_iterations(before: Survey, after: Survey) -> None:
 
 
 def _entry(
-    verb: str, before: Mapping[str, Any], after: Mapping[str, Any], survey: Survey, actor: Actor
-) -> Entry:
-    return Entry(
+    activity: str, before: Mapping[str, Any], after: Mapping[str, Any], survey: Survey, actor: Actor
+) -> ActivityEntry:
+    return ActivityEntry(
         scope=SCOPE,
         item_id=survey.id,
         item_name=survey.name,
-        activity=verb,
+        activity=activity,
         actor=actor,
         project_id=survey.project_id,
-        changes=differences(SCOPE, before, after),
+        changes=diff_fields(SCOPE, before, after),
     )
 
 
-def _audited(survey: Survey, targeting_filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _audit_fields(survey: Survey, targeting_filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return {
         "name": survey.name,
         "description": survey.description,
@@ -302,8 +315,8 @@ def _audited(survey: Survey, targeting_filters: Mapping[str, Any] | None) -> Map
         "conditions": survey.conditions,
         "appearance": survey.appearance,
         "translations": survey.translations,
-        "start_date": moment(survey.start_date),
-        "end_date": moment(survey.end_date),
+        "start_date": format_date(survey.start_date),
+        "end_date": format_date(survey.end_date),
         "archived": survey.archived,
         "responses_limit": survey.responses_limit,
         "iteration_count": survey.iteration_count,

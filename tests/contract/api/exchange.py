@@ -1,4 +1,4 @@
-"""A vector's request on its way out, and its answer held against what was expected."""
+"""Sends the requests of wire vectors and compares the responses."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ import httpx
 from lzstring import LZString
 
 from hedgerow.lib import jsonio
-from tests.contract.api.wire import differences
+from tests.contract.api.wire import find_differences
 
 
 def send(client: httpx.Client, request: dict[str, Any]) -> httpx.Response:
@@ -28,21 +28,21 @@ def send(client: httpx.Client, request: dict[str, Any]) -> httpx.Response:
         content["content"] = urlencode([tuple(pair) for pair in request["form"]])
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     elif "raw" in request:
-        content["content"] = raw_bytes(request["raw"])
+        content["content"] = build_raw_body(request["raw"])
     elif "packed" in request:
-        content["content"] = packed_bytes(**request["packed"])
+        content["content"] = encode_layers(**request["packed"])
     return client.request(request["method"], request["path"], headers=headers, **content)
 
 
-def raw_bytes(raw: str | list[Any]) -> bytes:
+def build_raw_body(raw: str | list[Any]) -> bytes:
     parts = [raw] if isinstance(raw, str) else raw
     return "".join(part if isinstance(part, str) else part[0] * part[1] for part in parts).encode(
         "latin-1"
     )
 
 
-def packed_bytes(json: Any, through: list[str]) -> bytes:
-    """A JSON value in one layer after another, as PostHog's clients wrap it."""
+def encode_layers(json: Any, through: list[str]) -> bytes:
+    """Encode a JSON value in one layer after another, as PostHog's clients do."""
     data = jsonio.encode(json)
     for layer in through:
         data = LAYERS[layer](data)
@@ -50,7 +50,7 @@ def packed_bytes(json: Any, through: list[str]) -> bytes:
 
 
 def _lz64(data: bytes) -> bytes:
-    """Of UTF-16 units, as JavaScript does it."""
+    """Compress UTF-16 code units, as JavaScript does."""
     units = memoryview(data.decode().encode("utf-16-le")).cast("H")
     return str(LZString().compressToBase64("".join(map(chr, units)))).encode()
 
@@ -73,16 +73,16 @@ LAYERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def parsed(answer: httpx.Response) -> Any:
-    if not answer.content:
+def parse_body(response: httpx.Response) -> Any:
+    if not response.content:
         return None
-    is_json = answer.headers["content-type"] == "application/json"
-    return answer.json() if is_json else answer.text
+    is_json = response.headers["content-type"] == "application/json"
+    return response.json() if is_json else response.text
 
 
-def unexpected(response: dict[str, Any], answer: httpx.Response, base: str) -> Iterator[str]:
-    if answer.status_code != response["status"]:
-        yield f"status is {answer.status_code} and not {response['status']}"
-    for name, value in response.get("headers", {}).items():
-        yield from differences(value, answer.headers.get(name), base, name)
-    yield from differences(response.get("body"), parsed(answer), base)
+def find_mismatches(expected: dict[str, Any], response: httpx.Response, base: str) -> Iterator[str]:
+    if response.status_code != expected["status"]:
+        yield f"status is {response.status_code} and not {expected['status']}"
+    for name, value in expected.get("headers", {}).items():
+        yield from find_differences(value, response.headers.get(name), base, name)
+    yield from find_differences(expected.get("body"), parse_body(response), base)

@@ -1,8 +1,8 @@
-"""Requests that nobody would send on purpose, made up from the OpenAPI document.
+"""Sends random and boundary requests generated from the OpenAPI document.
 
-Each case is sent with ids that exist, so that it gets as far as the body, and by turns as it was
-made up or by a key that may not see them. What SDKs call is sent as it was made up, and then with
-a good project's key. All go over one connection, which must never break.
+Each case is sent with existing ids, so that it reaches the body, and alternately with generated ids
+or with a key without access. SDK operations are sent as generated, and then with a valid project
+key. All requests use one connection, which must never break.
 """
 
 import http.client
@@ -20,7 +20,7 @@ from schemathesis import APIOperation, BaseSchema, GenerationMode
 from schemathesis import Case as AnyCase
 from schemathesis.core.result import Ok
 
-from tests.contract.api.shape import faults
+from tests.contract.api.shape import find_format_errors
 
 Operation = APIOperation[Any, Any, Any, Any]
 Case = AnyCase[Any]
@@ -36,9 +36,9 @@ class Fuzz:
     limited_key: str
     project_key: str
     examples: int
-    answers: Counter[int] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    _tried: int = 0
+    status_counts: Counter[int] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    _sent_count: int = 0
     _connection: http.client.HTTPConnection = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,19 +46,19 @@ class Fuzz:
         self._connection = http.client.HTTPConnection(host, timeout=120)
 
     def run(self, document: dict[str, Any]) -> None:
-        """Everything, the same each time. What may delete comes last: ids live till then."""
+        """Run all operations in a fixed order. Deletions come last, so that ids stay valid."""
         schema = schemathesis.openapi.from_dict(document)
         found = list(schema.get_all_operations())
         operations = [each.ok() for each in found if isinstance(each, Ok)]
         assert len(operations) == len(found), "the document has operations that cannot be read"
-        for operation in sorted(operations, key=_danger):
+        for operation in sorted(operations, key=_rank_by_danger):
             self._try_edges(schema, operation)
             for mode in GenerationMode:
                 self._try_random(operation.as_strategy(generation_mode=mode))
         self._connection.close()
 
     def _try_edges(self, schema: BaseSchema, operation: Operation) -> None:
-        """The values at the edges of what the document allows, and methods that it does not."""
+        """Try boundary values of the document and undocumented methods."""
         config = schema.config.generation_for(operation=operation)
         for case in schema.iter_coverage_cases(
             operation, generation_modes=list(GenerationMode), generation_config=config
@@ -78,7 +78,7 @@ class Fuzz:
         def each(case: Case) -> None:
             self._try(case)
 
-        with suppress(Unsatisfiable):  # who takes nothing can be sent nothing wrong
+        with suppress(Unsatisfiable):  # an operation without input has no invalid input
             each()
 
     def _try(self, case: Case) -> None:
@@ -86,15 +86,15 @@ class Fuzz:
         if "x-scope" not in case.operation.definition.raw:
             self._try_as_sdk(case, self.key if {"personalKey": []} in security else None)
             return
-        self._tried += 1
-        is_made_up = bool(self._tried % 2)
+        self._sent_count += 1
+        has_generated_ids = bool(self._sent_count % 2)
         if case.path_parameters:
-            if is_made_up:
+            if has_generated_ids:
                 self._send(case, self.key)
             known = {name: self.known_ids[name] for name in case.path_parameters}
             case.path_parameters = known
         self._send(case, self.key)
-        if not is_made_up:
+        if not has_generated_ids:
             self._send(case, self.limited_key)
 
     def _try_as_sdk(self, case: Case, key: str | None) -> None:
@@ -109,25 +109,27 @@ class Fuzz:
 
     def _send(self, case: Case, key: str) -> None:
         parts = case.as_transport_kwargs(base_url=self.base_url)
-        made = requests.Request(**{name: parts[name] for name in SENT_PARTS if name in parts})
-        request = made.prepare()
+        created = requests.Request(**{name: parts[name] for name in SENT_PARTS if name in parts})
+        request = created.prepare()
         body = request.body.encode() if isinstance(request.body, str) else request.body
         assert request.method is not None
         assert body is None or isinstance(body, bytes)
         headers = {**request.headers, "Authorization": f"Bearer {key}"}
         self._connection.request(request.method, request.path_url, body, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        self.answers[answer.status] += 1
-        if answer.status >= 400 and request.method != "HEAD":
-            self.wrong += [
+        response = self._connection.getresponse()
+        content = response.read()
+        self.status_counts[response.status] += 1
+        if response.status >= 400 and request.method != "HEAD":
+            self.errors += [
                 f"{request.method} {request.path_url} {body!r}: {fault}"
-                for fault in faults(answer.status, answer.headers["content-type"], content)
+                for fault in find_format_errors(
+                    response.status, response.headers["content-type"], content
+                )
                 if not case.operation.path.startswith("/ofrep/") or b'"errorCode"' not in content
             ]
 
 
-def _danger(operation: Operation) -> int:
-    """A record can be deleted by a change of its `deleted`, too."""
+def _rank_by_danger(operation: Operation) -> int:
+    """PATCH can delete a record too, with `deleted`."""
     changes_record = operation.method == "patch" and operation.path.endswith("/{record_id}/")
     return 2 if operation.method == "delete" else int(changes_record)

@@ -1,4 +1,4 @@
-"""Every operation of the API, read off the routes as the OpenAPI document is."""
+"""Every operation of the API, read from the OpenAPI document."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,24 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 
-from hedgerow.http.routes import FAMILIES
-from hedgerow.http.schema import openapi
-from tests.live import PROJECT_KEY
+from hedgerow.http.openapi.document import build_document
+from hedgerow.http.routes import documented_endpoints
+from tests.support.live import PROJECT_KEY
 
-DOCUMENT = openapi(FastAPI(routes=[route for family in FAMILIES for route in family.routes]))
+DOCUMENT = build_document(documented_endpoints())
 ANY_KEY = "any key"
 
-# A component of each family of records, and settings that it takes.
+# A component of each family of records, with valid settings.
 COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
     "pipeline_destination_configs": (3, {"folder": "documented"}),
     "pipeline_frontend_apps_configs": (22, {"code": "documented()"}),
     "pipeline_import_apps_configs": (41, {"source": "documented.csv"}),
     "pipeline_transformation_configs": (65, {"mode": "remove"}),
 }
-# Things that PostHog has under /api/projects/ first.
-ALIKE = (
+# Resources whose primary root in PostHog is /api/projects/.
+PROJECT_ROOT_RESOURCES = (
     "feature_flags",
     "early_access_feature",
     "surveys",
@@ -36,8 +35,8 @@ ALIKE = (
     "query",
 )
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
-# What is in the paths that pages call.
-NOT_OURS = {
+# Values for the path parameters of public endpoints.
+SDK_PATH_VALUES = {
     "token": PROJECT_KEY,
     "name": "array.js",
     "version": "1.2.3",
@@ -47,8 +46,8 @@ NOT_OURS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ids:
-    """What to fill into paths. Records and jobs have one id for each family."""
+class PathIds:
+    """Values for path parameters. Records and jobs have one id per family."""
 
     project_id: object = "1"
     key_id: object = "no-such-key"
@@ -64,7 +63,7 @@ class Ids:
     event_id: object = "00000000-0000-0000-0000-000000000000"
     query_id: object = "no-such-query"
 
-    def of_family(self, family: str) -> dict[str, str]:
+    def for_family(self, family: str) -> dict[str, str]:
         known = {
             "project_id": self.project_id,
             "key_id": self.key_id,
@@ -80,81 +79,81 @@ class Ids:
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
-            **NOT_OURS,
+            **SDK_PATH_VALUES,
         }
         return {name: str(value) for name, value in known.items()}
 
 
-NO_IDS = Ids()
+NO_IDS = PathIds()
 
 
-def ids_with_records(admin: httpx.Client, project_id: object, key_id: object) -> Ids:
-    """A flag, a cohort, a person, an event and a query in a project, and a record of each family
-    with settings and, where it has any, a job."""
+def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> PathIds:
+    """Create one object of each kind in a project, and a configured record of each family with a
+    job, if it has one."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
     for family, (component, config) in COMPONENTS.items():
         base = f"/api/environments/{project_id}/{family}/"
-        made = admin.post(base, json={"plugin": component})
-        assert made.status_code == 201, made.text
-        record_ids[family] = made.json()["id"]
+        created = admin.post(base, json={"plugin": component})
+        assert created.status_code == 201, created.text
+        record_ids[family] = created.json()["id"]
         at = f"{base}{record_ids[family]}/"
         assert admin.put(f"{at}config/", json=config).status_code == 200
         job = admin.post(f"{at}job/", params={"format": "json"}).json()
         if job is not None:
             job_ids[family] = job["id"]
-    return Ids(
+    return PathIds(
         project_id=project_id,
         key_id=key_id,
         record_ids=record_ids,
         job_ids=job_ids,
-        flag_id=new_flag(admin, project_id),
-        feature_id=_made(
+        flag_id=create_flag(admin, project_id),
+        feature_id=_create(
             admin,
             f"/api/projects/{project_id}/early_access_feature/",
             {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
         ),
-        survey_id=_made(
+        survey_id=_create(
             admin,
             f"/api/projects/{project_id}/surveys/",
             {"name": f"Documented {uuid.uuid4()}", "type": "api"},
         ),
-        experiment_id=_made(
+        experiment_id=_create(
             admin,
             f"/api/projects/{project_id}/experiments/",
             {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
         ),
-        cohort_id=_made(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
-        person_id=_made(
+        cohort_id=_create(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
+        person_id=_create(
             admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
         ),
-        event_id=_captured(admin, project_id),
-        query_id=_asked(admin, project_id),
+        event_id=_capture_event(admin, project_id),
+        query_id=_start_query(admin, project_id),
     )
 
 
-def _captured(admin: httpx.Client, project_id: object) -> str:
+def _capture_event(admin: httpx.Client, project_id: object) -> str:
     token = admin.get(f"/api/projects/{project_id}/").json()["api_token"]
-    event = {"event": "seen", "distinct_id": "somebody", "uuid": str(uuid.uuid4())}
+    event = {"event": "seen", "distinct_id": "ann", "uuid": str(uuid.uuid4())}
     assert admin.post("/capture/", json={"api_key": token, **event}).status_code == 200
     return event["uuid"]
 
 
-def _asked(admin: httpx.Client, project_id: object) -> object:
-    wish = {"query": {"kind": "HogQLQuery", "query": "select 1"}, "refresh": "force_async"}
-    asked = admin.post(f"/api/projects/{project_id}/query/", json=wish)
-    assert asked.status_code == 202, asked.text
-    return asked.json()["query_status"]["id"]
+def _start_query(admin: httpx.Client, project_id: object) -> object:
+    body = {"query": {"kind": "HogQLQuery", "query": "select 1"}, "refresh": "force_async"}
+    response = admin.post(f"/api/projects/{project_id}/query/", json=body)
+    assert response.status_code == 202, response.text
+    return response.json()["query_status"]["id"]
 
 
-def _made(admin: httpx.Client, path: str, body: dict[str, Any]) -> object:
-    made = admin.post(path, json=body)
-    assert made.status_code == 201, made.text
-    return made.json()["id"]
+def _create(admin: httpx.Client, path: str, body: dict[str, Any]) -> object:
+    response = admin.post(path, json=body)
+    assert response.status_code == 201, response.text
+    return response.json()["id"]
 
 
-def new_flag(admin: httpx.Client, project_id: object) -> object:
-    return _made(
+def create_flag(admin: httpx.Client, project_id: object) -> object:
+    return _create(
         admin,
         f"/api/projects/{project_id}/feature_flags/",
         {
@@ -171,7 +170,7 @@ class Operation:
     path: str
     scope: str
     body: dict[str, Any] | None
-    is_endless: bool = False
+    is_streaming: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -182,13 +181,13 @@ class Operation:
 
     @property
     def family(self) -> str:
-        """The family of records that it is about, if any."""
+        """The record family in the path, if any."""
         return next((family for family in COMPONENTS if f"/{family}/" in self.path), "")
 
     @property
     def is_alias(self) -> bool:
-        """Is it under the root that the specification (for flags: PostHog) names second?"""
-        if any(f"/{{project_id}}/{name}/" in self.path for name in ALIKE):
+        """Whether the path is under the secondary root of the specification or of PostHog."""
+        if any(f"/{{project_id}}/{name}/" in self.path for name in PROJECT_ROOT_RESOURCES):
             return self.path.startswith("/api/environments/")
         return bool(self.family) and self.path.startswith("/api/projects/")
 
@@ -197,38 +196,38 @@ class Operation:
         schema = self.body["content"]["application/json"]["schema"] if self.body else {}
         return str(schema.get("$ref", "")).rpartition("/")[2]
 
-    def url(self, ids: Ids) -> str:
-        return self.path.format(**ids.of_family(self.family))
+    def url(self, ids: PathIds) -> str:
+        return self.path.format(**ids.for_family(self.family))
 
 
-def operations_of(document: dict[str, Any]) -> list[Operation]:
+def parse_operations(document: dict[str, Any]) -> list[Operation]:
     return [
         Operation(
             method=method.upper(),
             path=path,
             scope=operation.get("x-scope", ""),
             body=operation.get("requestBody"),
-            is_endless=operation.get("x-endless", False),
+            is_streaming=operation.get("x-streaming", False),
         )
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
 
 
-_EVERY = operations_of(DOCUMENT)
-# Those for a personal key, and those that SDKs, pages and probes call.
-OPERATIONS = [operation for operation in _EVERY if operation.scope]
-SDK_OPERATIONS = [operation for operation in _EVERY if not operation.scope]
-# Records and flags answer alike under both roots: to walk one root is enough for most claims,
-OF_ONE_ROOT = [operation for operation in OPERATIONS if not operation.is_alias]
-# and one family where a claim is dear.
-OF_ONE_FAMILY = [o for o in OF_ONE_ROOT if o.family not in OTHER_FAMILIES]
+_ALL_OPERATIONS = parse_operations(DOCUMENT)
+# Operations with a personal key, and operations that SDKs, pages and probes call.
+OPERATIONS = [operation for operation in _ALL_OPERATIONS if operation.scope]
+SDK_OPERATIONS = [operation for operation in _ALL_OPERATIONS if not operation.scope]
+# Both roots respond alike, so one root is enough for most tests,
+ONE_ROOT_OPERATIONS = [operation for operation in OPERATIONS if not operation.is_alias]
+# and one family for expensive tests.
+ONE_FAMILY_OPERATIONS = [o for o in ONE_ROOT_OPERATIONS if o.family not in OTHER_FAMILIES]
 
 
-def methods_of(path: str) -> list[str]:
-    """What the Allow header of a documented path should say."""
-    given = {operation.method for operation in OPERATIONS if operation.path == path}
-    if "GET" in given:
-        given.add("HEAD")
+def list_allowed_methods(path: str) -> list[str]:
+    """Return the expected Allow header of a documented path."""
+    methods = {operation.method for operation in OPERATIONS if operation.path == path}
+    if "GET" in methods:
+        methods.add("HEAD")
     order = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-    return [*(method for method in order if method in given), "OPTIONS"]
+    return [*(method for method in order if method in methods), "OPTIONS"]

@@ -1,4 +1,4 @@
-"""The one shape of every error, as a check that any answer can be put to."""
+"""Checks the common error format of responses."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 FIELDS = ["type", "code", "detail", "attr"]
 
-# Which types a status may carry, as in PostHog.
+# The error types allowed for each status, as in PostHog.
 TYPES = {
     400: {"validation_error", "invalid_request"},
     401: {"authentication_error"},
@@ -24,10 +24,10 @@ TYPES = {
 }
 
 
-def faults(status: int, content_type: str | None, body: bytes) -> Iterator[str]:
-    """What is wrong with an error answer; nothing when it has the one shape."""
+def find_format_errors(status: int, content_type: str | None, body: bytes) -> Iterator[str]:
+    """Yield the deviations of an error response from the common format."""
     if status not in TYPES:
-        yield f"{status} is no error that we give"
+        yield f"{status} is not an error status of the API"
         return
     if content_type != "application/json":
         yield f"the content type is {content_type}"

@@ -1,13 +1,13 @@
-"""The language of the vectors can tell a wrong answer from a right one."""
+"""The language of wire vectors detects wrong responses."""
 
 from typing import Any
 
 import pytest
 
 from hedgerow.http.payload.layers import decode
-from tests.contract.api.exchange import LAYERS, packed_bytes
-from tests.contract.api.shape import faults
-from tests.contract.api.wire import differences, filled, picked
+from tests.contract.api.exchange import LAYERS, encode_layers
+from tests.contract.api.shape import find_format_errors
+from tests.contract.api.wire import find_differences, select_path, substitute
 
 BASE = "http://127.0.0.1:1"
 
@@ -27,8 +27,8 @@ BASE = "http://127.0.0.1:1"
         ({"a": "<any>"}, {"a": {"b": 1}}),
     ],
 )
-def test_what_is_as_expected_differs_nowhere(expected: Any, actual: Any) -> None:
-    assert list(differences(expected, actual, BASE)) == []
+def test_matching_values_have_no_differences(expected: Any, actual: Any) -> None:
+    assert list(find_differences(expected, actual, BASE)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,30 +53,28 @@ def test_what_is_as_expected_differs_nowhere(expected: Any, actual: Any) -> None
         ("<base>/", "http://elsewhere/", "body is"),
     ],
 )
-def test_what_is_not_as_expected_is_told_by_its_place(
-    expected: Any, actual: Any, where: str
-) -> None:
-    assert any(line.startswith(where) for line in differences(expected, actual, BASE))
+def test_differences_name_the_path(expected: Any, actual: Any, where: str) -> None:
+    assert any(line.startswith(where) for line in find_differences(expected, actual, BASE))
 
 
-def test_names_are_filled_in_with_their_own_type() -> None:
+def test_variables_keep_their_type() -> None:
     known = {"id": 5, "a.token": "phc_x"}
     sent = {"n": "{id}", "path": "/api/{id}/?t={a.token}", "raw": '{"id": 1}', "empty": "{}"}
-    assert filled(sent, known) == {
+    assert substitute(sent, known) == {
         "n": 5,
         "path": "/api/5/?t=phc_x",
         "raw": '{"id": 1}',
         "empty": "{}",
     }
     with pytest.raises(KeyError):
-        filled("{unknown}", known)
+        substitute("{unknown}", known)
 
 
-def test_parts_of_an_answer_are_found_by_their_path() -> None:
-    answer = {"body": {"results": [{"id": 5}]}}
-    assert picked(answer, "body.results.0.id") == 5
-    assert picked(answer, "body.results.7.id") is None
-    assert picked(answer, "body.nothing.0") is None
+def test_select_path_finds_nested_values() -> None:
+    response = {"body": {"results": [{"id": 5}]}}
+    assert select_path(response, "body.results.0.id") == 5
+    assert select_path(response, "body.results.7.id") is None
+    assert select_path(response, "body.nothing.0") is None
 
 
 @pytest.mark.parametrize(
@@ -101,19 +99,19 @@ def test_parts_of_an_answer_are_found_by_their_path() -> None:
         (400, "application/json", b"[]"),
     ],
 )
-def test_an_error_of_another_shape_is_at_fault(status: int, content_type: str, body: bytes) -> None:
-    assert list(faults(status, content_type, body))
+def test_a_malformed_error_is_reported(status: int, content_type: str, body: bytes) -> None:
+    assert list(find_format_errors(status, content_type, body))
 
 
-def test_an_error_of_the_one_shape_is_not() -> None:
+def test_a_well_formed_error_is_accepted() -> None:
     body = b'{"type":"validation_error","code":"required","detail":"d","attr":"name"}'
-    assert not list(faults(400, "application/json", body))
+    assert not list(find_format_errors(400, "application/json", body))
 
 
 @pytest.mark.parametrize("layer", sorted(LAYERS.keys() - {"half", "form with compression"}))
-def test_what_is_packed_is_what_the_server_unpacks(layer: str) -> None:
+def test_the_server_decodes_every_layer(layer: str) -> None:
     value = {"distinct_id": "ü+/=& 😀"}
     hint = layer if layer in ("lz64", "deflate") else ""
-    packed = packed_bytes(value, [layer])
-    assert packed != packed_bytes(value, [])
+    packed = encode_layers(value, [layer])
+    assert packed != encode_layers(value, [])
     assert decode(packed, compression=hint, max_unpacked=1000) == value

@@ -1,9 +1,9 @@
-"""The language of wire vectors: what a `{name}` stands for, and when an answer is as expected.
+"""The language of wire vectors: variables and placeholders.
 
-In what is sent and expected, `{name}` stands for a value known by then, in its own type when it is
-the whole text. In what is expected, a mark such as `<uuid>` stands for any text of that kind, and
-`<base>` for the server's address. `<int>`, `<any>` and `<3 items>` stand for whole values, and
-`<more>` at the end of a list for whatever else it holds.
+In requests and expected responses, `{name}` is replaced by the value of a variable, with its own
+type if it is the whole string. In expected responses, a placeholder such as `<uuid>` matches any
+text of that kind, and `<base>` the URL of the server. `<int>`, `<any>` and `<3 items>` match whole
+values, and `<more>` at the end of a list matches all further items.
 """
 
 import re
@@ -26,15 +26,15 @@ _MARK = re.compile("<(" + "|".join(MARKS) + ")>")
 _ITEMS = re.compile(r"<(\d+) items>")
 MORE = "<more>"
 
-Known = Mapping[str, Any]
+Variables = Mapping[str, Any]
 
 
-def filled(value: Any, known: Known) -> Any:
-    """`value` with every `{name}` replaced by what it stands for."""
+def substitute(value: Any, known: Variables) -> Any:
+    """Replace every `{name}` in `value` by its variable."""
     if isinstance(value, dict):
-        return {filled(name, known): filled(item, known) for name, item in value.items()}
+        return {substitute(name, known): substitute(item, known) for name, item in value.items()}
     if isinstance(value, list):
-        return [filled(item, known) for item in value]
+        return [substitute(item, known) for item in value]
     if not isinstance(value, str):
         return value
     if whole := _NAME.fullmatch(value):
@@ -42,8 +42,8 @@ def filled(value: Any, known: Known) -> Any:
     return _NAME.sub(lambda found: str(known[found[1]]), value)
 
 
-def picked(answer: Any, path: str) -> Any:
-    """The part of an answer that a dotted path such as `body.results.0.id` leads to, if any."""
+def select_path(answer: Any, path: str) -> Any:
+    """Return the part of a response at a dotted path such as `body.results.0.id`, or None."""
     for part in path.split("."):
         if isinstance(answer, list):
             answer = answer[int(part)] if int(part) < len(answer) else None
@@ -52,8 +52,8 @@ def picked(answer: Any, path: str) -> Any:
     return answer
 
 
-def differences(expected: Any, actual: Any, base: str, at: str = "body") -> Iterator[str]:
-    """What is not as expected, one line for each place; nothing when all is."""
+def find_differences(expected: Any, actual: Any, base: str, at: str = "body") -> Iterator[str]:
+    """Yield one line for each difference."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
             if name not in actual:
@@ -61,14 +61,14 @@ def differences(expected: Any, actual: Any, base: str, at: str = "body") -> Iter
             elif name not in expected:
                 yield f"{at}.{name} is not expected: {actual[name]!r}"
             else:
-                yield from differences(expected[name], actual[name], base, f"{at}.{name}")
+                yield from find_differences(expected[name], actual[name], base, f"{at}.{name}")
     elif isinstance(expected, list) and isinstance(actual, list):
         if expected[-1:] == [MORE]:
             expected, actual = expected[:-1], actual[: len(expected) - 1]
         if len(expected) != len(actual):
             yield f"{at} holds {len(actual)} and not {len(expected)} items"
-        for index, (wanted, found) in enumerate(zip(expected, actual, strict=False)):
-            yield from differences(wanted, found, base, f"{at}.{index}")
+        for index, (item, found) in enumerate(zip(expected, actual, strict=False)):
+            yield from find_differences(item, found, base, f"{at}.{index}")
     elif not _matches(expected, actual, base):
         yield f"{at} is {actual!r} and not {expected!r}"
 

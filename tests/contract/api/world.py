@@ -1,4 +1,4 @@
-"""What a vector finds when it begins: projects, keys and records of its own, on a shared server."""
+"""Creates the initial state of a vector: its own projects, keys and records on a shared server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,27 +10,27 @@ from typing import Any
 import httpx
 from sqlalchemy import insert
 
-from hedgerow.storage.connect import Place, plain_engine
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.tables import metadata, pipeline_records
-from tests.contract.api.wire import filled
-from tests.live import PERSONAL_KEY, LiveServer, free_port
+from tests.contract.api.wire import substitute
+from tests.support.live import PERSONAL_KEY, LiveServer, find_free_port
 
-# The settings of the servers that a vector may name; each is started when first asked for. Who
-# names none gets the one that all tests share.
+# The settings of the servers that a vector can name; each starts on first use. Vectors without a
+# name run on the server that all tests share.
 SERVERS: dict[str, dict[str, str]] = {
     "strict": {
-        "rate_limits": "true",
+        "rate_limits_enabled": "true",
         "max_body_bytes": "2048",
         "trusted_proxies": "127.0.0.0/8",
     },
     "public": {"public_url": "https://flags.example.com"},
 }
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-_WHEN = {"created_at": CREATED, "updated_at": CREATED}
-# What a row has unless a vector says otherwise.
+_TIMESTAMPS = {"created_at": CREATED, "updated_at": CREATED}
+# Default values of rows.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "flags": {
-        **_WHEN,
+        **_TIMESTAMPS,
         "name": "",
         "filters": {"groups": [{"rollout_percentage": 100}]},
         "active": True,
@@ -49,7 +49,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "last_called_at": None,
     },
     "cohorts": {
-        **_WHEN,
+        **_TIMESTAMPS,
         "name": "",
         "description": "",
         "is_static": False,
@@ -57,17 +57,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "deleted": False,
         "created_by": "owner@hedgerow.invalid",
     },
-    "persons": {**_WHEN, "uuid": "00000000-0000-0000-0000-000000000000", "properties": {}},
-    "groups": {**_WHEN, "type_index": 0, "properties": {}},
+    "persons": {**_TIMESTAMPS, "uuid": "00000000-0000-0000-0000-000000000000", "properties": {}},
+    "groups": {**_TIMESTAMPS, "type_index": 0, "properties": {}},
     "group_types": {"index": 0},
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A live server with clients that keep their connections: one with every right, one with none.
+class RunningServer:
+    """A live server with an all-access client and one without a key.
 
-    A client takes long to make, so all vectors share them.
+    Creating a client is slow, so all vectors share them.
     """
 
     server: LiveServer
@@ -83,16 +83,16 @@ class Servers:
         self._open = ExitStack()
         self._opened = {"default": self._with_clients(live)}
 
-    def named(self, name: str) -> Opened:
+    def get(self, name: str) -> RunningServer:
         if name not in self._opened:
             folder = self._folder / name
-            # On a port that we know, since a server with a public address prints only that.
-            server = LiveServer(folder, port=free_port(), **SERVERS[name])
+            # On a known port: a server with a public URL prints only that URL.
+            server = LiveServer(folder, port=find_free_port(), **SERVERS[name])
             self._opened[name] = self._with_clients(self._open.enter_context(server))
         return self._opened[name]
 
-    def _with_clients(self, server: LiveServer) -> Opened:
-        return Opened(
+    def _with_clients(self, server: LiveServer) -> RunningServer:
+        return RunningServer(
             server=server,
             admin=self._open.enter_context(server.client()),
             client=self._open.enter_context(server.client(key=None)),
@@ -102,90 +102,90 @@ class Servers:
         self._open.close()
 
 
-def make(world: dict[str, Any], opened: Opened) -> dict[str, Any]:
-    """Everything that `world` names, as the `{name}`s that the vector's steps may use.
+def build_world(world: dict[str, Any], opened: RunningServer) -> dict[str, Any]:
+    """Create everything in `world` and return the variables for the steps of the vector.
 
-    A project gives `{a}`, its id, `{a.text}`, the id as text, and `{a.token}`; a key gives
-    `{reader}`, its value, and `{reader.id}`; a record or flag that is made gives its id and
-    `{r.text}`. `{admin}` may do everything. What is `given` is as it says, and may use names before
-    it. `rows` go straight into a table, before anything is made; those with an id give it.
+    A project defines `{a}`, its id, `{a.text}`, the id as text, and `{a.token}`; a key defines
+    `{reader}`, its value, and `{reader.id}`; a created record or flag defines its id and
+    `{r.text}`. `{admin}` is an all-access key. `given` defines variables, which can use earlier
+    ones. `rows` are inserted into tables first; rows with an id define it.
     """
     known: dict[str, Any] = {"admin": PERSONAL_KEY}
     client = opened.admin
     for name in world.get("projects", ()):
-        project = _made(client.post("/api/projects/", json={"name": f"Project {name}"}))
+        project = parse_created(client.post("/api/projects/", json={"name": f"Project {name}"}))
         known |= {name: project["id"], f"{name}.text": str(project["id"])}
         known[f"{name}.token"] = project["api_token"]
     for name, value in world.get("given", {}).items():
-        known[name] = filled(value, known)
-    for name, wish in world.get("keys", {}).items():
-        teams = [known[project] for project in wish.get("projects", ())]
-        body = {"label": f"Key {name}", "scopes": wish["scopes"], "scoped_teams": teams}
-        key = _made(client.post("/api/personal_api_keys/", json=body))
+        known[name] = substitute(value, known)
+    for name, spec in world.get("keys", {}).items():
+        teams = [known[project] for project in spec.get("projects", ())]
+        body = {"label": f"Key {name}", "scopes": spec["scopes"], "scoped_teams": teams}
+        key = parse_created(client.post("/api/personal_api_keys/", json=body))
         known |= {name: key["value"], f"{name}.id": key["id"]}
-    for name, row in _inserted(opened, world.get("rows", {}), known):
+    for name, row in _insert_rows(opened, world.get("rows", {}), known):
         known |= {name: row, f"{name}.text": str(row)}
-    for name, wish in world.get("made", {}).items():
-        id = _made_record(client, filled(wish, known))
+    for name, spec in world.get("made", {}).items():
+        id = _create_record(client, substitute(spec, known))
         known |= {name: id, f"{name}.text": str(id)}
-    if rows := list(_record_rows(world, known)):
-        place = Place(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
-        with plain_engine(place).begin() as connection:
+    if rows := list(_build_record_rows(world, known)):
+        place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
+        with create_sync_engine(place).begin() as connection:
             connection.execute(insert(pipeline_records), rows)
     return known
 
 
-def _made(answer: httpx.Response) -> dict[str, Any]:
-    assert answer.status_code == 201, answer.text
-    made: dict[str, Any] = answer.json()
-    return made
+def parse_created(response: httpx.Response) -> dict[str, Any]:
+    assert response.status_code == 201, response.text
+    created: dict[str, Any] = response.json()
+    return created
 
 
-def _made_record(client: httpx.Client, wish: dict[str, Any]) -> int:
-    """A record by way of the API: `base`, the fields that Create takes, `config` and `deleted`."""
-    base = wish.pop("base")
-    config, deleted = wish.pop("config", None), wish.pop("deleted", False)
-    id: int = _made(client.post(f"{base}/", json=wish))["id"]
+def _create_record(client: httpx.Client, spec: dict[str, Any]) -> int:
+    """Create a record over HTTP from `base`, the fields of the request, `config` and `deleted`."""
+    base = spec.pop("base")
+    config, deleted = spec.pop("config", None), spec.pop("deleted", False)
+    id: int = parse_created(client.post(f"{base}/", json=spec))["id"]
     if config is not None:
-        answer = client.put(f"{base}/{id}/config/", json=config)
-        assert answer.status_code == 200, answer.text
+        response = client.put(f"{base}/{id}/config/", json=config)
+        assert response.status_code == 200, response.text
     if deleted:
         assert client.delete(f"{base}/{id}/").status_code == 204
     return id
 
 
-def _inserted(
-    opened: Opened, wishes: dict[str, Any], known: dict[str, Any]
+def _insert_rows(
+    opened: RunningServer, specs: dict[str, Any], known: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Rows for which there is no request, or that no request would make: `{table, times, ...}`,
-    of the project `{a}` unless told. In what is repeated, `{n}` counts from 0."""
-    if not wishes:
+    """Insert rows that no request can create: `{table, times, ...}`, by default in project `{a}`.
+    In repeated rows `{n}` counts from 0."""
+    if not specs:
         return
-    place = Place(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
-    with plain_engine(place).begin() as connection:
-        for name, wish in wishes.items():
-            table = metadata.tables[wish["table"]]
-            for n in range(wish.get("times", 1)):
-                given = filled(wish, {**known, "n": n})
-                values = {"project_id": known["a"], **DEFAULTS.get(table.name, {}), **given}
-                own = {key: _stored(key, each) for key, each in values.items() if key in table.c}
-                made = connection.execute(insert(table), own).inserted_primary_key
-                known[name] = made[0] if made else None
+    place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
+    with create_sync_engine(place).begin() as connection:
+        for name, spec in specs.items():
+            table = metadata.tables[spec["table"]]
+            for n in range(spec.get("times", 1)):
+                values = substitute(spec, {**known, "n": n})
+                row = {"project_id": known["a"], **DEFAULTS.get(table.name, {}), **values}
+                own = {key: _parse_column(key, each) for key, each in row.items() if key in table.c}
+                created = connection.execute(insert(table), own).inserted_primary_key
+                known[name] = created[0] if created else None
             yield name, known[name]
 
 
-def _stored(column: str, value: Any) -> Any:
+def _parse_column(column: str, value: Any) -> Any:
     is_time = column.endswith("_at") and isinstance(value, str)
     return datetime.fromisoformat(value) if is_time else value
 
 
-def _record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Records straight into the table; `times` makes many, each one further in the order."""
-    for wish in world.get("records", ()):
-        given = {name: value for name, value in wish.items() if name not in ("project", "times")}
-        for n in range(wish.get("times", 1)):
+def _build_record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Build records to insert; `times` builds many, at increasing positions."""
+    for spec in world.get("records", ()):
+        values = {name: value for name, value in spec.items() if name not in ("project", "times")}
+        for n in range(spec.get("times", 1)):
             yield {
-                "project_id": known[wish["project"]],
+                "project_id": known[spec["project"]],
                 "family": "destination",
                 "component_id": 7,
                 "component_version": "1.0.0",
@@ -198,5 +198,5 @@ def _record_rows(world: dict[str, Any], known: dict[str, Any]) -> Iterator[dict[
                 "deleted": False,
                 "created_at": CREATED,
                 "updated_at": CREATED,
-                **given,
+                **values,
             }

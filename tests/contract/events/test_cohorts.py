@@ -1,4 +1,4 @@
-"""Cohorts as filters on events: the persons whom flags would find in them, too."""
+"""Cohort filters on events match the same persons as in flags."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live import LiveServer
+from tests.support.live import LiveServer
 
 PEOPLE: dict[str, dict[str, Any]] = {
     "ann": {"plan": "Pro", "age": 31, "active": True},
@@ -23,8 +23,8 @@ def group(kind: str, *values: Any) -> dict[str, Any]:
     return {"type": kind, "values": list(values)}
 
 
-def person(key: str, operator: str, value: Any = None, **more: Any) -> dict[str, Any]:
-    return {"key": key, "type": "person", "operator": operator, "value": value, **more}
+def person(key: str, operator: str, value: Any = None, **extra: Any) -> dict[str, Any]:
+    return {"key": key, "type": "person", "operator": operator, "value": value, **extra}
 
 
 DEFINITIONS: dict[str, Any] = {
@@ -39,11 +39,11 @@ DEFINITIONS: dict[str, Any] = {
     "not set": group("AND", person("plan", "is_not_set")),
     "set to null": group("AND", person("age", "is_set")),
     "true": group("AND", person("active", "exact", ["true"])),
-    "false is what is not true": group("AND", person("active", "exact", "false")),
+    "false matches other values than true": group("AND", person("active", "exact", "false")),
     "is not": group("AND", person("plan", "is_not", "free")),
     "a range of versions": group("AND", person("version", "semver_gt", "1.2.3-rc.0")),
     "a pattern": group("AND", person("plan", "regex", "^p")),
-    "nobody asks": group("AND"),
+    "no filters": group("AND"),
     "in another": group("AND", {"type": "cohort", "key": "id", "value": "{pros}"}),
     "not in another": group(
         "AND", {"type": "cohort", "key": "id", "value": "{pros}", "negation": True}
@@ -55,78 +55,84 @@ DEFINITIONS: dict[str, Any] = {
 }
 
 
-class World:
+class CohortProject:
     def __init__(self, client: httpx.Client) -> None:
-        made = client.post("/api/projects/", json={"name": "Cohorts"}).json()
-        self._client, self._root = client, f"/api/projects/{made['id']}/"
+        created = client.post("/api/projects/", json={"name": "Cohorts"}).json()
+        self._client, self._root = client, f"/api/projects/{created['id']}/"
         batch = [
             {"event": "seen", "distinct_id": name, "properties": {"$set": properties}}
             for name, properties in PEOPLE.items()
         ]
-        sent = client.post("/batch/", json={"api_key": made["api_token"], "batch": batch})
+        sent = client.post("/batch/", json={"api_key": created["api_token"], "batch": batch})
         assert sent.json() == {"status": 1}
-        self.events_where({})
-        self.known = {"pros": self.cohort(group("AND", PRO)), "list": self.listed("ann", "bob")}
+        self.find_events({})
+        self.cohort_ids = {
+            "pros": self.create_cohort(group("AND", PRO)),
+            "list": self.create_static_cohort("ann", "bob"),
+        }
 
-    def cohort(self, definition: Any) -> int:
-        body = {"name": "A question", "filters": {"properties": definition}}
-        return self._made(body)
+    def create_cohort(self, definition: Any) -> int:
+        body = {"name": "Dynamic", "filters": {"properties": definition}}
+        return self._create(body)
 
-    def listed(self, *ids: str) -> int:
-        id = self._made({"name": "A list", "is_static": True})
+    def create_static_cohort(self, *ids: str) -> int:
+        id = self._create({"name": "Static", "is_static": True})
         body = {"csv": "\n".join(ids)}
         assert self._client.patch(f"{self._root}cohorts/{id}/", json=body).status_code == 200
         return id
 
-    def _made(self, body: Any) -> int:
-        answer = self._client.post(f"{self._root}cohorts/", json=body)
-        assert answer.status_code == 201, answer.text
-        id: int = answer.json()["id"]
+    def _create(self, body: Any) -> int:
+        response = self._client.post(f"{self._root}cohorts/", json=body)
+        assert response.status_code == 201, response.text
+        id: int = response.json()["id"]
         return id
 
-    def events_where(self, parameters: Any) -> list[str]:
-        answer = self._client.get(f"{self._root}events/", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return sorted(each["distinct_id"] for each in answer.json()["results"])
+    def find_events(self, parameters: Any) -> list[str]:
+        response = self._client.get(f"{self._root}events/", params=parameters)
+        assert response.status_code == 200, response.text
+        return sorted(each["distinct_id"] for each in response.json()["results"])
 
-    def persons_in(self, cohort: int) -> list[str]:
-        """As flags find them, walking over everybody in Python."""
-        answer = self._client.get(f"{self._root}persons/", params={"cohort": cohort})
-        assert answer.status_code == 200, answer.text
-        return sorted(each["distinct_ids"][0] for each in answer.json()["results"])
+    def find_members(self, cohort_id: int) -> list[str]:
+        """The members that flag evaluation finds in Python."""
+        response = self._client.get(f"{self._root}persons/", params={"cohort": cohort_id})
+        assert response.status_code == 200, response.text
+        return sorted(each["distinct_ids"][0] for each in response.json()["results"])
 
-    def filled(self, definition: Any) -> Any:
+    def substitute(self, definition: Any) -> Any:
         if isinstance(definition, dict):
-            return {name: self.filled(each) for name, each in definition.items()}
+            return {name: self.substitute(each) for name, each in definition.items()}
         if isinstance(definition, list):
-            return [self.filled(each) for each in definition]
+            return [self.substitute(each) for each in definition]
         return (
-            self.known.get(definition[1:-1], definition)
+            self.cohort_ids.get(definition[1:-1], definition)
             if isinstance(definition, str)
             else definition
         )
 
 
 @pytest.fixture(scope="module")
-def world(live: LiveServer) -> Iterator[World]:
+def project(live: LiveServer) -> Iterator[CohortProject]:
     with live.client() as client:
-        yield World(client)
+        yield CohortProject(client)
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_a_cohort_holds_the_same_persons_everywhere(world: World, name: str) -> None:
-    id = world.cohort(world.filled(DEFINITIONS[name]))
-    expected = world.persons_in(id)
+def test_a_cohort_matches_the_same_persons_everywhere(project: CohortProject, name: str) -> None:
+    id = project.create_cohort(project.substitute(DEFINITIONS[name]))
+    expected = project.find_members(id)
     filter = f'[{{"key": "id", "type": "cohort", "value": {id}}}]'
-    assert world.events_where({"properties": filter}) == expected
-    assert world.events_where({"where": f"person_id in cohort {id}"}) == expected
+    assert project.find_events({"properties": filter}) == expected
+    assert project.find_events({"where": f"person_id in cohort {id}"}) == expected
     others = sorted(set(PEOPLE) - set(expected))
     filter = f'[{{"key": "id", "type": "cohort", "value": {id}, "operator": "not_in"}}]'
-    assert world.events_where({"properties": filter}) == others
-    assert world.events_where({"where": f"person_id not in cohort {id}"}) == others
+    assert project.find_events({"properties": filter}) == others
+    assert project.find_events({"where": f"person_id not in cohort {id}"}) == others
 
 
-def test_cohorts_differ(world: World) -> None:
-    """The table above holds no question that all cohorts answer alike."""
-    found = {str(world.persons_in(world.cohort(world.filled(d)))) for d in DEFINITIONS.values()}
+def test_definitions_select_different_persons(project: CohortProject) -> None:
+    """The definitions above select different persons."""
+    found = {
+        str(project.find_members(project.create_cohort(project.substitute(d))))
+        for d in DEFINITIONS.values()
+    }
     assert len(found) >= 8

@@ -1,4 +1,4 @@
-"""Every operator of a filter, asked of the event store, against the same operator in Python."""
+"""Every filter operator gives the same result in the event store and in Python."""
 
 import math
 from collections.abc import Iterator
@@ -7,11 +7,22 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hedgerow.events.conditions import checked_operator, condition, folded_condition
-from hedgerow.events.expressions import field
-from hedgerow.filters.operators import Operator, operator_named, predicate
+from hedgerow.events.filters.conditions import (
+    build_condition,
+    build_flag_condition,
+    validate_operator,
+)
+from hedgerow.filters.operators import Operator, build_predicate, parse_operator
 from hedgerow.filters.values import MISSING, as_text
-from tests.contract.events.asking import NOW, PROJECT, Asking, event, opened_world, surroundings
+from hedgerow.hogql.builders import field
+from tests.contract.events.matching import (
+    NOW,
+    PROJECT,
+    EventMatcher,
+    build_query_context,
+    event,
+    open_world,
+)
 
 ZONE = ZoneInfo(PROJECT.timezone)
 VALUES: list[Any] = [
@@ -100,7 +111,7 @@ TEXTS: list[Any] = [
     1.5,
     True,
 ]
-QUESTIONS: dict[str, list[Any]] = {
+OPERANDS: dict[str, list[Any]] = {
     "exact": [
         *TEXTS,
         "true",
@@ -162,70 +173,83 @@ QUESTIONS: dict[str, list[Any]] = {
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+def matcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventMatcher]:
     stored = [
         event(number, {} if value is MISSING else {"key": value})
         for number, value in enumerate(VALUES)
     ]
-    with opened_world(tmp_path_factory.mktemp("operators"), stored) as events:
-        yield Asking(events)
+    with open_world(tmp_path_factory.mktemp("operators"), stored) as events:
+        yield EventMatcher(events)
 
 
-def test_every_operator_is_asked() -> None:
-    assert {operator_named(name) for name in QUESTIONS} == set(Operator)
+def test_every_operator_is_covered() -> None:
+    assert {parse_operator(name) for name in OPERANDS} == set(Operator)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-async def test_an_operator_finds_what_it_says(name: str, asking: Asking) -> None:
-    for wanted in QUESTIONS[name]:
-        operator = checked_operator({"operator": name, "value": wanted}, "properties[0]")
-        asked = condition(field("properties", "key"), operator, wanted, surroundings().at)
-        expected = [n for n, value in enumerate(VALUES) if holds(operator, wanted, value)]
-        assert shown(await asking.numbers(asked)) == shown(expected), wanted
+@pytest.mark.parametrize("name", OPERANDS)
+async def test_the_event_store_agrees_with_python(name: str, matcher: EventMatcher) -> None:
+    for operand in OPERANDS[name]:
+        operator = validate_operator({"operator": name, "value": operand}, "properties[0]")
+        condition = build_condition(
+            field("properties", "key"), operator, operand, build_query_context().time
+        )
+        expected = [
+            n for n, value in enumerate(VALUES) if matches_in_python(operator, operand, value)
+        ]
+        assert select_values(await matcher.find_numbers(condition)) == select_values(expected), (
+            operand
+        )
 
 
-@pytest.mark.parametrize("name", [n for n in QUESTIONS if n not in ("is_set", "is_not_set")])
-async def test_cohorts_ask_as_flags_do(name: str, asking: Asking) -> None:
-    for wanted in QUESTIONS[name]:
-        if wanted == [] or (isinstance(wanted, list) and name in ONE_VALUE):
-            continue  # no cohort can hold these
-        operator = operator_named(name)
+@pytest.mark.parametrize("name", [n for n in OPERANDS if n not in ("is_set", "is_not_set")])
+async def test_cohort_conditions_agree_with_flags(name: str, matcher: EventMatcher) -> None:
+    for operand in OPERANDS[name]:
+        if operand == [] or (isinstance(operand, list) and name in ONE_VALUE):
+            continue  # not valid in a cohort
+        operator = parse_operator(name)
         assert operator is not None
-        asked = folded_condition(field("properties", "key"), operator, wanted, surroundings().at)
-        matches = predicate(operator, wanted, ZONE)
-        expected = [n for n, value in enumerate(VALUES) if matches(known(value), NOW)]
-        found = shown(await asking.numbers(asked))
-        # To flags, a list of nothing is true.
-        assert [v for v in found if v != []] == [v for v in shown(expected) if v != []], wanted
+        condition = build_flag_condition(
+            field("properties", "key"), operator, operand, build_query_context().time
+        )
+        matches = build_predicate(operator, operand, ZONE)
+        expected = [n for n, value in enumerate(VALUES) if matches(normalize_null(value), NOW)]
+        found = select_values(await matcher.find_numbers(condition))
+        # In flags, an empty list matches.
+        assert [v for v in found if v != []] == [v for v in select_values(expected) if v != []], (
+            operand
+        )
 
 
 ONE_VALUE = ("icontains", "not_icontains", "regex", "not_regex")
 
 
-def shown(numbers: list[int]) -> list[Any]:
+def select_values(numbers: list[int]) -> list[Any]:
     return [VALUES[number] for number in numbers]
 
 
-def known(value: Any) -> Any:
-    """To the event store, null is no value."""
+def normalize_null(value: Any) -> Any:
+    """The event store treats null as missing."""
     return MISSING if value is None else value
 
 
-def holds(operator: Operator, wanted: Any, value: Any) -> bool:
-    value = known(value)
-    if wanted == []:
+def matches_in_python(operator: Operator, operand: Any, value: Any) -> bool:
+    value = normalize_null(value)
+    if operand == []:
         return True
     if operator in (Operator.EXACT, Operator.IS_NOT):
-        options = wanted if isinstance(wanted, list) else [wanted]
-        same = value is not MISSING and any(text_of(value) == text_of(each) for each in options)
+        options = operand if isinstance(operand, list) else [operand]
+        same = value is not MISSING and any(
+            convert_to_text(value) == convert_to_text(each) for each in options
+        )
         return same is (operator is Operator.EXACT)
-    several = isinstance(wanted, list) and "between" not in operator and "multi" not in operator
+    several = isinstance(operand, list) and "between" not in operator and "multi" not in operator
     answers = [
-        predicate(operator, each, ZONE)(value, NOW) for each in (wanted if several else [wanted])
+        build_predicate(operator, each, ZONE)(value, NOW)
+        for each in (operand if several else [operand])
     ]
     return all(answers) if "not" in operator else any(answers)
 
 
-def text_of(value: Any) -> str:
+def convert_to_text(value: Any) -> str:
     is_whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
     return str(int(value)) if is_whole else as_text(value)

@@ -1,7 +1,7 @@
-"""Every vector beside this file: what is asked of the legacy event endpoints, and the answer.
+"""Replays the vectors of the legacy event endpoints.
 
-The language is that of tests/contract/short.py. A vector has a project `{a}` of its own; `{events}`
-is the address of its events.
+The language is that of vector_runner.py. A vector has its own project `{a}`; `{events}` is
+the path of its events.
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract import short
+from tests.contract import vector_runner
 from tests.contract.api import world
 
-VECTORS = short.read(Path(__file__).parent)
-PLACES = {
+VECTORS = vector_runner.load_vectors(Path(__file__).parent)
+PATHS = {
     "base": "/api/projects/{a}",
     "events": "{base}/events",
     "persons": "{base}/persons",
@@ -22,14 +22,14 @@ PLACES = {
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_answer_is_the_vectors(vector: short.Vector, servers: world.Servers) -> None:
-    short.replay(vector, whole_world(vector.get("world", {})), servers)
+def test_response_matches_the_vector(vector: vector_runner.Vector, servers: world.Servers) -> None:
+    vector_runner.replay_vector(vector, complete_world(vector.get("world", {})), servers)
 
 
-def test_vectors_are_many_and_say_what_they_claim_and_why() -> None:
+def test_vectors_have_a_name_and_a_reason() -> None:
     assert len(VECTORS) >= 20
-    short.check(VECTORS)
+    vector_runner.check_vectors(VECTORS)
 
 
-def whole_world(wish: dict[str, Any]) -> dict[str, Any]:
-    return {"projects": ["a"], **wish, "given": PLACES | wish.get("given", {})}
+def complete_world(partial: dict[str, Any]) -> dict[str, Any]:
+    return {"projects": ["a"], **partial, "given": PATHS | partial.get("given", {})}

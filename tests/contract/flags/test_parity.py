@@ -1,7 +1,7 @@
-"""Our answers beside those of PostHog's own client, wherever it can answer without a server.
+"""Flag evaluation agrees with local evaluation in PostHog's Python client.
 
-The client was written to agree with PostHog's server. Where it is known not to, the generated
-values leave that out, and a comment says why.
+The client is meant to agree with PostHog's server. The generated values leave out the cases in
+which it is known to differ; a comment says why.
 """
 
 import ast
@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from posthog import feature_flags
 
-from hedgerow.filters.operators import operator_named, predicate
+from hedgerow.filters.operators import build_predicate, parse_operator
 from hedgerow.filters.values import as_text
-from hedgerow.flags.bucket import place
-from tests.unit.flags.world import (
-    a_cohort,
-    a_flag,
-    a_snapshot,
+from hedgerow.flags.evaluation.bucket import bucket_position
+from tests.unit.flags.factories import (
     depends_on,
+    evaluate_all,
+    evaluate_flag,
     group_prop,
     in_cohort,
-    known,
-    outcome_of,
-    outcomes,
+    loaded_context,
+    make_cohort,
+    make_flag,
+    make_snapshot,
     prop,
     variants,
 )
@@ -35,8 +35,8 @@ from tests.unit.generated import PATIENT
 
 client: Any = feature_flags
 Undecided = (client.InconclusiveMatchError, client.RequiresServerEvaluation)
-often = settings(PATIENT, max_examples=1500)
-seldom = settings(PATIENT, max_examples=300)
+many_examples = settings(PATIENT, max_examples=1500)
+few_examples = settings(PATIENT, max_examples=300)
 
 TEXTS = [
     "DE",
@@ -66,17 +66,17 @@ numbers = st.sampled_from([0, 1, 10, -3, 9.5, 10.0, 0.1, 2**53, 1e16, 1e-7]) | s
 scalars = texts | numbers | st.booleans() | st.none()
 lists = st.lists(texts | numbers | st.booleans(), max_size=3)
 objects = st.dictionaries(st.sampled_from("abc"), scalars, max_size=2)
-anything = scalars | lists | objects
-something = anything.filter(lambda value: value is not None)
+any_value = scalars | lists | objects
+some_value = any_value.filter(lambda value: value is not None)
 
-# Asked of the client as text in Python's words (True, 1.0, ['a']), of the server as JSON.
+# The client matches Python's text of a value (True, 1.0, ['a']), the server its JSON.
 for_patterns = texts | st.integers(-20, 20) | st.none()
 PATTERNS = ["", "^$", "^D", "e$", "[A-Z]{2}", "a|b", "é", ".", "^.{2}$", "[^a-z]", "a{2,3}"]
 CLASSES = [r"\.", r"^\d+$", r"^\w+$", r"\s", "^-?[0-9]+$", "(?:D|d)[Ee]"]
 patterns = st.sampled_from([*PATTERNS, *CLASSES, "(", "[", "null"])
 
-# Dates that the client reads too. It takes four digits for a year and eight for a date; they are
-# seconds since 1970.
+# Dates that the client parses too. It reads four digits as a year and eight as a date; the server
+# reads them as seconds since 1970.
 DATES = [
     "2019-03-01",
     "2024-02-29T12:00:00Z",
@@ -87,8 +87,8 @@ DATES = [
 dates = st.sampled_from([*DATES, "2024-02-29 12:00:00", "2024-02-29T12:00:00.000001Z", ""])
 limits = st.sampled_from([*DATES, "-7d", "30d", "24h", "2w", "11m", "-1y", "10000d", "7x"])
 
-# Without pre-releases and builds, which the client drops; of no more than three numbers, of which
-# it reads the first three; with one v at most, of which it drops any number.
+# Without pre-releases and builds, which the client drops; with at most three numbers, because it
+# ignores further ones; with at most one v, because it strips any number of them.
 VERSIONS = [
     "1.2.3",
     "v1.2.3",
@@ -105,7 +105,7 @@ VERSIONS = [
     "1.x",
 ]
 versions = st.sampled_from([*VERSIONS, "", " 1.2.3 "]) | st.just(1.2) | st.just(2) | st.none()
-# Nothing but a star at the end: the client reads more into others.
+# Only a star at the end: the client interprets others differently.
 wildcards = st.sampled_from(["1.*", "1.2.*", "0.*", "v1.*", "x.*", "2.0.*"])
 
 EQUALITY = st.sampled_from(["exact", "is_not"])
@@ -117,19 +117,19 @@ VERSION = st.sampled_from(
     [f"semver_{name}" for name in ["eq", "neq", "gt", "gte", "lt", "lte", "tilde", "caret"]]
 )
 
-# An operator, what it wants, and a value to ask.
-questions = st.one_of(
-    st.tuples(EQUALITY, something, anything),
-    st.tuples(TEXT, something, anything),
-    st.tuples(ORDER, something, anything),
+# An operator, its operand, and a value.
+operations = st.one_of(
+    st.tuples(EQUALITY, some_value, any_value),
+    st.tuples(TEXT, some_value, any_value),
+    st.tuples(ORDER, some_value, any_value),
     st.tuples(st.sampled_from(["regex", "not_regex"]), patterns, for_patterns),
     st.tuples(st.sampled_from(["is_date_before", "is_date_after"]), limits, dates),
     st.tuples(VERSION, versions.filter(lambda value: value is not None), versions),
     st.tuples(st.just("semver_wildcard"), wildcards, versions),
-    st.tuples(st.sampled_from(["is_set", "is_not_set"]), anything, anything),
+    st.tuples(st.sampled_from(["is_set", "is_not_set"]), any_value, any_value),
 )
-# What chance seldom asks.
-ODD: list[tuple[str, Any, Any]] = [
+# Cases that random values rarely contain.
+EDGE_CASES: list[tuple[str, Any, Any]] = [
     ("exact", [], True),
     ("exact", [True, False], True),
     ("exact", True, ["true"]),
@@ -148,8 +148,8 @@ ODD: list[tuple[str, Any, Any]] = [
     ("lt", "9", "10"),
 ]
 
-# Where the client is known to say otherwise. docs/compatibility.md has a row for each kind.
-OTHERWISE: list[tuple[str, Any, Any, bool]] = [
+# Known differences from the client. docs/compatibility.md has a row for each kind.
+KNOWN_DIFFERENCES: list[tuple[str, Any, Any, bool]] = [
     ("regex", "^true$", True, True),
     ("regex", "^True$", True, False),
     ("regex", '^\\["a"]$', ["a"], True),
@@ -164,66 +164,68 @@ OTHERWISE: list[tuple[str, Any, Any, bool]] = [
 ]
 
 
-def ours(name: str, wanted: Any, value: Any) -> bool:
-    operator = operator_named(name)
+def evaluate_operator(name: str, operand: Any, value: Any) -> bool:
+    operator = parse_operator(name)
     assert operator is not None
-    return bool(predicate(operator, wanted)(value, datetime.now(UTC)))
+    return bool(build_predicate(operator, operand)(value, datetime.now(UTC)))
 
 
-def check(name: str, wanted: Any, value: Any) -> None:
+def check(name: str, operand: Any, value: Any) -> None:
     try:
-        expected = client.match_property(prop("key", wanted, name), {"key": value})
+        expected = client.match_property(prop("key", operand, name), {"key": value})
     except Undecided:
         return
-    assert ours(name, wanted, value) is expected
+    assert evaluate_operator(name, operand, value) is expected
 
 
-@given(questions)
-@often
-def test_every_operator_says_what_the_client_says(question: tuple[str, Any, Any]) -> None:
-    check(*question)
+@given(operations)
+@many_examples
+def test_every_operator_agrees_with_the_client(operation: tuple[str, Any, Any]) -> None:
+    check(*operation)
 
 
-@pytest.mark.parametrize(("name", "wanted", "value"), ODD)
-def test_odd_questions_are_answered_as_the_client_does(name: str, wanted: Any, value: Any) -> None:
-    check(name, wanted, value)
+@pytest.mark.parametrize(("name", "operand", "value"), EDGE_CASES)
+def test_edge_cases_agree_with_the_client(name: str, operand: Any, value: Any) -> None:
+    check(name, operand, value)
 
 
-@pytest.mark.parametrize(("name", "wanted", "value", "answer"), OTHERWISE)
-def test_where_the_client_says_otherwise_is_known(
-    name: str, wanted: Any, value: Any, answer: bool
+@pytest.mark.parametrize(("name", "operand", "value", "answer"), KNOWN_DIFFERENCES)
+def test_known_differences_from_the_client(
+    name: str, operand: Any, value: Any, answer: bool
 ) -> None:
-    assert ours(name, wanted, value) is answer
-    assert client.match_property(prop("key", wanted, name), {"key": value}) is not answer
+    assert evaluate_operator(name, operand, value) is answer
+    assert client.match_property(prop("key", operand, name), {"key": value}) is not answer
 
 
-@given(anything)
-@often
-def test_values_are_written_as_the_client_writes_them(value: Any) -> None:
+@given(any_value)
+@many_examples
+def test_value_text_agrees_with_the_client(value: Any) -> None:
     assert as_text(value) == client._value_to_string(value, None)
 
 
 @given(texts.filter(bool), texts, st.sampled_from(["", "variant"]))
-@seldom
-def test_identifiers_fall_where_the_client_puts_them(id: str, key: str, salt: str) -> None:
+@few_examples
+def test_bucketing_agrees_with_the_client(id: str, key: str, salt: str) -> None:
     at = client._hash(key, id, salt)
-    assert place(f"{key}.".encode(), id.encode(), salt.encode()) == at
-    assert place(b"holdout-", id.encode()) == client._holdout_hash(id)
+    assert bucket_position(f"{key}.".encode(), id.encode(), salt.encode()) == at
+    assert bucket_position(b"holdout-", id.encode()) == client._holdout_hash(id)
 
 
-# Whole flags. Properties are few and their values simple, so that many conditions hold.
+# Whole flags. Few properties with simple values, so that many conditions match.
 KEYS = ["country", "age", "plan"]
 simple = st.sampled_from(["DE", "de", "FR", "pro", "free", "10", "30", True, 10, 30, 9.5, None])
-asked = st.one_of(
+operators_with_operands = st.one_of(
     st.tuples(EQUALITY, st.lists(simple.filter(bool), min_size=1, max_size=3) | st.just("DE")),
     st.tuples(TEXT, st.sampled_from(["D", "r", "1", "E", "ro"])),
     st.tuples(ORDER, st.sampled_from([10, "10", 20.5])),
     st.tuples(st.sampled_from(["regex", "not_regex"]), st.sampled_from(["^D", "[a-z]", "("])),
     st.tuples(st.sampled_from(["is_set", "is_not_set"]), st.none()),
 )
-# A truth is written otherwise by the client when a pattern asks for it.
+# The client converts booleans to other text for regular expressions.
 filters = st.builds(
-    lambda key, question: prop(key, question[1], question[0]), st.sampled_from(KEYS), asked
+    lambda key, operation: prop(key, operation[1], operation[0]),
+    st.sampled_from(KEYS),
+    operators_with_operands,
 )
 leaves = st.builds(lambda leaf, negation: leaf | {"negation": negation}, filters, st.booleans())
 percentages = st.sampled_from([None, 0, 1, 33.3, 50, 75.5, 100]) | st.floats(0, 100)
@@ -232,7 +234,7 @@ people = st.fixed_dictionaries(dict.fromkeys(KEYS, simple.filter(lambda value: v
 
 
 def cohort_trees(*inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Groups in groups. None is {}: for the client that is everybody, for the server nobody."""
+    """Nested groups. None is {}: the client matches everyone, the server no one."""
     return st.recursive(
         st.one_of(leaves, *inner),
         lambda nodes: st.fixed_dictionaries(
@@ -242,14 +244,14 @@ def cohort_trees(*inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     ).filter(lambda tree: "values" in tree)
 
 
-in_either = st.sampled_from(["in", "not_in", "exact", None])
-cohort_filters = st.builds(in_cohort, st.sampled_from([1, 2]), in_either)
+any_properties = st.sampled_from(["in", "not_in", "exact", None])
+cohort_filters = st.builds(in_cohort, st.sampled_from([1, 2]), any_properties)
 cohort_definitions = st.tuples(
     cohort_trees(),
     cohort_trees(
         st.builds(
             lambda operator, negation: in_cohort(1, operator) | {"negation": negation},
-            in_either,
+            any_properties,
             st.booleans(),
         )
     ),
@@ -274,10 +276,10 @@ definitions = st.fixed_dictionaries(
 )
 
 
-def answers(
+def client_values(
     flag: Mapping[str, Any], id: str, properties: Mapping[str, Any], **context: Any
 ) -> Iterator[Any]:
-    """The client's answer, if it has one. A flag that it calls inconclusive is the server's."""
+    """Yield the value of the client, or nothing if the flag needs the server."""
     bucketing = context.pop("bucketing_value", id)
     try:
         yield client.match_feature_flag_properties(
@@ -288,8 +290,8 @@ def answers(
 
 
 def is_clear(flag: Mapping[str, Any], id: str, properties: Any, cohorts: Any) -> bool:
-    """Whether no condition is inconclusive: the client goes on to the next one and may give its
-    variant, where the server knows."""
+    """Whether no condition is inconclusive. The client skips such a condition and may return a
+    later variant; the server can decide it."""
     try:
         for condition in flag["filters"]["groups"]:
             client.is_condition_match(flag, id, condition, properties, cohorts, bucketing_value=id)
@@ -303,18 +305,18 @@ def is_clear(flag: Mapping[str, Any], id: str, properties: Any, cohorts: Any) ->
     cohort_definitions,
     st.lists(st.tuples(ids, people), min_size=1, max_size=5),
 )
-@seldom
-def test_flags_give_what_the_client_gives(filters: Any, trees: Any, persons: Any) -> None:
-    flags = [a_flag(each, id) for id, each in enumerate(filters, start=1)]
-    stored = [a_cohort(id, tree) for id, tree in enumerate(trees, start=1)]
-    snapshot = a_snapshot(*flags, cohorts=stored)
+@few_examples
+def test_flags_agree_with_the_client(filters: Any, trees: Any, persons: Any) -> None:
+    flags = [make_flag(each, id) for id, each in enumerate(filters, start=1)]
+    stored = [make_cohort(id, tree) for id, tree in enumerate(trees, start=1)]
+    snapshot = make_snapshot(*flags, cohorts=stored)
     cohorts = {str(cohort.id): cohort.definition for cohort in stored}
     for id, properties in persons:
-        found = outcomes(snapshot, known(properties, id=id))
+        found = evaluate_all(snapshot, loaded_context(properties, id=id))
         for flag in flags:
             theirs = {"key": flag.key, "filters": flag.filters}
             if is_clear(theirs, id, properties, cohorts):
-                for value in answers(theirs, id, properties, cohort_properties=cohorts):
+                for value in client_values(theirs, id, properties, cohort_properties=cohorts):
                     assert found[flag.id].value == value
 
 
@@ -327,15 +329,15 @@ def test_flags_give_what_the_client_gives(filters: Any, trees: Any, persons: Any
     ),
     st.lists(st.tuples(ids, st.dictionaries(st.sampled_from(KEYS), simple)), max_size=8),
 )
-@seldom
-def test_what_the_client_decides_without_some_properties_is_so(groups: Any, persons: Any) -> None:
-    """A property that is not given is unknown to the client and missing to us. Without an early
-    exit, before which the client passes over what is unknown."""
+@few_examples
+def test_flags_with_missing_properties_agree_with_the_client(groups: Any, persons: Any) -> None:
+    """An absent property is unknown to the client and missing on the server. Without early exit,
+    because the client skips unknown conditions before it."""
     filters = {"groups": groups}
-    snapshot = a_snapshot(a_flag(filters))
+    snapshot = make_snapshot(make_flag(filters))
     for id, properties in persons:
-        for value in answers({"key": "flag-1", "filters": filters}, id, properties):
-            [outcome] = snapshot.evaluate(snapshot.everything, known(properties, id=id))
+        for value in client_values({"key": "flag-1", "filters": filters}, id, properties):
+            [outcome] = snapshot.evaluate(snapshot.all_flags, loaded_context(properties, id=id))
             assert outcome.value == value
 
 
@@ -363,17 +365,17 @@ group_conditions = st.builds(
     st.none() | st.just(variants(a=30, b=30)),
     st.lists(st.tuples(ids, people, st.frozensets(st.integers(0, 1))), max_size=5),
 )
-@seldom
-def test_conditions_on_groups_give_what_the_client_gives(
+@few_examples
+def test_group_conditions_agree_with_the_client(
     groups: Any, multivariate: Any, persons: Any
 ) -> None:
     filters = {"groups": groups, "multivariate": multivariate}
-    snapshot = a_snapshot(a_flag(filters))
+    snapshot = make_snapshot(make_flag(filters))
     names = {0: "company", 1: "project"}
     for id, properties, indexes in persons:
         keys = {index: f"{id}-{index}" for index in indexes}
         plans = {index: {"plan": properties["plan"]} for index in indexes}
-        theirs = answers(
+        theirs = client_values(
             {"key": "flag-1", "filters": filters},
             id,
             properties,
@@ -381,9 +383,9 @@ def test_conditions_on_groups_give_what_the_client_gives(
             groups={names[index]: key for index, key in keys.items()},
             group_properties={names[index]: plan for index, plan in plans.items()},
         )
-        subject = known(properties, id=id, groups=keys, group_properties=plans)
+        context = loaded_context(properties, id=id, groups=keys, group_properties=plans)
         for value in theirs:
-            [outcome] = snapshot.evaluate(snapshot.everything, subject)
+            [outcome] = snapshot.evaluate(snapshot.all_flags, context)
             assert outcome.value == value
 
 
@@ -394,43 +396,45 @@ def test_conditions_on_groups_give_what_the_client_gives(
     percentages,
     st.lists(ids, min_size=1, max_size=10),
 )
-@seldom
-def test_dependencies_give_what_the_client_gives(
-    groups: Any, wanted: Any, wanted_of_second: bool, percentage: Any, ids: list[str]
+@few_examples
+def test_dependencies_agree_with_the_client(
+    groups: Any, operand: Any, second_operand: bool, percentage: Any, ids: list[str]
 ) -> None:
-    """Not with inactive flags: to the client they are false, to the server they are missing."""
+    """Without inactive flags: the client evaluates them to false, the server leaves them out."""
     first = {"groups": groups, "multivariate": variants(a=40, b=40)}
 
-    def asking(id: int, value: Any, chain: list[str] | None = None) -> dict[str, Any]:
-        asked = depends_on(id, value)
+    def depending_on(id: int, value: Any, chain: list[str] | None = None) -> dict[str, Any]:
+        condition = depends_on(id, value)
         if chain is not None:
-            asked |= {"key": f"flag-{id}", "dependency_chain": chain}
-        return {"groups": [{"properties": [asked], "rollout_percentage": percentage}]}
+            condition |= {"key": f"flag-{id}", "dependency_chain": chain}
+        return {"groups": [{"properties": [condition], "rollout_percentage": percentage}]}
 
     chain = ["flag-1", "flag-2"]
     theirs = {
         "flag-1": first,
-        "flag-2": asking(1, wanted, chain[:1]),
-        "flag-3": asking(2, wanted_of_second, chain),
+        "flag-2": depending_on(1, operand, chain[:1]),
+        "flag-3": depending_on(2, second_operand, chain),
     }
     by_key = {key: {"key": key, "active": True, "filters": each} for key, each in theirs.items()}
-    snapshot = a_snapshot(
-        a_flag(asking(2, wanted_of_second), 3), a_flag(asking(1, wanted), 2), a_flag(first, 1)
+    snapshot = make_snapshot(
+        make_flag(depending_on(2, second_operand), 3),
+        make_flag(depending_on(1, operand), 2),
+        make_flag(first, 1),
     )
     for id in ids:
-        found = outcomes(snapshot, known(id=id))
+        found = evaluate_all(snapshot, loaded_context(id=id))
         for outcome in found.values():
-            [value] = answers(
+            [value] = client_values(
                 by_key[outcome.flag.key], id, {}, flags_by_key=by_key, evaluation_cache={}
             )
             assert outcome.value == value
 
 
-def expected_by_the_clients_tests(name: str) -> list[Any]:
-    """The list of a thousand results that the client's own consistency test holds."""
+def read_client_expectations(name: str) -> list[Any]:
+    """Read the thousand expected results from the consistency test of the client."""
     path = Path(client.__file__).parent / "test" / "test_feature_flags.py"
     if not path.exists():
-        pytest.skip("this build of the client comes without its tests")
+        pytest.skip("this build of the client has no tests")
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             lists = [each for each in ast.walk(node) if isinstance(each, ast.List)]
@@ -464,13 +468,13 @@ def expected_by_the_clients_tests(name: str) -> list[Any]:
         ),
     ],
 )
-def test_a_thousand_people_get_what_they_get_in_every_client(
+def test_a_thousand_ids_get_the_same_value_as_in_every_client(
     name: str, key: str, filters: Any
 ) -> None:
-    expected = expected_by_the_clients_tests(name)
+    expected = read_client_expectations(name)
     assert len(expected) == 1000
     found = [
-        outcome_of(filters, known(id=f"distinct_id_{number}"), key=key).value
+        evaluate_flag(filters, loaded_context(id=f"distinct_id_{number}"), key=key).value
         for number in range(1000)
     ]
     assert found == expected

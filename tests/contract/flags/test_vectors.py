@@ -1,8 +1,8 @@
-"""Every vector beside this file: what is asked of flags and of /decide, and the answer.
+"""Replays the vectors of flag management and evaluation.
 
-The language is that of tests/contract/short.py. A vector has a project `{a}` of its own, and finds
-its flags at `{base}`. Its world may hold `flags`, by the name that their ids get: what is left out
-of one is its key, which is the name with hyphens, and its filters, which are for everybody.
+The language is that of vector_runner.py. A vector has its own project `{a}`, with its flags
+at `{base}`. Its world can define `flags` by the variable of their id; the key defaults to that name
+with hyphens, and the filters to a rollout of 100 %.
 """
 
 from pathlib import Path
@@ -10,34 +10,34 @@ from typing import Any
 
 import pytest
 
-from tests.contract import short
+from tests.contract import vector_runner
 from tests.contract.api import world
 
-VECTORS = short.read(Path(__file__).parent)
-EVERYBODY = {"groups": [{"properties": [], "rollout_percentage": 100}]}
+VECTORS = vector_runner.load_vectors(Path(__file__).parent)
+FULL_ROLLOUT = {"groups": [{"properties": [], "rollout_percentage": 100}]}
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_the_answer_is_the_vectors(vector: short.Vector, servers: world.Servers) -> None:
-    short.replay(vector, whole_world(vector.get("world", {})), servers)
+def test_response_matches_the_vector(vector: vector_runner.Vector, servers: world.Servers) -> None:
+    vector_runner.replay_vector(vector, complete_world(vector.get("world", {})), servers)
 
 
-def test_vectors_are_many_and_say_what_they_claim_and_why() -> None:
+def test_vectors_have_a_name_and_a_reason() -> None:
     assert len(VECTORS) >= 150
-    short.check(VECTORS)
+    vector_runner.check_vectors(VECTORS)
 
 
-def whole_world(wish: dict[str, Any]) -> dict[str, Any]:
-    """The vector's own world, in which its flags have all that a flag needs."""
-    plain = {name: value for name, value in wish.items() if name != "flags"}
+def complete_world(partial: dict[str, Any]) -> dict[str, Any]:
+    """Complete the flags of a world with default values."""
+    plain = {name: value for name, value in partial.items() if name != "flags"}
     flags = {
         name: {
             "base": "{base}",
             "key": name.replace("_", "-"),
-            "filters": EVERYBODY,
+            "filters": FULL_ROLLOUT,
             **fields,
         }
-        for name, fields in wish.get("flags", {}).items()
+        for name, fields in partial.get("flags", {}).items()
     }
-    given = {"base": "/api/projects/{a}/feature_flags", **wish.get("given", {})}
+    given = {"base": "/api/projects/{a}/feature_flags", **partial.get("given", {})}
     return {"projects": ["a"], **plain, "given": given, "made": flags}

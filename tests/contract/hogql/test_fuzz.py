@@ -1,4 +1,4 @@
-"""Whatever somebody writes: an answer or a HogQLError, and nothing of theirs in the SQL."""
+"""Any text gives a result or a HogQLError, and never becomes part of the SQL."""
 
 import os
 from random import Random
@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from hedgerow.hogql.ast import SelectQuery, SelectSet
 from hedgerow.hogql.errors import HogQLError
-from hedgerow.hogql.parse import MAX_LENGTH, parse_expr, parse_order, parse_select
-from hedgerow.hogql.printer import Limits, print_select
-from hedgerow.hogql.text import to_hogql
-from tests.contract.hogql.sealed import check
-from tests.contract.hogql.test_agreement import EXPRESSIONS, SELECTS
-from tests.contract.hogql.test_isolation import TRIES, told
-from tests.contract.hogql.world import MINE, SECRET, Engine, world
+from hedgerow.hogql.parser.parse import MAX_QUERY_CHARS, parse_expr, parse_order, parse_select
+from hedgerow.hogql.printer.statement import RowLimits, print_select
+from hedgerow.hogql.unparse import to_hogql
+from tests.contract.hogql.engine import PROJECT, SECRET, Engine, make_context
+from tests.contract.hogql.sql_checks import check
+from tests.contract.hogql.test_isolation import LEAK_ATTEMPTS, run_printed
+from tests.contract.hogql.test_parser_agreement import EXPRESSIONS, SELECTS
 from tests.unit.generated import PATIENT
 
-# More are tried by raising this: HOGQL_FUZZ=100000.
+# Raise the number with HOGQL_FUZZ=100000.
 STRINGS = int(os.environ.get("HOGQL_FUZZ", "3000"))
-# Of those that print, so many are also run.
+# This many of the printed queries are also run.
 RUN = STRINGS // 20
 
-_CORPUS = [*EXPRESSIONS, *SELECTS, *TRIES]
+_CORPUS = [*EXPRESSIONS, *SELECTS, *LEAK_ATTEMPTS]
 _PIECES = [
     '(', ')', '[', ']', '{', '}', '.', ',', ';', ':', '?', '+', '-', '*', '/', '%', '=', '<', '>',
     '~', "'", '"', '`', '\\', '$', '#', '@', '!', ' ', '\n', '\x00', 'é', '‘', "'", "''", "\\'",
@@ -35,8 +35,8 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def mutated(random: Random) -> str:
-    """A text of the corpus, or two, with a few pieces gone, moved, doubled or put in."""
+def mutate(random: Random) -> str:
+    """Return one or two texts of the corpus with tokens removed, moved, doubled or inserted."""
     text = random.choice(_CORPUS)
     if random.random() < 0.3:
         other = random.choice(_CORPUS)
@@ -56,15 +56,15 @@ def mutated(random: Random) -> str:
 
 def prints(query: SelectQuery | SelectSet) -> bool:
     try:
-        printed = print_select(query, world(), Limits())
+        printed = print_select(query, make_context(), RowLimits())
     except HogQLError:
         return False
-    check(printed, MINE)
+    check(printed, PROJECT)
     return True
 
 
-def tried(text: str) -> list[str]:
-    """The SQL of what the text can be read as. Anything but a HogQLError is a failure."""
+def print_all(text: str) -> list[str]:
+    """Print the text as each kind of query. Any error except HogQLError is a failure."""
     found = []
     for read in (parse_select, parse_expr, parse_order):
         try:
@@ -75,38 +75,38 @@ def tried(text: str) -> list[str]:
             found.append(text)
         again = parse_select if isinstance(tree, SelectQuery | SelectSet) else read
         written = to_hogql(tree)
-        # Near the bounds a text can nest deeper than the one it came from: `- -a` is `0 - (0 - a)`.
-        if len(written) < MAX_LENGTH and written.count("(") < 50 and "nan" not in written:
+        # Near the limits the unparsed text can nest deeper: `- -a` becomes `0 - (0 - a)`.
+        if len(written) < MAX_QUERY_CHARS and written.count("(") < 50 and "nan" not in written:
             assert again(written) == tree
     return found
 
 
-def test_mutated_texts(engine: Engine) -> None:
+def test_mutated_queries_print_or_raise_hogql_error(engine: Engine) -> None:
     random = Random("hedgerow")
     printing = []
     for _ in range(STRINGS):
-        printing += tried(mutated(random))
+        printing += print_all(mutate(random))
     assert len(printing) > STRINGS / 50
     for text in random.sample(printing, min(RUN, len(printing))):
-        assert SECRET not in told(engine, print_select(parse_select(text), world()))
+        assert SECRET not in run_printed(engine, print_select(parse_select(text), make_context()))
 
 
 @settings(PATIENT, max_examples=200)
 @given(st.text(max_size=200))
-def test_any_text(text: str) -> None:
-    tried(text)
+def test_any_text_prints_or_raises_hogql_error(text: str) -> None:
+    print_all(text)
 
 
 @settings(PATIENT, max_examples=200)
 @given(st.lists(st.sampled_from(_PIECES), max_size=60))
-def test_any_pieces(pieces: list[str]) -> None:
-    tried("".join(pieces))
+def test_any_tokens_print_or_raise_hogql_error(pieces: list[str]) -> None:
+    print_all("".join(pieces))
 
 
 @settings(PATIENT, max_examples=100)
 @given(st.text(max_size=100))
-def test_any_text_is_a_value(engine: Engine, text: str) -> None:
-    """A text in quotes comes back from the engine as it was, alone and in a list."""
+def test_any_string_literal_round_trips(engine: Engine, text: str) -> None:
+    """ClickHouse returns a string literal unchanged, alone and in a list."""
     quoted = text.replace("\\", "\\\\").replace("'", "''")
-    assert engine.value(f"'{quoted}'") == text
-    assert engine.value(f"'{quoted}' in ('{quoted}', 'another')") == 1
+    assert engine.evaluate(f"'{quoted}'") == text
+    assert engine.evaluate(f"'{quoted}' in ('{quoted}', 'another')") == 1

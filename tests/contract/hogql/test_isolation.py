@@ -1,4 +1,4 @@
-"""No query of one project ever shows a byte of another's."""
+"""No query of a project returns data of another project."""
 
 import json
 import re
@@ -11,63 +11,63 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from hedgerow.errors import AppError
 from hedgerow.hogql.ast import Alias, Field, Join, SelectQuery
 from hedgerow.hogql.errors import HogQLError
-from hedgerow.hogql.parse import parse_expr, parse_select
-from hedgerow.hogql.printer import Limits, Printed, print_select
-from tests.contract.hogql.sealed import check
-from tests.contract.hogql.test_agreement import SELECTS
-from tests.contract.hogql.world import MINE, OTHERS, SECRET, Engine, world
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
+from tests.contract.hogql.engine import OTHER_PROJECT, PROJECT, SECRET, Engine, make_context
+from tests.contract.hogql.sql_checks import check
+from tests.contract.hogql.test_parser_agreement import SELECTS
 
-TRIES: list[str] = json.loads((Path(__file__).parent / "tries.json").read_text())
+LEAK_ATTEMPTS: list[str] = json.loads((Path(__file__).parent / "leak_attempts.json").read_text())
 
 
-def told(engine: Engine, printed: Printed) -> str:
-    """Everything that the engine says to a query, errors too."""
+def run_printed(engine: Engine, printed: PrintedQuery) -> str:
+    """Run a query and return everything that ClickHouse responds, including errors."""
     try:
         return repr(engine.run(printed))
     except (DatabaseError, AppError) as error:
         return repr(error) + str(error.__cause__)
 
 
-@pytest.mark.parametrize("text", TRIES)
-def test_no_try_gets_out(engine: Engine, text: str) -> None:
+@pytest.mark.parametrize("text", LEAK_ATTEMPTS)
+def test_no_query_leaks_another_project(engine: Engine, text: str) -> None:
     try:
-        printed = print_select(parse_select(text), world(), Limits(None, None))
+        printed = print_select(parse_select(text), make_context(), RowLimits(None, None))
     except HogQLError:
         return
-    check(printed, MINE)
-    answer = told(engine, printed)
-    assert SECRET not in answer
-    # All ids of the other project are over a hundred.
-    assert not re.search(r"UUID\('0{8}-0{4}-0{4}-0{4}-0{9}(?:0[67]\w|4[4-9a-f])", answer)
+    check(printed, PROJECT)
+    response = run_printed(engine, printed)
+    assert SECRET not in response
+    # All ids of the other project are above 100.
+    assert not re.search(r"UUID\('0{8}-0{4}-0{4}-0{4}-0{9}(?:0[67]\w|4[4-9a-f])", response)
 
 
-def test_the_other_project_is_there(engine: Engine) -> None:
+def test_the_other_project_has_rows(engine: Engine) -> None:
     mine, others = (
-        {event for (event,) in engine.ask("select event from events", project_id=project)}
-        for project in (MINE, OTHERS)
+        {event for (event,) in engine.query("select event from events", project_id=project)}
+        for project in (PROJECT, OTHER_PROJECT)
     )
     assert mine
     assert all(SECRET in event for event in others)
     assert not any(SECRET in event for event in mine)
 
 
-def test_whatever_prints_is_sealed() -> None:
+def test_printed_sql_contains_only_known_words() -> None:
     printed = []
     for text in SELECTS:
         with suppress(HogQLError):
-            printed.append(print_select(parse_select(text), world()))
+            printed.append(print_select(parse_select(text), make_context()))
     assert len(printed) > 30
     for each in printed:
-        check(each, MINE)
+        check(each, PROJECT)
 
 
-def test_names_in_a_tree_made_by_hand_stay_out_too(engine: Engine) -> None:
+def test_names_in_a_built_tree_stay_out_of_the_sql(engine: Engine) -> None:
     hostile = "x` FROM events --"
     query = SelectQuery(
         select=(Alias(expr=parse_expr("event"), alias=hostile),),
         source=Join(table=Field(chain=("events",)), alias=hostile),
     )
-    printed = print_select(query, world())
-    check(printed, MINE)
+    printed = print_select(query, make_context())
+    check(printed, PROJECT)
     assert printed.columns == [hostile]
     assert len(engine.run(printed)) == 6

@@ -1,14 +1,13 @@
-"""Every vector beside this file: what is asked of pipeline records, and the answer.
+"""Replays the vectors of pipeline records and compares the exact responses.
 
-The language is that of tests/contract/short.py. Since the families answer alike, a vector has
-`families` besides, and runs once for every family that it names (left out: all), in a project
-`{a}` of its own, and finds
+The format is that of vector_runner.py. The families behave alike, so a vector runs once for
+each family in `families` (default: all), in its own project `{a}`, with these values:
 
-- `{base}`, the family's address in `{a}`, and `{other_base}`, that of the next family;
+- `{base}`, the path of the family in `{a}`, and `{other_base}`, that of the next family;
 - `{plugin}` and `{second}`, components of the family, `{plugin.name}` and `{plugin.description}`,
   and `{foreign}`, a component of the next family;
-- `{settings}`, which `{plugin}` takes, and `{r}`, a record of `{plugin}` with those settings, when
-  the world does not say which records it makes.
+- `{settings}`, valid settings of `{plugin}`, and `{r}`, a record of `{plugin}` with those settings,
+  unless the world defines its own records.
 """
 
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract import short
+from tests.contract import vector_runner
 from tests.contract.api import world
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -33,7 +32,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "path": "pipeline_frontend_apps_configs",
         "plugin": 22,
         "plugin.name": "Custom script",
-        "plugin.description": "Runs JavaScript of your own on your pages, with posthog at hand.",
+        "plugin.description": "Runs your own JavaScript on your pages, with access to posthog.",
         "second": 21,
         "foreign": 41,
         "settings": {"code": "posthog.capture('seen')"},
@@ -58,8 +57,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 NAMES = list(FAMILIES)
-NEXT = dict(zip(NAMES, NAMES[1:] + NAMES[:1], strict=True))
-VECTORS = short.read(Path(__file__).parent)
+NEXT_FAMILY = dict(zip(NAMES, NAMES[1:] + NAMES[:1], strict=True))
+VECTORS = vector_runner.load_vectors(Path(__file__).parent)
 RUNS = [
     pytest.param(vector, family, id=f"{family}: {vector['name']}")
     for vector in VECTORS
@@ -68,20 +67,20 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("vector", "family"), RUNS)
-def test_the_answer_is_the_vectors(
-    vector: short.Vector, family: str, servers: world.Servers
+def test_response_matches_the_vector(
+    vector: vector_runner.Vector, family: str, servers: world.Servers
 ) -> None:
-    short.replay(vector, whole_world(vector.get("world", {}), family), servers)
+    vector_runner.replay_vector(vector, complete_world(vector.get("world", {}), family), servers)
 
 
-def test_vectors_are_many_and_say_what_they_claim_and_why() -> None:
+def test_vectors_have_a_name_and_a_reason() -> None:
     assert len(VECTORS) >= 120
-    short.check(VECTORS, {*short.PARTS, "families"})
+    vector_runner.check_vectors(VECTORS, {*vector_runner.VECTOR_PARTS, "families"})
 
 
-def whole_world(wish: dict[str, Any], family: str) -> dict[str, Any]:
-    """The vector's own world, in which everything that the family gives has a name."""
-    own, other = FAMILIES[family], FAMILIES[NEXT[family]]
+def complete_world(declared: dict[str, Any], family: str) -> dict[str, Any]:
+    """Add the variables of the family and a default record to the world of a vector."""
+    own, other = FAMILIES[family], FAMILIES[NEXT_FAMILY[family]]
     bases = {
         "base": f"/api/environments/{{a}}/{own['path']}",
         "other_base": f"/api/environments/{{a}}/{other['path']}",
@@ -90,6 +89,6 @@ def whole_world(wish: dict[str, Any], family: str) -> dict[str, Any]:
     return {
         "projects": ["a"],
         "made": {"r": record},
-        **wish,
-        "given": {**own, **bases, **wish.get("given", {})},
+        **declared,
+        "given": {**own, **bases, **declared.get("given", {})},
     }

@@ -1,4 +1,4 @@
-"""The query endpoint of a live service: what is asked, how it is told, and how long it is kept."""
+"""The query endpoint of a live service: queries, results, caching and cancellation."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live import PROJECT_KEY, LiveServer, error_of, seconds_until
+from tests.support.live import PROJECT_KEY, LiveServer, read_error, wait_for
 
 PATH = "/api/projects/1/query/"
-# Takes minutes: the number of its rows is the tenth power of that of the events.
+# Runs for minutes: the number of rows is the tenth power of the number of events.
 ENDLESS = "select count() from events as a" + "".join(
     f" cross join events as {letter}" for letter in "bcdefghij"
 )
 
-# What the log says of a query that the engine has ended because it was told to.
+# The log message of a query that the engine has cancelled.
 CANCELLED = "QUERY_WAS_CANCELLED"
 
 
@@ -43,40 +43,40 @@ def _event(number: int) -> dict[str, Any]:
 
 
 def _send(client: httpx.Client, *events: dict[str, Any], key: str = PROJECT_KEY) -> None:
-    answer = client.post("/batch", json={"api_key": key, "batch": list(events)})
-    assert answer.status_code == 200
+    response = client.post("/batch", json={"api_key": key, "batch": list(events)})
+    assert response.status_code == 200
 
 
-def _ask(client: httpx.Client, query: Any, **more: Any) -> httpx.Response:
-    return client.post(PATH, json={"query": query, **more})
+def _run(client: httpx.Client, query: Any, **extra: Any) -> httpx.Response:
+    return client.post(PATH, json={"query": query, **extra})
 
 
 def _wait_until_busy(server: LiveServer) -> None:
-    """Until the engine has begun with what was asked for: else the service does next to nothing."""
+    """Wait until the engine works on a query: an idle service uses almost no CPU."""
 
-    def worked_s() -> float:
+    def cpu_time_s() -> float:
         _, _, rest = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")
         return sum(map(int, rest.split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
-    before = worked_s()
-    seconds_until(lambda: worked_s() > before + 1, at_most_s=60)
+    before = cpu_time_s()
+    wait_for(lambda: cpu_time_s() > before + 1, at_most_s=60)
 
 
-def hogql(client: httpx.Client, text: str, **more: Any) -> dict[str, Any]:
-    answer = _ask(client, {"kind": "HogQLQuery", "query": text, **more})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+def hogql(client: httpx.Client, text: str, **extra: Any) -> dict[str, Any]:
+    response = _run(client, {"kind": "HogQLQuery", "query": text, **extra})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
 def events(client: httpx.Client, **fields: Any) -> dict[str, Any]:
-    answer = _ask(client, {"kind": "EventsQuery", **fields})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = _run(client, {"kind": "EventsQuery", **fields})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
-def test_an_answer_has_all_that_clients_look_for(client: httpx.Client) -> None:
+def test_a_response_has_all_fields(client: httpx.Client) -> None:
     text = "select event, count() as number from events group by event order by event"
     found = hogql(client, text)
     assert found["results"] == [["bought", 10], ["seen", 20]]
@@ -91,7 +91,7 @@ def test_an_answer_has_all_that_clients_look_for(client: httpx.Client) -> None:
     assert (found["timezone"], found["modifiers"]) == ("UTC", {})
 
 
-def test_what_was_sent_before_is_found_at_once_persons_too(client: httpx.Client) -> None:
+def test_queries_see_events_and_persons_sent_before(client: httpx.Client) -> None:
     for number in range(5):
         name = f"prompt-{number}"
         _send(
@@ -102,7 +102,7 @@ def test_what_was_sent_before_is_found_at_once_persons_too(client: httpx.Client)
         assert hogql(client, text, values={"who": name})["results"] == [[str(number)]]
 
 
-def test_who_was_merged_is_one_person_at_once(client: httpx.Client) -> None:
+def test_merged_persons_count_as_one(client: httpx.Client) -> None:
     _send(client, {"event": "first", "distinct_id": "anonymous-1"})
     text = "select uniq(person_id) from events where distinct_id in ('anonymous-1', 'known-1')"
     assert hogql(client, text)["results"] == [[1]]
@@ -113,7 +113,7 @@ def test_who_was_merged_is_one_person_at_once(client: httpx.Client) -> None:
     assert hogql(client, text)["results"] == [[1]]
 
 
-def test_values_and_filters_go_where_they_are_named(client: httpx.Client) -> None:
+def test_values_and_filters_replace_placeholders(client: httpx.Client) -> None:
     text = "select count() from events where {filters} and properties.n < {most}"
     filters = {
         "dateRange": {"date_from": "-1d", "date_to": "all"},
@@ -127,7 +127,7 @@ def test_values_and_filters_go_where_they_are_named(client: httpx.Client) -> Non
     assert hogql(client, text, values={"these": ["1", "2", "x"]})["results"] == [[2]]
 
 
-def test_no_rows_have_columns_and_types_too(client: httpx.Client) -> None:
+def test_an_empty_result_has_columns_and_types(client: httpx.Client) -> None:
     found = hogql(client, "select event, timestamp as at from events where event = 'nothing'")
     assert found["results"] == []
     assert found["columns"] == ["event", "at"]
@@ -138,7 +138,7 @@ def test_no_rows_have_columns_and_types_too(client: httpx.Client) -> None:
     assert events(client, event="nothing", select=["event", "*"])["types"][0].endswith("(String)")
 
 
-def test_rows_are_bounded_and_more_is_told(client: httpx.Client) -> None:
+def test_rows_are_limited_and_has_more_is_set(client: httpx.Client) -> None:
     text = "select arrayJoin(range(200000)) as n order by n"
     found = hogql(client, text)
     assert (len(found["results"]), found["limit"], found["hasMore"]) == (100, 100, True)
@@ -149,7 +149,7 @@ def test_rows_are_bounded_and_more_is_told(client: httpx.Client) -> None:
     assert (len(found["results"]), found["limit"], found["hasMore"]) == (50_000, 50_000, True)
 
 
-def test_a_plan_is_told_on_request(client: httpx.Client) -> None:
+def test_explain_returns_the_plan(client: httpx.Client) -> None:
     found = hogql(client, "select event from events limit 1", explain=True)
     assert any("ReadFromMergeTree" in line for line in found["explain"])
     assert found["clickhouse"].startswith("SELECT")
@@ -204,21 +204,23 @@ def test_a_plan_is_told_on_request(client: httpx.Client) -> None:
         ({"kind": "EventsQuery", "actionId": 1}, "invalid_input", "query__actionId"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_name(
+def test_invalid_queries_are_rejected_and_named(
     client: httpx.Client, query: Any, code: str, attr: str
 ) -> None:
-    answer = _ask(client, query)
-    error = error_of(answer)
-    assert (answer.status_code, error["code"], error["attr"]) == (400, code, attr)
+    response = _run(client, query)
+    error = read_error(response)
+    assert (response.status_code, error["code"], error["attr"]) == (400, code, attr)
 
 
-def test_an_error_of_hogql_tells_the_place_and_what_may_be_meant(client: httpx.Client) -> None:
-    error = error_of(_ask(client, {"kind": "HogQLQuery", "query": "select 1,\n  evnt from events"}))
+def test_a_hogql_error_has_a_position_and_a_suggestion(client: httpx.Client) -> None:
+    error = read_error(
+        _run(client, {"kind": "HogQLQuery", "query": "select 1,\n  evnt from events"})
+    )
     assert "line 2, column 3" in error["detail"]
     assert "'event'" in error["detail"]
 
 
-def test_no_word_of_the_engine_is_in_an_error(client: httpx.Client) -> None:
+def test_errors_do_not_expose_the_engine(client: httpx.Client) -> None:
     for text in (
         "select toInt(event) + [1] from events",
         "select throwIf(1)",
@@ -226,13 +228,13 @@ def test_no_word_of_the_engine_is_in_an_error(client: httpx.Client) -> None:
         "select quantile(5)(1)",
         "select arrayMap(x -> x, 5)",
     ):
-        answer = _ask(client, {"kind": "HogQLQuery", "query": text})
-        assert answer.status_code in (200, 400), text
+        response = _run(client, {"kind": "HogQLQuery", "query": text})
+        assert response.status_code in (200, 400), text
         for word in ("DB::", "Exception", "chdb", "hedgerow.events", "Code:", "t1."):
-            assert word not in answer.text, text
+            assert word not in response.text, text
 
 
-def test_events_with_chosen_columns(client: httpx.Client) -> None:
+def test_events_query_selects_columns(client: httpx.Client) -> None:
     found = events(client, select=["event", "properties.n"], event="bought", orderBy=["timestamp"])
     assert found["columns"] == ["event", "properties.n"]
     assert all(isinstance(each, str) for each in found["types"])
@@ -245,10 +247,10 @@ def test_events_with_chosen_columns(client: httpx.Client) -> None:
     assert (limited["limit"], limited["offset"]) == (2, 1)
 
 
-def test_events_are_those_of_the_last_day_unless_told(client: httpx.Client) -> None:
+def test_events_query_defaults_to_the_last_day(client: httpx.Client) -> None:
     _send(
         client,
-        {"event": "old", "distinct_id": "somebody", "timestamp": "2020-01-02T03:04:05Z"},
+        {"event": "old", "distinct_id": "ann", "timestamp": "2020-01-02T03:04:05Z"},
     )
     assert events(client, select=["event"], event="old")["results"] == []
     assert events(client, select=["event"], event="old", after="all")["results"] == [["old"]]
@@ -257,85 +259,85 @@ def test_events_are_those_of_the_last_day_unless_told(client: httpx.Client) -> N
     assert found["results"] == [["old"]]
 
 
-def _cached(client: httpx.Client, text: str, refresh: Any = None) -> bool:
-    more = {} if refresh is None else {"refresh": refresh}
-    answer = _ask(client, {"kind": "HogQLQuery", "query": text}, **more)
-    assert answer.status_code == 200, answer.text
-    return bool(answer.json()["is_cached"])
+def _is_cached(client: httpx.Client, text: str, refresh: Any = None) -> bool:
+    extra = {} if refresh is None else {"refresh": refresh}
+    response = _run(client, {"kind": "HogQLQuery", "query": text}, **extra)
+    assert response.status_code == 200, response.text
+    return bool(response.json()["is_cached"])
 
 
-def test_an_answer_is_kept_until_something_changes(client: httpx.Client) -> None:
-    text = "select count(), 'kept' from events"
-    seconds_until(lambda: _cached(client, text), at_most_s=30)
-    assert not _cached(client, text, "force_blocking")
-    assert not _cached(client, text, True)
+def test_a_result_is_cached_until_data_changes(client: httpx.Client) -> None:
+    text = "select count(), 'cached' from events"
+    wait_for(lambda: _is_cached(client, text), at_most_s=30)
+    assert not _is_cached(client, text, "force_blocking")
+    assert not _is_cached(client, text, True)
     before = hogql(client, text)
     assert before["is_cached"]
     assert before["last_refresh"] < before["cache_target_age"]
-    _send(client, {"event": "one more", "distinct_id": "somebody"})
+    _send(client, {"event": "one more", "distinct_id": "ann"})
     after = hogql(client, text)
     assert not after["is_cached"]
     assert after["results"][0][0] == before["results"][0][0] + 1
     assert after["cache_key"] == before["cache_key"]
 
 
-def test_only_what_is_kept_may_be_asked_for(client: httpx.Client) -> None:
-    query = {"kind": "HogQLQuery", "query": "select 'only kept'"}
-    missing = _ask(client, query, refresh="force_cache").json()
+def test_force_cache_returns_only_cached_results(client: httpx.Client) -> None:
+    query = {"kind": "HogQLQuery", "query": "select 'only cached'"}
+    missing = _run(client, query, refresh="force_cache").json()
     assert (missing["results"], missing["is_cached"]) == (None, False)
-    _ask(client, query)
-    found = _ask(client, query, refresh="force_cache").json()
-    assert (found["results"], found["is_cached"]) == ([["only kept"]], True)
-    assert _ask(client, query, refresh="lazy_async").json()["is_cached"]
+    _run(client, query)
+    found = _run(client, query, refresh="force_cache").json()
+    assert (found["results"], found["is_cached"]) == ([["only cached"]], True)
+    assert _run(client, query, refresh="lazy_async").json()["is_cached"]
 
 
-def test_a_query_can_run_while_nobody_waits(client: httpx.Client) -> None:
+def test_a_query_can_run_asynchronously(client: httpx.Client) -> None:
     query = {"kind": "HogQLQuery", "query": "select 'later'"}
     for refresh in ("async", "force_async", "lazy_async"):
-        begun = _ask(client, {**query, "name": refresh}, refresh=refresh)
-        assert begun.status_code == 202
-        status = begun.json()["query_status"]
+        started = _run(client, {**query, "name": refresh}, refresh=refresh)
+        assert started.status_code == 202
+        status = started.json()["query_status"]
         path = f"{PATH}{status['id']}/"
-        seconds_until(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
+        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
         done = client.get(path).json()["query_status"]
         assert (done["complete"], done["error"], done["team_id"]) == (True, False, 1)
         assert done["results"]["results"] == [["later"]]
     missing = {**query, "name": "missing"}
-    assert _ask(client, missing, refresh="async_except_on_cache_miss").status_code == 200
+    assert _run(client, missing, refresh="async_except_on_cache_miss").status_code == 200
 
 
-def test_what_went_wrong_while_nobody_waited_is_told(client: httpx.Client) -> None:
-    begun = _ask(client, {"kind": "HogQLQuery", "query": "select evnt"}, refresh="force_async")
-    path = f"{PATH}{begun.json()['query_status']['id']}/"
-    seconds_until(lambda: client.get(path).status_code == 200, at_most_s=30)
+def test_an_asynchronous_query_reports_its_error(client: httpx.Client) -> None:
+    started = _run(client, {"kind": "HogQLQuery", "query": "select evnt"}, refresh="force_async")
+    path = f"{PATH}{started.json()['query_status']['id']}/"
+    wait_for(lambda: client.get(path).status_code == 200, at_most_s=30)
     status = client.get(path).json()["query_status"]
     assert (status["complete"], status["error"], status["results"]) == (True, True, None)
     assert "evnt" in status["error_message"]
 
 
-def test_a_query_can_be_cancelled_by_who_waits_and_by_who_does_not(
+def test_synchronous_and_asynchronous_queries_can_be_cancelled(
     server: LiveServer, client: httpx.Client
 ) -> None:
     query = {"kind": "HogQLQuery", "query": ENDLESS}
-    begun = _ask(client, query, refresh="force_async", client_query_id="endless-1")
-    assert begun.json()["query_status"]["id"] == "endless-1"
-    taken = _ask(client, query, refresh="force_async", client_query_id="endless-1")
-    assert taken.status_code == 409
+    started = _run(client, query, refresh="force_async", client_query_id="endless-1")
+    assert started.json()["query_status"]["id"] == "endless-1"
+    conflict = _run(client, query, refresh="force_async", client_query_id="endless-1")
+    assert conflict.status_code == 409
     assert client.delete(f"{PATH}endless-1/").status_code == 204
-    seconds_until(lambda: client.get(f"{PATH}endless-1/").status_code == 200, at_most_s=30)
+    wait_for(lambda: client.get(f"{PATH}endless-1/").status_code == 200, at_most_s=30)
     status = client.get(f"{PATH}endless-1/").json()["query_status"]
     assert status["error_message"] == "The query was cancelled."
 
     with ThreadPoolExecutor(1) as pool, server.client() as other:
-        waiting = pool.submit(_ask, other, query, client_query_id="endless-2")
-        seconds_until(lambda: client.get(f"{PATH}endless-2/").status_code == 202, at_most_s=30)
+        waiting = pool.submit(_run, other, query, client_query_id="endless-2")
+        wait_for(lambda: client.get(f"{PATH}endless-2/").status_code == 202, at_most_s=30)
         assert client.delete(f"{PATH}endless-2/").status_code == 204
-        answer = waiting.result(timeout=30)
-    assert (answer.status_code, error_of(answer)["code"]) == (400, "query_cancelled")
+        response = waiting.result(timeout=30)
+    assert (response.status_code, read_error(response)["code"]) == (400, "query_cancelled")
     assert client.get(f"{PATH}endless-2/").status_code == 404
 
 
-def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
+def test_a_cancelled_query_stops_in_the_engine_and_frees_its_slot(
     server: LiveServer, client: httpx.Client
 ) -> None:
     paths = [f"{PATH}many-{number}/" for number in range(6)]
@@ -344,64 +346,66 @@ def test_a_cancelled_query_ends_in_the_engine_and_leaves_its_place_to_others(
     for number in range(6):
         query = {"kind": "HogQLQuery", "query": ENDLESS}
         id = f"many-{number}"
-        assert _ask(client, query, refresh="force_async", client_query_id=id).status_code == 202
-    _wait_until_busy(server)  # with the first of them
+        assert _run(client, query, refresh="force_async", client_query_id=id).status_code == 202
+    _wait_until_busy(server)  # with the first query
     for path in paths:
         assert client.delete(path).status_code == 204
     for path in paths:
-        seconds_until(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
-    assert server.errors.count(CANCELLED) > before  # the others never began
+        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
+    assert server.errors.count(CANCELLED) > before  # the others never started
     assert hogql(client, "select 'free again'")["results"] == [["free again"]]
 
 
-def test_a_service_that_stops_waits_for_no_query(tmp_path: Path) -> None:
+def test_shutdown_does_not_wait_for_queries(tmp_path: Path) -> None:
     server = LiveServer(tmp_path).wait_ready()
     with server.client() as other:
         _send(other, *(_event(number) for number in range(30)))
         assert hogql(other, "select count() from events")["results"] == [[30]]
         query = {"kind": "HogQLQuery", "query": ENDLESS}
-        assert _ask(other, query, refresh="force_async").status_code == 202
+        assert _run(other, query, refresh="force_async").status_code == 202
         _wait_until_busy(server)
     assert server.stop() == 0
     assert CANCELLED in server.errors
     assert "Traceback" not in server.errors
 
 
-def test_a_query_that_takes_too_long_is_ended(client: httpx.Client) -> None:
-    answer = _ask(client, {"kind": "HogQLQuery", "query": ENDLESS})
-    error = error_of(answer)
-    assert (answer.status_code, error["code"]) == (400, "query_limit_exceeded")
+def test_a_query_over_the_time_limit_is_stopped(client: httpx.Client) -> None:
+    response = _run(client, {"kind": "HogQLQuery", "query": ENDLESS})
+    error = read_error(response)
+    assert (response.status_code, error["code"]) == (400, "query_limit_exceeded")
 
 
-def test_projects_see_neither_each_others_events_nor_answers_nor_queries(
+def test_projects_are_isolated(
     client: httpx.Client,
 ) -> None:
-    made = client.post("/api/projects/", json={"name": "Other"}).json()
-    path = f"/api/projects/{made['id']}/query/"
-    _send(client, {"event": "theirs", "distinct_id": "person-1"}, key=made["api_token"])
+    created = client.post("/api/projects/", json={"name": "Other"}).json()
+    path = f"/api/projects/{created['id']}/query/"
+    _send(client, {"event": "theirs", "distinct_id": "person-1"}, key=created["api_token"])
     query = {"kind": "HogQLQuery", "query": "select event, count() from events group by event"}
     for _ in range(2):
         found = client.post(path, json={"query": query}).json()
         assert found["results"] == [["theirs", 1]]
-        assert "theirs" not in str(_ask(client, query).json()["results"])
-    begun = _ask(client, query, refresh="force_async", client_query_id="ours")
-    assert begun.status_code == 202
+        assert "theirs" not in str(_run(client, query).json()["results"])
+    started = _run(client, query, refresh="force_async", client_query_id="ours")
+    assert started.status_code == 202
     assert client.get(f"{path}ours/").status_code == 404
     assert client.delete(f"{path}ours/").status_code == 404
 
 
-def test_a_key_needs_the_scope(server: LiveServer, client: httpx.Client) -> None:
-    wish = {"label": "flags only", "scopes": ["feature_flag:read"]}
-    key = client.post("/api/personal_api_keys/", json=wish).json()["value"]
+def test_a_query_requires_the_scope(server: LiveServer, client: httpx.Client) -> None:
+    new_key = {"label": "flags only", "scopes": ["feature_flag:read"]}
+    key = client.post("/api/personal_api_keys/", json=new_key).json()["value"]
     with server.client(key) as other:
-        answer = _ask(other, {"kind": "HogQLQuery", "query": "select 1"})
-    assert answer.status_code == 403
-    assert "query:read" in error_of(answer)["detail"]
+        response = _run(other, {"kind": "HogQLQuery", "query": "select 1"})
+    assert response.status_code == 403
+    assert "query:read" in read_error(response)["detail"]
 
 
-def test_times_are_shown_in_the_projects_time_zone(client: httpx.Client, tmp_path: Path) -> None:
-    made = client.post("/api/projects/", json={"name": "Paris", "timezone": "Europe/Paris"}).json()
-    path = f"/api/projects/{made['id']}/query/"
+def test_times_are_in_the_time_zone_of_the_project(client: httpx.Client, tmp_path: Path) -> None:
+    created = client.post(
+        "/api/projects/", json={"name": "Paris", "timezone": "Europe/Paris"}
+    ).json()
+    path = f"/api/projects/{created['id']}/query/"
     query = {"kind": "HogQLQuery", "query": "select toDateTime('2026-07-01 12:00:00')"}
     found = client.post(path, json={"query": query}).json()
     assert found["timezone"] == "Europe/Paris"

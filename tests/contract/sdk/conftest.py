@@ -1,4 +1,4 @@
-"""A project for the tests of a file, on the server that all share."""
+"""A project for the tests of a file, on the shared server."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.contract.sdk.projects import Project, new_project
-from tests.live import LiveServer
+from tests.support.live import LiveServer
 
 
 @pytest.fixture(scope="module")

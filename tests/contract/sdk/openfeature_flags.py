@@ -1,4 +1,4 @@
-"""The flags that OpenFeature's SDKs are tested with: one of every type."""
+"""Flags of every type for the tests of OpenFeature SDKs."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
-def makes_flags(project: Project) -> Project:
+def create_flags(project: Project) -> Project:
     for key, fields in FLAGS.items():
-        project.makes("feature_flags", key=key, **fields)
+        project.create("feature_flags", key=key, **fields)
     return project

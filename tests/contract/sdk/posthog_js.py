@@ -1,4 +1,4 @@
-"""Pages with posthog-js, of today and of the times of /decide."""
+"""Pages with posthog-js: the current version, and those that call /decide."""
 
 from dataclasses import dataclass
 
@@ -9,52 +9,50 @@ from tests.browser.chromium import missing
 from tests.browser.pages import with_posthog
 
 BODY = '<h1>A page</h1><button id="buy" class="big red" data-plan="pro">Buy now</button>'
-# Events leave at once unless a test wants them to wait for others. Surveys are a script of
-# PostHog's own, which it asks every server for.
+# Send events immediately unless a test needs batching. Surveys would load a separate script.
 OPTIONS = {
     "request_batching": "false",
     "disable_surveys": "true",
-    "loaded": "(posthog) => posthog.onFeatureFlags((keys) => { window.told = keys })",
+    "loaded": "(posthog) => posthog.onFeatureFlags((keys) => { window.flagKeys = keys })",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Js:
-    """A version and what it asks for flags. The oldest knows no early access and no uuids, keeps
-    `$set_once` of `identify` to itself, and sends no properties along when it asks for flags: they
-    follow what is stored."""
+    """A version and the path of its flag requests. The oldest has no early access and no uuids,
+    does not send `$set_once` of `identify`, and sends no properties with flag requests."""
 
     package: str
     version: str
-    asks: str
+    flags_path: str
     is_oldest: bool = False
 
-    def page(self, host: str, token: str, **options: str) -> str:
-        given = {**OPTIONS, **options}
-        return with_posthog(host, token, given, package=self.package, body=BODY)
+    def build_page(self, host: str, token: str, **options: str) -> str:
+        settings = {**OPTIONS, **options}
+        return with_posthog(host, token, settings, package=self.package, body=BODY)
 
 
-NEWEST = Js(package="posthog-js", version="1.445.5", asks="/flags/?v=2")
-OF_V4 = Js(package="posthog-js-1.249", version="1.249.5", asks="/decide/?v=4")
-OF_V3 = Js(package="posthog-js-1.230", version="1.230.4", asks="/decide/?v=3")
-OLDEST = Js(package="posthog-js-1.50", version="1.50.9", asks="/decide/?v=3", is_oldest=True)
+NEWEST = Js(package="posthog-js", version="1.445.5", flags_path="/flags/?v=2")
+CALLS_V4 = Js(package="posthog-js-1.249", version="1.249.5", flags_path="/decide/?v=4")
+CALLS_V3 = Js(package="posthog-js-1.230", version="1.230.4", flags_path="/decide/?v=3")
+OLDEST = Js(package="posthog-js-1.50", version="1.50.9", flags_path="/decide/?v=3", is_oldest=True)
 
 
-def if_installed(js: Js) -> Js:
-    if lacks := missing(js.package):
-        pytest.skip(f"{' and '.join(lacks)} missing: tests/browser/install brings them")
+def skip_unless_installed(js: Js) -> Js:
+    if missing_packages := missing(js.package):
+        pytest.skip(f"{' and '.join(missing_packages)} missing: run tests/browser/install")
     return js
 
 
-def has_flags(page: Page) -> None:
-    """Waits for them."""
-    page.wait_for_function("window.told !== undefined")
+def wait_for_flags(build_page: Page) -> None:
+    """Wait for the flags."""
+    build_page.wait_for_function("window.flagKeys !== undefined")
 
 
-def asks_again(page: Page) -> None:
-    page.evaluate("window.told = undefined; posthog.reloadFeatureFlags()")
-    has_flags(page)
+def reload_flags(build_page: Page) -> None:
+    build_page.evaluate("window.flagKeys = undefined; posthog.reloadFeatureFlags()")
+    wait_for_flags(build_page)
 
 
-def id_of(page: Page) -> str:
-    return str(page.evaluate("posthog.get_distinct_id()"))
+def get_distinct_id(build_page: Page) -> str:
+    return str(build_page.evaluate("posthog.get_distinct_id()"))

@@ -1,4 +1,4 @@
-"""The small client for pages and the one for React Native, each in Node, and a live server."""
+"""posthog-js-lite and posthog-react-native in Node, against a live server."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.contract.sdk.driven import Driven, in_node
 from tests.contract.sdk.projects import EVERYBODY, Project, new_project
-from tests.live import LiveServer, environment, seconds_until
+from tests.contract.sdk.sdk_process import SdkProcess, node_command
+from tests.support.live import LiveServer, build_environment, wait_for
 
 PRO = {"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}
 LARGE = {"key": "size", "type": "group", "group_type_index": 0, "operator": "gt", "value": 10}
@@ -37,41 +37,39 @@ def app(request: pytest.FixtureRequest) -> App:
 
 @pytest.fixture
 def project(live_admin: httpx.Client) -> Project:
-    """One for each client, for they all send the same."""
+    """A project for each client: they all send the same events."""
     project = new_project(live_admin)
-    project.makes("groups", group_type="company", group_key="acme", group_properties={})
-    project.makes_flag("everybody", payloads={"true": '{"colour": "red"}'})
-    project.makes_flag("shades", multivariate={"variants": VARIANTS}, payloads={"dark": "[1, 2]"})
-    project.makes_flag("pros", groups=[{**EVERYBODY, "properties": [PRO]}])
+    project.create("groups", group_type="company", group_key="acme", group_properties={})
+    project.create_flag("everybody", payloads={"true": '{"colour": "red"}'})
+    project.create_flag("shades", multivariate={"variants": VARIANTS}, payloads={"dark": "[1, 2]"})
+    project.create_flag("pros", groups=[{**EVERYBODY, "properties": [PRO]}])
     company = {"groups": [{**EVERYBODY, "properties": [LARGE]}], "aggregation_group_type_index": 0}
-    project.makes_flag("companies", **company)
+    project.create_flag("companies", **company)
     return project
 
 
 @pytest.fixture
-def client(app: App, live: LiveServer, project: Project) -> Iterator[Driven]:
-    with Driven(in_node("driven_app.cjs", app.package), environment()) as client:
+def client(app: App, live: LiveServer, project: Project) -> Iterator[SdkProcess]:
+    with SdkProcess(node_command("app_driver.cjs", app.package), build_environment()) as client:
         assert client.open(host=live.address, token=project.token) == app.version
         yield client
 
 
-def test_an_app_from_its_first_start_to_its_last_event(
-    app: App, client: Driven, project: Project
-) -> None:
-    before = client.who()
+def test_app_sdk_lifecycle(app: App, client: SdkProcess, project: Project) -> None:
+    before = client.distinct_id()
     flags = {"everybody": True, "shades": "dark", "pros": False, "companies": False}
     assert client.reload() == flags
     client.register(properties={"shop": "north"})
     client.capture(event="seen", properties={"n": 1})
     client.identify(id="ann", properties={"plan": "pro"})
-    assert client.who() == "ann"
+    assert client.distinct_id() == "ann"
     client.alias(id="ann-too")
     client.group(type="company", key="acme", properties={"size": 50})
     assert client.flush() is None
-    # What it told of the person and the group decides from now on. It may be asking already, and
-    # then the answer is to what it knew before.
+    # The person and group properties apply from now on. A request may be in flight already, with
+    # the previous ones.
     known = flags | {"pros": True, "companies": True}
-    seconds_until(lambda: client.reload() == known, at_most_s=60)
+    wait_for(lambda: client.reload() == known, at_most_s=60)
     assert client.flag(key="shades") == "dark"
     assert client.payload(key="shades") == [1, 2]
     assert client.payload(key="everybody") == {"colour": "red"}
@@ -81,20 +79,20 @@ def test_an_app_from_its_first_start_to_its_last_event(
     client.capture(event="bought", properties={"n": 2})
     assert client.flush() is None
     client.reset()
-    after = client.who()
+    after = client.distinct_id()
     assert after not in (before, "ann")
     client.capture(event="later", properties={})
     assert client.close() is None
-    assert not [path for path in client.asked() if "/decide" in path]
+    assert not [path for path in client.requested_paths() if "/decide" in path]
 
-    bought = project.event("ann", "bought")["properties"]
+    bought = project.wait_for_event("ann", "bought")["properties"]
     assert (bought["n"], bought["shop"], bought["$lib"]) == (2, "north", app.library)
     assert (bought["$groups"], bought["$feature/shades"]) == ({"company": "acme"}, "dark")
-    called = project.event("ann", "$feature_flag_called")["properties"]
+    called = project.wait_for_event("ann", "$feature_flag_called")["properties"]
     assert (called["$feature_flag"], called["$feature_flag_response"]) == ("shades", "dark")
     assert called["$feature_flag_version"] == 1
-    assert project.event(before, "seen")["properties"]["n"] == 1
-    assert "shop" not in project.event(after, "later")["properties"]
+    assert project.wait_for_event(before, "seen")["properties"]["n"] == 1
+    assert "shop" not in project.wait_for_event(after, "later")["properties"]
     assert project.events(event="secret") == []
     ann = project.person(before)
     assert set(ann["distinct_ids"]) == {before, "ann", "ann-too"}

@@ -1,20 +1,20 @@
-"""An experiment with the real posthog-python: it evaluates, says so and captures; we count."""
+"""An experiment with posthog-python: evaluation, exposure, captured events, results."""
 
 from collections import Counter
 
 import pytest
 
-from tests.contract.sdk.driven import SDKS
 from tests.contract.sdk.projects import Project
-from tests.live import LiveServer
+from tests.contract.sdk.sdk_process import SDKS
+from tests.support.live import LiveServer
 
 PEOPLE = 240
 
 
-def test_results_are_what_the_client_did(live: LiveServer, project: Project) -> None:
+def test_experiment_results_match_client_events(live: LiveServer, project: Project) -> None:
     bought = {"kind": "EventsNode", "event": "bought"}
     revenue = bought | {"math": "sum", "math_property": "price"}
-    made = project.makes(
+    created = project.create(
         "experiments",
         name="Prices",
         feature_flag_key="prices",
@@ -30,28 +30,28 @@ def test_results_are_what_the_client_did(live: LiveServer, project: Project) -> 
             {"kind": "ExperimentMetric", "metric_type": "mean", "source": revenue},
         ],
     )
-    at = f"/api/projects/{project.id}/experiments/{made['id']}/"
+    at = f"/api/projects/{project.id}/experiments/{created['id']}/"
     assert project.admin.post(f"{at}launch/").status_code == 200
     people = [f"customer-{n}" for n in range(PEOPLE)]
-    with SDKS[0].driven() as client:
+    with SDKS[0].start() as client:
         client.open(host=live.address, token=project.token, secret=None)
-        for who in people[::5]:  # before they see anything
-            client.capture(id=who, event="bought", properties={"price": 1000})
-        client.flush()  # what is sent together keeps its order; what is not is told apart by this
-        variants = {who: client.flag(key="prices", id=who) for who in people}
+        for user in people[::5]:  # before their exposure
+            client.capture(id=user, event="bought", properties={"price": 1000})
+        client.flush()  # events of one batch keep their order; flushing separates batches
+        variants = {user: client.flag(key="prices", id=user) for user in people}
         client.flush()
         prices = {
-            who: {"control": 10, "low": 7, "high": 13}[variants[who]] + n % 4
-            for n, who in enumerate(people[::3])
+            user: {"control": 10, "low": 7, "high": 13}[variants[user]] + n % 4
+            for n, user in enumerate(people[::3])
         }
-        for who, price in prices.items():
-            client.capture(id=who, event="bought", properties={"price": price})
+        for user, price in prices.items():
+            client.capture(id=user, event="bought", properties={"price": price})
         client.flush()
     exposed = Counter(variants.values())
-    buyers = Counter(variants[who] for who in prices)
+    buyers = Counter(variants[user] for user in prices)
     earned: Counter[str] = Counter()
-    for who, price in prices.items():
-        earned[variants[who]] += price
+    for user, price in prices.items():
+        earned[variants[user]] += price
     results = project.admin.get(f"{at}results/").json()
     assert results["exposures"]["total_exposures"] == exposed
     assert results["exposures"]["sample_ratio_mismatch"]["is_mismatch"] is False

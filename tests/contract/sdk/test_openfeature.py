@@ -11,25 +11,25 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
-from tests.contract.sdk.openfeature_flags import makes_flags
+from tests.contract.sdk.openfeature_flags import create_flags
 from tests.contract.sdk.projects import Project
-from tests.faulty_proxy import Fault, FaultyProxy
-from tests.live import LiveServer, seconds_until
+from tests.support.faulty_proxy import Fault, FaultyProxy
+from tests.support.live import LiveServer, wait_for
 
 ANN = EvaluationContext(targeting_key="ann", attributes={"plan": "pro"})
 
 
 @pytest.fixture(scope="module")
 def project(project: Project) -> Project:
-    return makes_flags(project)
+    return create_flags(project)
 
 
 @pytest.fixture
 def client(live: LiveServer, project: Project) -> Iterator[OpenFeatureClient]:
-    yield from opened(live.address, {"Authorization": f"Bearer {project.token}"})
+    yield from open_client(live.address, {"Authorization": f"Bearer {project.token}"})
 
 
-def opened(
+def open_client(
     address: str, headers: dict[str, str], timeout_s: float = 60
 ) -> Iterator[OpenFeatureClient]:
     provider = OFREPProvider(address, headers_factory=lambda: headers, timeout=timeout_s)
@@ -50,50 +50,48 @@ def test_values_of_every_type(client: OpenFeatureClient) -> None:
     assert client.get_string_value("greeting", "", ANN) == "hello"
 
 
-def test_who_is_not_in_gets_false_or_the_apps_default(client: OpenFeatureClient) -> None:
+def test_user_outside_the_rollout_gets_false_or_the_default(client: OpenFeatureClient) -> None:
     bob = EvaluationContext(targeting_key="bob")
     assert client.get_boolean_value("beta", True, bob) is False
     shades = client.get_string_details("shades", "light", bob)
     assert (shades.value, shades.reason, shades.error_code) == ("light", Reason.DEFAULT, None)
 
 
-def test_errors_are_openfeatures(client: OpenFeatureClient) -> None:
+def test_errors_are_openfeature_errors(client: OpenFeatureClient) -> None:
     missing = client.get_boolean_details("no-such", True, ANN)
     assert (missing.value, missing.error_code) == (True, ErrorCode.FLAG_NOT_FOUND)
-    nobody = client.get_boolean_details("beta", True, EvaluationContext())
-    assert nobody.error_code == ErrorCode.TARGETING_KEY_MISSING
+    anonymous = client.get_boolean_details("beta", True, EvaluationContext())
+    assert anonymous.error_code == ErrorCode.TARGETING_KEY_MISSING
     mismatch = client.get_string_details("beta", "x", ANN)
     assert (mismatch.value, mismatch.error_code) == ("x", ErrorCode.TYPE_MISMATCH)
-    strange = EvaluationContext(targeting_key="ann", attributes={"$groups": "acme"})
-    assert client.get_boolean_details("beta", True, strange).error_code == ErrorCode.INVALID_CONTEXT
+    invalid = EvaluationContext(targeting_key="ann", attributes={"$groups": "acme"})
+    assert client.get_boolean_details("beta", True, invalid).error_code == ErrorCode.INVALID_CONTEXT
 
 
-def test_a_change_counts_with_the_next_question(
-    client: OpenFeatureClient, project: Project
-) -> None:
+def test_change_applies_to_the_next_evaluation(client: OpenFeatureClient, project: Project) -> None:
     for active in (False, True):
-        project.does("feature_flags/beta", active=active)
+        project.update("feature_flags/beta", active=active)
         beta = client.get_boolean_details("beta", not active, ANN)
         assert (beta.value, beta.reason == Reason.DISABLED) == (active, not active)
 
 
-def test_a_wrong_key_gives_the_apps_default(live: LiveServer) -> None:
-    for client in opened(live.address, {"X-API-Key": "phc_no-such-key"}):
+def test_invalid_key_gives_the_default(live: LiveServer) -> None:
+    for client in open_client(live.address, {"X-API-Key": "phc_no-such-key"}):
         refused = client.get_boolean_details("beta", True, ANN)
         assert (refused.value, refused.error_code) == (True, ErrorCode.GENERAL)
         assert refused.error_message == "unauthorized"
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_the_apps_default_counts_until_the_way_is_clear(
+def test_default_is_used_until_the_service_is_reachable(
     fault: Fault, live: LiveServer, project: Project
 ) -> None:
     timeout_s = 1 if fault is Fault.DELAYS else 60
     with FaultyProxy(live.address) as proxy:
-        for client in opened(proxy.address, {"X-API-Key": project.token}, timeout_s):
+        for client in open_client(proxy.address, {"X-API-Key": project.token}, timeout_s):
             proxy.fail(fault)
             shades = client.get_string_details("shades", "light", ANN)
             assert (shades.value, shades.error_code) == ("light", ErrorCode.GENERAL)
             proxy.heal()
             is_dark = partial(client.get_string_value, "shades", "light", ANN)
-            seconds_until(lambda is_dark=is_dark: is_dark() == "dark", at_most_s=60)  # type: ignore[misc]
+            wait_for(lambda is_dark=is_dark: is_dark() == "dark", at_most_s=60)  # type: ignore[misc]

@@ -1,5 +1,5 @@
-"""OpenFeature's SDKs in JavaScript with their OFREP providers, against a live server: the one for
-servers in Node, the one for pages in Chromium.
+"""OpenFeature's JavaScript SDKs with their OFREP providers, against a live server: the server SDK
+in Node, the web SDK in Chromium.
 """
 
 import json
@@ -12,10 +12,10 @@ from playwright.sync_api import Page
 from tests.browser import chromium as browser
 from tests.browser.chromium import Opened
 from tests.browser.pages import PageServer
-from tests.contract.sdk.driven import Driven, in_node
-from tests.contract.sdk.openfeature_flags import makes_flags
+from tests.contract.sdk.openfeature_flags import create_flags
 from tests.contract.sdk.projects import Project
-from tests.live import LiveServer, environment
+from tests.contract.sdk.sdk_process import SdkProcess, node_command
+from tests.support.live import LiveServer, build_environment
 
 ANN = {"targetingKey": "ann", "plan": "pro"}
 BOB = {"targetingKey": "bob"}
@@ -32,69 +32,71 @@ PAGE = """<!doctype html>
   import { OFREPWebProvider } from '@openfeature/ofrep-web-provider'
   window.OpenFeature = OpenFeature
   window.changed = []
-  const hears = (told) => changed.push(...told.flagsChanged)
-  OpenFeature.addHandler(ProviderEvents.ConfigurationChanged, hears)
+  const record = (event) => changed.push(...event.flagsChanged)
+  OpenFeature.addHandler(ProviderEvents.ConfigurationChanged, record)
   await OpenFeature.setContext(%(context)s)
   const headers = [['Authorization', 'Bearer %(token)s']]
   const provider = new OFREPWebProvider({ baseUrl: '%(host)s', pollInterval: 200, headers })
   const set = OpenFeature.setProviderAndWait(provider)
-  window.became = await set.then(() => 'ready', (error) => String(error))
+  window.providerState = await set.then(() => 'ready', (error) => String(error))
 </script>"""
 
 
 @pytest.fixture(scope="module")
 def project(project: Project) -> Project:
-    return makes_flags(project)
+    return create_flags(project)
 
 
 @pytest.fixture(scope="module")
-def server_sdk(live: LiveServer, project: Project) -> Iterator[Driven]:
-    command = in_node("driven_openfeature.cjs", "@openfeature/ofrep-provider")
-    with Driven(command, environment()) as driven:
+def server_sdk(live: LiveServer, project: Project) -> Iterator[SdkProcess]:
+    command = node_command("openfeature_driver.cjs", "@openfeature/ofrep-provider")
+    with SdkProcess(command, build_environment()) as process:
         bearer = {"Authorization": f"Bearer {project.token}"}
-        assert driven.open(who="bearer", host=live.address, headers=bearer) is None
+        assert process.open(name="bearer", host=live.address, headers=bearer) is None
         header = {"X-API-Key": "phc_no-such-key"}
-        assert driven.open(who="wrong", host=live.address, headers=header) is None
-        yield driven
+        assert process.open(name="wrong", host=live.address, headers=header) is None
+        yield process
 
 
-def details(sdk: Driven, key: str, otherwise: Any, who: str = "bearer", **context: Any) -> Any:
-    return sdk.details(who=who, key=key, otherwise=otherwise, context=context)
+def details(sdk: SdkProcess, key: str, fallback: Any, name: str = "bearer", **context: Any) -> Any:
+    return sdk.details(name=name, key=key, fallback=fallback, context=context)
 
 
-def test_a_server_gets_values_of_every_type(server_sdk: Driven) -> None:
+def test_server_provider_returns_every_type(server_sdk: SdkProcess) -> None:
     beta = details(server_sdk, "beta", False, **ANN)
     assert (beta["value"], beta["reason"], beta["variant"]) == (True, "TARGETING_MATCH", "true")
     assert beta["flagMetadata"]["reason"] == "condition_match"
     assert details(server_sdk, "shades", "light", **ANN)["variant"] == "dark"
-    wanted = {"limits": {"uploads": 3}, "share": 0.5, "tries": 3, "greeting": "hello"}
+    expected = {"limits": {"uploads": 3}, "share": 0.5, "tries": 3, "greeting": "hello"}
     defaults: dict[str, Any] = {"limits": {}, "share": 0.1, "tries": 1, "greeting": ""}
     found = {key: details(server_sdk, key, other, **ANN) for key, other in defaults.items()}
-    assert {key: each["value"] for key, each in found.items()} == wanted
+    assert {key: each["value"] for key, each in found.items()} == expected
     assert {each["reason"] for each in found.values()} == {"STATIC"}
     assert details(server_sdk, "beta", True, **BOB)["value"] is False
-    # This provider wants a value in every answer, and takes one without for an error.
+    # This provider requires a value in every response.
     assert details(server_sdk, "shades", "light", **BOB)["value"] == "light"
 
 
-def test_a_server_gets_openfeatures_errors(server_sdk: Driven) -> None:
-    def code(key: str, otherwise: Any, **asked: Any) -> Any:
-        told = details(server_sdk, key, otherwise, **asked)
-        assert (told["value"], told["reason"]) == (otherwise, "ERROR")
-        return told["errorCode"]
+def test_server_provider_returns_openfeature_errors(server_sdk: SdkProcess) -> None:
+    def get_error_code(key: str, fallback: Any, **options: Any) -> Any:
+        evaluation = details(server_sdk, key, fallback, **options)
+        assert (evaluation["value"], evaluation["reason"]) == (fallback, "ERROR")
+        return evaluation["errorCode"]
 
-    assert code("no-such", True, **ANN) == "FLAG_NOT_FOUND"
-    assert code("beta", "x", **ANN) == "TYPE_MISMATCH"
-    assert code("beta", True) == "TARGETING_KEY_MISSING"
-    assert code("beta", True, targetingKey="ann", **{"$groups": "acme"}) == "INVALID_CONTEXT"
-    assert code("beta", True, who="wrong", **ANN) == "GENERAL"
+    assert get_error_code("no-such", True, **ANN) == "FLAG_NOT_FOUND"
+    assert get_error_code("beta", "x", **ANN) == "TYPE_MISMATCH"
+    assert get_error_code("beta", True) == "TARGETING_KEY_MISSING"
+    assert (
+        get_error_code("beta", True, targetingKey="ann", **{"$groups": "acme"}) == "INVALID_CONTEXT"
+    )
+    assert get_error_code("beta", True, name="wrong", **ANN) == "GENERAL"
 
 
-def test_a_server_sees_a_change_with_its_next_question(
-    server_sdk: Driven, project: Project
+def test_server_provider_sees_a_change_on_the_next_evaluation(
+    server_sdk: SdkProcess, project: Project
 ) -> None:
     for active in (False, True):
-        project.does("feature_flags/beta", active=active)
+        project.update("feature_flags/beta", active=active)
         beta = details(server_sdk, "beta", not active, **ANN)
         assert (beta["value"], beta["reason"] == "DISABLED") == (active, not active)
 
@@ -102,63 +104,65 @@ def test_a_server_sees_a_change_with_its_next_question(
 @pytest.fixture
 def page(opened: Opened) -> Page:
     if lacks := browser.missing(*MODULES):
-        pytest.skip(f"{' and '.join(lacks)} missing: tests/browser/install brings them")
+        pytest.skip(f"{' and '.join(lacks)} missing: run tests/browser/install")
     return opened.page
 
 
-def goes(page: Page, pages: PageServer, host: str, token: str) -> str:
-    """Opens the page, and says what became of its provider."""
+def open_page(page: Page, pages: PageServer, host: str, token: str) -> str:
+    """Open the page and return the state of its provider."""
     modules = {name: f"/packages/@openfeature/{path}" for name, path in MODULES.items()}
-    given = {"modules": json.dumps(modules), "context": json.dumps(ANN)}
-    page.goto(pages.put("/openfeature", PAGE % {**given, "host": host, "token": token}))
-    page.wait_for_function("window.became !== undefined")
-    return str(page.evaluate("became"))
+    parameters = {"modules": json.dumps(modules), "context": json.dumps(ANN)}
+    page.goto(pages.put("/openfeature", PAGE % {**parameters, "host": host, "token": token}))
+    page.wait_for_function("window.providerState !== undefined")
+    return str(page.evaluate("providerState"))
 
 
-def of_page(page: Page, key: str, otherwise: Any) -> Any:
-    kind = {bool: "Boolean", str: "String", dict: "Object"}.get(type(otherwise), "Number")
+def evaluate_in_page(page: Page, key: str, fallback: Any) -> Any:
+    type_name = {bool: "Boolean", str: "String", dict: "Object"}.get(type(fallback), "Number")
     return page.evaluate(
-        f"([key, otherwise]) => OpenFeature.getClient().get{kind}Details(key, otherwise)",
-        [key, otherwise],
+        f"([key, fallback]) => OpenFeature.getClient().get{type_name}Details(key, fallback)",
+        [key, fallback],
     )
 
 
-def test_a_page_has_all_flags_and_hears_of_changes(
+def test_web_provider_loads_all_flags_and_polls_for_changes(
     page: Page, pages: PageServer, live: LiveServer, project: Project, opened: Opened
 ) -> None:
-    assert goes(page, pages, live.address, project.token) == "ready"
-    beta = of_page(page, "beta", False)
+    assert open_page(page, pages, live.address, project.token) == "ready"
+    beta = evaluate_in_page(page, "beta", False)
     assert (beta["value"], beta["reason"], beta["variant"]) == (True, "TARGETING_MATCH", "true")
-    wanted = {"shades": "dark", "limits": {"uploads": 3}, "share": 0.5, "tries": 3}
+    expected = {"shades": "dark", "limits": {"uploads": 3}, "share": 0.5, "tries": 3}
     assert {
-        key: of_page(page, key, type(each)())["value"] for key, each in wanted.items()
-    } == wanted
-    assert of_page(page, "no-such", True)["errorCode"] == "FLAG_NOT_FOUND"
-    assert of_page(page, "beta", "x")["errorCode"] == "TYPE_MISMATCH"
-    # It asks again with the mark of what it has, which the browser lets it read.
+        key: evaluate_in_page(page, key, type(each)())["value"] for key, each in expected.items()
+    } == expected
+    assert evaluate_in_page(page, "no-such", True)["errorCode"] == "FLAG_NOT_FOUND"
+    assert evaluate_in_page(page, "beta", "x")["errorCode"] == "TYPE_MISMATCH"
+    # It polls with its ETag, which CORS exposes.
     with page.expect_response(lambda got: got.status == 304, timeout=60_000):
         pass
     assert page.evaluate("changed") == []
-    project.does("feature_flags/beta", active=False)
+    project.update("feature_flags/beta", active=False)
     page.wait_for_function("changed.length > 0")
     assert page.evaluate("changed") == ["beta"]
-    beta = of_page(page, "beta", True)
+    beta = evaluate_in_page(page, "beta", True)
     assert (beta["value"], beta["reason"]) == (False, "DISABLED")
-    project.does("feature_flags/beta", active=True)
+    project.update("feature_flags/beta", active=True)
     page.wait_for_function("OpenFeature.getClient().getBooleanValue('beta', false)")
-    # Somebody else, who has no variant.
+    # A user without a variant.
     page.evaluate("(context) => OpenFeature.setContext(context)", BOB)
-    shades = of_page(page, "shades", "light")
+    shades = evaluate_in_page(page, "shades", "light")
     assert (shades["value"], shades["reason"]) == ("light", "DEFAULT")
     assert "errorCode" not in shades
-    assert of_page(page, "beta", True)["value"] is False
+    assert evaluate_in_page(page, "beta", True)["value"] is False
     assert opened.errors == []
 
 
-def test_a_page_with_a_wrong_key_is_told(page: Page, pages: PageServer, live: LiveServer) -> None:
-    became = goes(page, pages, live.address, "phc_no-such-key")
-    assert "Initialization failed" in became
-    assert of_page(page, "beta", True)["value"] is True
+def test_web_provider_reports_an_invalid_key(
+    page: Page, pages: PageServer, live: LiveServer
+) -> None:
+    state = open_page(page, pages, live.address, "phc_no-such-key")
+    assert "Initialization failed" in state
+    assert evaluate_in_page(page, "beta", True)["value"] is True
     status = page.evaluate("OpenFeature.getClient().providerStatus")
-    # The refusal was read, so it came through the browser's own check of origins.
+    # The page could read the error, so CORS headers were present.
     assert status == "FATAL"

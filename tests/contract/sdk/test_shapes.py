@@ -1,10 +1,10 @@
-"""One request of every shape that a generation of PostHog's SDKs sends: the versions that no test
-runs any more, but that people have (shapes.json, recorded), and the languages that no test runs
-(shapes_by_source.json, read in their source). Each is understood, what it sends is stored, and the
-answer has what its parser needs.
+"""One request of every shape that a generation of PostHog's SDKs sends: versions that are still in
+use but that no test runs (shapes.json, recorded), and languages that no test runs
+(shapes_by_source.json, from their source). Each is accepted and stored, and the response has the
+fields that the SDK's parser needs.
 
-The language of the vectors is that of tests/contract/short.py. A vector has a project `{a}` of its
-own, with flags as below, and a personal key `{own}` that sees nothing else.
+vector_runner.py defines the format. Each vector has its own project `{a}`, with the flags
+below, and a personal key `{own}` for that project only.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from posthog import Posthog
 
-from tests.contract import short
+from tests.contract import vector_runner
 from tests.contract.api import world
 
 VECTORS = [
@@ -52,12 +52,12 @@ WORLD = {
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_what_an_sdk_sends_is_understood(vector: short.Vector, servers: world.Servers) -> None:
-    short.replay(vector, WORLD, servers)
+def test_sdk_request_is_accepted(vector: vector_runner.Vector, servers: world.Servers) -> None:
+    vector_runner.replay_vector(vector, WORLD, servers)
 
 
 def test_every_generation_has_its_vector() -> None:
-    short.check(VECTORS)
+    vector_runner.check_vectors(VECTORS)
     languages = [vector["name"].split()[0] for vector in VECTORS]
     assert {name: languages.count(name) for name in set(languages)} == {
         "posthog-python": 4,
@@ -76,11 +76,11 @@ def test_every_generation_has_its_vector() -> None:
 
 
 @pytest.mark.parametrize("options", [{"capture_mode": "v1"}, {"enable_full_ai_capture": True}])
-def test_newer_doors_take_what_the_sdk_itself_sends(
+def test_newer_endpoints_accept_real_sdk_requests(
     options: dict[str, Any], servers: world.Servers
 ) -> None:
-    opened = servers.named("default")
-    known = world.make({"projects": ["a"]}, opened)
+    opened = servers.get("default")
+    known = world.build_world({"projects": ["a"]}, opened)
     failed: list[Exception] = []
     client = Posthog(
         known["a.token"],

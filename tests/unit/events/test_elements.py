@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from hedgerow.events.elements import (
     Element,
-    elements_chain,
-    parsed_elements,
-    sent_elements,
-    without_elements,
+    extract_elements,
+    format_chain,
+    parse_chain,
+    parse_sent_elements,
 )
-from hedgerow.ingestion.storable import storable
+from hedgerow.ingestion.parsing.sanitize import sanitize_event
 from hedgerow.lib.jsonio import decode, encode
 from tests.unit.generated import JSON, bounded
 
@@ -62,23 +62,23 @@ CHAINS: list[tuple[list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("elements", "chain"), CHAINS)
-def test_elements_become_one_text(elements: list[Any], chain: str) -> None:
-    assert elements_chain(sent_elements(elements)) == chain
+def test_elements_are_formatted_as_a_chain(elements: list[Any], chain: str) -> None:
+    assert format_chain(parse_sent_elements(elements)) == chain
 
 
-def test_long_texts_and_addresses_are_cut() -> None:
-    (element,) = sent_elements([{"$el_text": "ä" * 500, "attr__href": "b" * 3000}])
+def test_long_texts_and_links_are_truncated() -> None:
+    (element,) = parse_sent_elements([{"$el_text": "ä" * 500, "attr__href": "b" * 3000}])
     assert element.text == "ä" * 400
     assert element.href == "b" * 2048
 
 
 @pytest.mark.parametrize("elements", [None, {}, "a", 5, {"tag_name": "a"}])
-def test_what_is_no_list_has_no_elements(elements: Any) -> None:
-    assert sent_elements(elements) == ()
+def test_other_values_than_lists_have_no_elements(elements: Any) -> None:
+    assert parse_sent_elements(elements) == ()
 
 
-def test_a_chain_is_shown_as_its_elements() -> None:
-    shown = decode(encode(parsed_elements(f"{BUTTON_LINK};{PLAIN_LINK}")))
+def test_chain_is_parsed_into_elements() -> None:
+    shown = decode(encode(parse_chain(f"{BUTTON_LINK};{PLAIN_LINK}")))
     assert shown == [
         {
             "event": None,
@@ -131,8 +131,8 @@ FOREIGN_CHAINS: list[tuple[str, list[Element]]] = [
 
 
 @pytest.mark.parametrize(("chain", "elements"), FOREIGN_CHAINS)
-def test_a_chain_of_whoever_is_read(chain: str, elements: list[Element]) -> None:
-    assert parsed_elements(chain) == elements
+def test_foreign_chains_are_parsed(chain: str, elements: list[Element]) -> None:
+    assert parse_chain(chain) == elements
 
 
 NAMES = st.text(st.characters(exclude_characters='.;":= \\', exclude_categories=["Cs", "Z", "Cc"]))
@@ -157,9 +157,9 @@ ELEMENTS = st.lists(
 
 @bounded
 @given(ELEMENTS)
-def test_what_was_sent_is_what_is_shown(elements: list[dict[str, Any]]) -> None:
-    sent = sent_elements(elements)
-    assert parsed_elements(elements_chain(sent)) == sent
+def test_elements_round_trip(elements: list[dict[str, Any]]) -> None:
+    sent = parse_sent_elements(elements)
+    assert parse_chain(format_chain(sent)) == sent
 
 
 KEYS = st.sampled_from([*BUTTON, "attr__href"]) | st.text().map(lambda end: f"attr__{end}")
@@ -167,38 +167,38 @@ KEYS = st.sampled_from([*BUTTON, "attr__href"]) | st.text().map(lambda end: f"at
 
 @bounded
 @given(st.lists(JSON | st.dictionaries(KEYS, JSON)))
-def test_whatever_was_accepted_has_a_chain(sent_with: list[Any]) -> None:
-    elements = storable({"$elements": sent_with})["$elements"]
-    sent = sent_elements(elements)
+def test_any_sent_value_has_a_chain(sent_with: list[Any]) -> None:
+    elements = sanitize_event({"$elements": sent_with})["$elements"]
+    sent = parse_sent_elements(elements)
     assert len(sent) == sum(isinstance(each, dict) for each in elements)
-    assert isinstance(elements_chain(sent), str)
+    assert isinstance(format_chain(sent), str)
 
 
 @bounded
 @given(st.text() | st.text('a.:=";\\'))
-def test_any_chain_can_be_read(chain: str) -> None:
-    assert len(parsed_elements(chain)) <= chain.count(";") + 1
+def test_any_chain_can_be_parsed(chain: str) -> None:
+    assert len(parse_chain(chain)) <= chain.count(";") + 1
 
 
 @pytest.mark.parametrize(
     "part", ['"\\"', '":', ":", 'a="\\', ";", ":a", 'a:b="', '\\"', ":attr__", "a.", '"']
 )
-def test_a_long_hostile_chain_is_read_in_time(part: str) -> None:
+def test_hostile_chain_takes_linear_time(part: str) -> None:
     chain = (part * 100_000)[:200_000]
     started = time.process_time()
-    parsed_elements(chain)
-    assert time.process_time() - started < 10  # if it read all again for each part: minutes
+    parse_chain(chain)
+    assert time.process_time() - started < 10  # quadratic time would be minutes
 
 
-def test_elements_leave_the_properties() -> None:
+def test_elements_are_removed_from_properties() -> None:
     properties = {"$elements": [{"tag_name": "div"}], "plan": "pro"}
-    assert without_elements(properties) == (PLAIN_LINK, {"plan": "pro"})
+    assert extract_elements(properties) == (PLAIN_LINK, {"plan": "pro"})
     assert properties.keys() == {"$elements", "plan"}
 
 
-def test_a_chain_goes_before_a_list() -> None:
+def test_chain_takes_precedence_over_a_list() -> None:
     properties = {"$elements": [{"tag_name": "div"}], "$elements_chain": "a:", "plan": "pro"}
-    assert without_elements(properties) == ("a:", {"plan": "pro"})
+    assert extract_elements(properties) == ("a:", {"plan": "pro"})
 
 
 @pytest.mark.parametrize(
@@ -210,12 +210,12 @@ def test_a_chain_goes_before_a_list() -> None:
         ({"$elements_chain": "", "$elements": [{"tag_name": "div"}]}, PLAIN_LINK),
     ],
 )
-def test_what_is_neither_chain_nor_list_is_dropped(properties: dict[str, Any], chain: str) -> None:
-    assert without_elements(properties) == (chain, {})
+def test_invalid_elements_are_dropped(properties: dict[str, Any], chain: str) -> None:
+    assert extract_elements(properties) == (chain, {})
 
 
-def test_an_event_without_elements_keeps_its_properties() -> None:
+def test_event_without_elements_keeps_its_properties() -> None:
     properties = {"plan": "pro"}
-    chain, rest = without_elements(properties)
+    chain, rest = extract_elements(properties)
     assert chain == ""
     assert rest is properties

@@ -1,4 +1,4 @@
-"""PostHog's documents of metrics, criteria and statistics, read or refused by place."""
+"""Parsing of metrics, exposure criteria and statistics settings."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.experiments.criteria import Stats, read_criteria, read_stats
-from hedgerow.experiments.metrics import MAX_WINDOW, read_metric, read_metrics
+from hedgerow.experiments.criteria import StatsConfig, parse_criteria, parse_stats
+from hedgerow.experiments.metrics import MAX_WINDOW, parse_metric, parse_metrics
 
 BOUGHT = {"kind": "EventsNode", "event": "bought"}
 MEAN = {"metric_type": "mean", "source": BOUGHT}
 FUNNEL = {"metric_type": "funnel", "series": [BOUGHT]}
 
 
-def test_a_funnel() -> None:
-    found = read_metric(
+def test_funnel_is_parsed() -> None:
+    found = parse_metric(
         {
             "kind": "ExperimentMetric",
             "uuid": "u",
@@ -27,31 +27,41 @@ def test_a_funnel() -> None:
         },
         "m",
     )
-    assert (found.uuid, found.name, found.type, found.is_less_better) == (
+    assert (found.uuid, found.name, found.type, found.is_lower_better) == (
         "u",
         "bought",
         "funnel",
         True,
     )
     assert [step.event for step in found.steps] == ["", "bought"]
-    assert found.window == timedelta(days=14)
+    assert found.conversion_window == timedelta(days=14)
 
 
-def test_a_mean_counts_or_sums() -> None:
-    counts = read_metric({"metric_type": "mean", "name": "Orders", "source": BOUGHT}, "m")
-    assert (counts.name, counts.summed, counts.window) == ("Orders", [None], None)
+def test_mean_counts_or_sums() -> None:
+    counts = parse_metric({"metric_type": "mean", "name": "Orders", "source": BOUGHT}, "m")
+    assert (counts.name, counts.summed_properties, counts.conversion_window) == (
+        "Orders",
+        [None],
+        None,
+    )
     source = BOUGHT | {"math": "sum", "math_property": "price"}
-    assert read_metric({"metric_type": "mean", "source": source}, "m").summed == ["price"]
+    assert parse_metric({"metric_type": "mean", "source": source}, "m").summed_properties == [
+        "price"
+    ]
 
 
-def test_a_ratio_divides_one_source_by_another() -> None:
+def test_ratio_divides_one_source_by_another() -> None:
     sent = {
         "metric_type": "ratio",
         "numerator": {"event": "bought", "math": "sum", "math_property": "price"},
         "denominator": {"event": "visited"},
     }
-    ratio = read_metric(sent, "m")
-    assert (ratio.type, ratio.name, ratio.summed) == ("ratio", "bought / visited", ["price", None])
+    ratio = parse_metric(sent, "m")
+    assert (ratio.type, ratio.name, ratio.summed_properties) == (
+        "ratio",
+        "bought / visited",
+        ["price", None],
+    )
     assert [step.event for step in ratio.steps] == ["bought", "visited"]
     odds: list[tuple[dict[str, Any], str]] = [
         ({"denominator": None}, "m.denominator"),
@@ -59,27 +69,27 @@ def test_a_ratio_divides_one_source_by_another() -> None:
         ({"numerator": {"event": "bought", "math": "sum"}}, "m.numerator.math_property"),
         ({"denominator": {"kind": "ActionsNode", "id": 1}}, "m.denominator.kind"),
     ]
-    for odd, place in odds:
+    for odd, attr in odds:
         with pytest.raises(Invalid) as caught:
-            read_metric(sent | odd, "m")
-        assert caught.value.attr == place
+            parse_metric(sent | odd, "m")
+        assert caught.value.attr == attr
 
 
-def test_older_documents() -> None:
+def test_legacy_metrics_are_parsed() -> None:
     trends = {"kind": "ExperimentTrendsQuery", "count_query": {"series": [BOUGHT, BOUGHT]}}
     funnels = {"kind": "ExperimentFunnelsQuery", "funnels_query": {"series": [BOUGHT, BOUGHT]}}
-    assert (read_metric(trends, "m").type, len(read_metric(trends, "m").steps)) == ("mean", 1)
-    assert (read_metric(funnels, "m").type, len(read_metric(funnels, "m").steps)) == ("funnel", 2)
+    assert (parse_metric(trends, "m").type, len(parse_metric(trends, "m").steps)) == ("mean", 1)
+    assert (parse_metric(funnels, "m").type, len(parse_metric(funnels, "m").steps)) == ("funnel", 2)
 
 
 @pytest.mark.parametrize("number", [10**400, 1e300, 4000])
-def test_a_window_has_an_end(number: Any) -> None:
+def test_conversion_window_is_bounded(number: Any) -> None:
     metric = {"metric_type": "mean", "source": BOUGHT, "conversion_window": number}
-    assert read_metric(metric, "m").window == MAX_WINDOW
+    assert parse_metric(metric, "m").conversion_window == MAX_WINDOW
 
 
 @pytest.mark.parametrize(
-    ("metric", "place"),
+    ("metric", "attr"),
     [
         (1, "m[0]"),
         ({"kind": "Other"}, "m[0].kind"),
@@ -107,31 +117,35 @@ def test_a_window_has_an_end(number: Any) -> None:
         ),
     ],
 )
-def test_a_metric_that_cannot_be_measured_is_refused(metric: Any, place: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        read_metrics([metric], "m")
-    assert refused.value.attr == place
+def test_unsupported_metric_is_refused(metric: Any, attr: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_metrics([metric], "m")
+    assert caught.value.attr == attr
 
 
 def test_metrics_are_a_list_of_twenty_at_most() -> None:
     many: list[Any] = [{}, [MEAN] * 21]
     for sent in many:
         with pytest.raises(Invalid):
-            read_metrics(sent, "m")
+            parse_metrics(sent, "m")
 
 
-def test_exposure_is_the_flags_call_or_another_event_that_carries_the_flag() -> None:
-    usual = read_criteria({}, "buy")
-    assert (usual.event, usual.variant_in, usual.is_first_kept) == (
+def test_exposure_is_a_flag_call_or_a_custom_event() -> None:
+    usual = parse_criteria({}, "buy")
+    assert (usual.event, usual.variant_property, usual.is_first_variant_kept) == (
         "$feature_flag_called",
         "$feature_flag_response",
         False,
     )
     config = {"kind": "ExperimentEventExposureConfig", "event": "seen", "properties": []}
-    own = read_criteria(
+    own = parse_criteria(
         {"exposure_config": config, "multiple_variant_handling": "first_seen"}, "buy"
     )
-    assert (own.event, own.variant_in, own.is_first_kept) == ("seen", "$feature/buy", True)
+    assert (own.event, own.variant_property, own.is_first_variant_kept) == (
+        "seen",
+        "$feature/buy",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,24 +158,24 @@ def test_exposure_is_the_flags_call_or_another_event_that_carries_the_flag() -> 
         {"exposure_config": {"event": "a", "properties": "x"}},
     ],
 )
-def test_odd_criteria_are_refused(sent: Any) -> None:
+def test_invalid_criteria_are_refused(sent: Any) -> None:
     with pytest.raises(Invalid):
-        read_criteria(sent, "buy")
+        parse_criteria(sent, "buy")
 
 
-def test_the_level_is_95_percent_unless_told() -> None:
-    assert read_stats({}) == Stats(method="bayesian", level=0.95)
+def test_default_level_is_95_percent() -> None:
+    assert parse_stats({}) == StatsConfig(method="bayesian", level=0.95)
     sent = {"version": 2, "bayesian": {"ci_level": 0.9}, "frequentist": {"alpha": 0.01}}
-    assert read_stats({"method": "bayesian", **sent}).level == 0.9
-    tested = read_stats({"method": "frequentist", **sent})
-    assert tested == Stats(method="frequentist", level=0.99)
+    assert parse_stats({"method": "bayesian", **sent}).level == 0.9
+    tested = parse_stats({"method": "frequentist", **sent})
+    assert tested == StatsConfig(method="frequentist", level=0.99)
     levels: list[Any] = [1, "0.9", 0.2, True, 10**400, []]
     for odd in levels:
         with pytest.raises(Invalid):
-            read_stats({"bayesian": {"ci_level": odd}})
+            parse_stats({"bayesian": {"ci_level": odd}})
     for odd in [0, "0.05", 0.9, True, -(10**400), {}]:
         with pytest.raises(Invalid) as caught:
-            read_stats({"method": "frequentist", "frequentist": {"alpha": odd}})
+            parse_stats({"method": "frequentist", "frequentist": {"alpha": odd}})
         assert caught.value.attr == "stats_config.frequentist.alpha"
     with pytest.raises(Invalid):
-        read_stats({"method": ["frequentist"]})
+        parse_stats({"method": ["frequentist"]})

@@ -12,14 +12,12 @@ from hedgerow.filters.values import (
     TEXT_MAX,
     TOO_LONG,
     Version,
-    as_moment,
-    as_number,
     as_text,
     as_version,
-    comparable,
-    is_relative_date,
-    relative_moment,
+    bound_values,
 )
+from hedgerow.lib.dates import is_relative_date, parse_property_date, parse_relative_date
+from hedgerow.lib.text import parse_number
 from tests.unit.generated import bounded
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -60,19 +58,19 @@ ordinals = st.builds(
         ({}, "{}"),
     ],
 )
-def test_text_stays_and_all_else_is_compact_json(value: Any, text: str) -> None:
+def test_values_are_text_or_compact_json(value: Any, text: str) -> None:
     assert as_text(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(1e-7, "1e-7"), (1e-5, "0.00001"), (-2.5e-9, "-2.5e-9")]
 )
-def test_small_numbers_are_written_as_json_writes_them_elsewhere(value: float, text: str) -> None:
-    """Python alone puts a zero before the exponent's digit."""
+def test_small_numbers_have_the_usual_json_notation(value: float, text: str) -> None:
+    """Only Python pads the exponent with a zero."""
     assert as_text(value) == text
 
 
-def test_the_order_of_an_objects_keys_does_not_matter() -> None:
+def test_order_of_object_keys_is_ignored() -> None:
     assert as_text({"b": 1, "a": {"d": 2, "c": 3}}) == as_text({"a": {"c": 3, "d": 2}, "b": 1})
 
 
@@ -91,8 +89,8 @@ def test_the_order_of_an_objects_keys_does_not_matter() -> None:
         ("007", 7.0),
     ],
 )
-def test_numbers_and_texts_that_are_numbers(value: Any, number: float) -> None:
-    assert as_number(value) == number
+def test_numbers_and_numeric_text_are_parsed(value: Any, number: float) -> None:
+    assert parse_number(value) == number
 
 
 @pytest.mark.parametrize(
@@ -120,8 +118,8 @@ def test_numbers_and_texts_that_are_numbers(value: Any, number: float) -> None:
         MISSING,
     ],
 )
-def test_all_else_is_no_number(value: Any) -> None:
-    assert as_number(value) is None
+def test_other_values_are_not_numbers(value: Any) -> None:
+    assert parse_number(value) is None
 
 
 @pytest.mark.parametrize(
@@ -140,8 +138,8 @@ def test_all_else_is_no_number(value: Any) -> None:
         ("2024-01-01T10:00:00.25-05:30", datetime(2024, 1, 1, 15, 30, 0, 250000, tzinfo=UTC)),
     ],
 )
-def test_moments_are_unix_seconds_or_dates(value: Any, moment: datetime) -> None:
-    assert as_moment(value, UTC) == moment
+def test_unix_seconds_and_dates_are_parsed(value: Any, moment: datetime) -> None:
+    assert parse_property_date(value, UTC) == moment
 
 
 @pytest.mark.parametrize(
@@ -164,28 +162,30 @@ def test_moments_are_unix_seconds_or_dates(value: Any, moment: datetime) -> None
         "2024-01-01" + " " * 100,
     ],
 )
-def test_what_is_no_date_is_no_moment(value: Any) -> None:
-    assert as_moment(value, UTC) is None
+def test_other_values_are_not_dates(value: Any) -> None:
+    assert parse_property_date(value, UTC) is None
 
 
-def test_only_a_date_without_an_offset_is_in_the_zone() -> None:
-    assert as_moment("2024-07-01T12:00", BERLIN) == datetime(2024, 7, 1, 10, tzinfo=UTC)
-    assert as_moment("2024-01-01T12:00", BERLIN) == datetime(2024, 1, 1, 11, tzinfo=UTC)
-    assert as_moment("2024-07-01T12:00Z", BERLIN) == datetime(2024, 7, 1, 12, tzinfo=UTC)
-    assert as_moment(0, BERLIN) == datetime(1970, 1, 1, tzinfo=UTC)
+def test_timezone_applies_only_without_an_offset() -> None:
+    assert parse_property_date("2024-07-01T12:00", BERLIN) == datetime(2024, 7, 1, 10, tzinfo=UTC)
+    assert parse_property_date("2024-01-01T12:00", BERLIN) == datetime(2024, 1, 1, 11, tzinfo=UTC)
+    assert parse_property_date("2024-07-01T12:00Z", BERLIN) == datetime(2024, 7, 1, 12, tzinfo=UTC)
+    assert parse_property_date(0, BERLIN) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_an_hour_that_comes_twice_is_still_one_instant() -> None:
-    """On 25 October 2026 the clock in Berlin shows 02:30 twice; the first time is meant."""
-    assert as_moment("2026-10-25T02:30", BERLIN) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+def test_ambiguous_local_time_is_the_first_occurrence() -> None:
+    """On 25 October 2026, 02:30 occurs twice in Berlin; the first occurrence is used."""
+    assert parse_property_date("2026-10-25T02:30", BERLIN) == datetime(
+        2026, 10, 25, 0, 30, tzinfo=UTC
+    )
 
 
 @given(anything)
 @bounded
-def test_reading_never_raises(value: Any) -> None:
+def test_parsing_never_raises(value: Any) -> None:
     as_text(value)
-    as_number(value)
-    as_moment(value, UTC)
+    parse_number(value)
+    parse_property_date(value, UTC)
     as_version(value)
 
 
@@ -207,41 +207,41 @@ def test_reading_never_raises(value: Any) -> None:
         ("2025y", datetime(1, 3, 31, 12, tzinfo=UTC)),
     ],
 )
-def test_relative_dates_lie_in_the_past(text: str, moment: datetime) -> None:
+def test_relative_dates_are_in_the_past(text: str, moment: datetime) -> None:
     assert is_relative_date(text)
-    assert relative_moment(text, NOON) == moment
+    assert parse_relative_date(text, NOON) == moment
 
 
-def test_a_leap_day_has_its_anniversary_on_the_28th() -> None:
+def test_year_before_a_leap_day_is_the_28th() -> None:
     leap_day = datetime(2024, 2, 29, 12, tzinfo=UTC)
-    assert relative_moment("1y", leap_day) == datetime(2023, 2, 28, 12, tzinfo=UTC)
-    assert relative_moment("4y", leap_day) == datetime(2020, 2, 29, 12, tzinfo=UTC)
+    assert parse_relative_date("1y", leap_day) == datetime(2023, 2, 28, 12, tzinfo=UTC)
+    assert parse_relative_date("4y", leap_day) == datetime(2020, 2, 29, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     "text", ["", "d", "7", "7D", "+7d", "--7d", "7 d", "7d ", "7d\n", "1.5d", "7s", "7dd", "٧d"]
 )
-def test_other_texts_are_no_relative_dates(text: str) -> None:
+def test_other_text_is_not_a_relative_date(text: str) -> None:
     assert not is_relative_date(text)
-    assert relative_moment(text, NOON) is None
+    assert parse_relative_date(text, NOON) is None
 
 
 @pytest.mark.parametrize("text", ["10000d", "99999h", "10000y", "9999y", "2026y", "9999w0"])
-def test_a_number_too_large_or_a_date_before_all_dates_is_none(text: str) -> None:
-    assert relative_moment(text, NOON) is None
+def test_relative_date_out_of_range_is_none(text: str) -> None:
+    assert parse_relative_date(text, NOON) is None
 
 
-def test_leading_zeros_do_not_make_the_number_larger() -> None:
-    assert relative_moment("00007d", NOON) == NOON - timedelta(days=7)
+def test_leading_zeros_are_ignored() -> None:
+    assert parse_relative_date("00007d", NOON) == NOON - timedelta(days=7)
 
 
 @pytest.mark.parametrize(
     ("text", "hour", "day"), [("12h", 0, 29), ("1d", 12, 28), ("1w", 12, 22), ("1m", 12, 28)]
 )
-def test_relative_dates_turn_back_the_clock_on_the_wall(text: str, hour: int, day: int) -> None:
-    """On 29 March 2026 Berlin's clock goes from 2 to 3: noon the day before is 23 hours ago."""
+def test_relative_dates_use_local_time(text: str, hour: int, day: int) -> None:
+    """On 29 March 2026, Berlin skips the hour from 2 to 3: noon of 28 March is 23 hours ago."""
     now = datetime(2026, 3, 29, 12, tzinfo=BERLIN)
-    moment = relative_moment(text, now)
+    moment = parse_relative_date(text, now)
     assert moment is not None
     assert (moment.hour, moment.day, moment.tzinfo) == (hour, day, BERLIN)
 
@@ -262,7 +262,7 @@ def test_relative_dates_turn_back_the_clock_on_the_wall(text: str, hour: int, da
         (1.5, (1, 5, 0)),
     ],
 )
-def test_a_version_is_padded_and_trimmed(text: Any, numbers: tuple[int, int, int]) -> None:
+def test_version_is_padded_and_trimmed(text: Any, numbers: tuple[int, int, int]) -> None:
     assert as_version(text) == Version(numbers)
 
 
@@ -291,12 +291,12 @@ def test_a_version_is_padded_and_trimmed(text: Any, numbers: tuple[int, int, int
         -1,
     ],
 )
-def test_what_is_no_version(value: Any) -> None:
+def test_other_values_are_not_versions(value: Any) -> None:
     assert as_version(value) is None
 
 
 @pytest.mark.parametrize("value", ["1.2.3-a..b", "1.2.3-.a", "1.2.3-a."])
-def test_an_empty_part_makes_a_pre_release_no_version(value: str) -> None:
+def test_pre_release_with_an_empty_part_is_invalid(value: str) -> None:
     assert as_version(value) is None
 
 
@@ -322,7 +322,7 @@ PRECEDENCE = [
 ]
 
 
-def test_versions_are_ordered_as_semver_says() -> None:
+def test_versions_are_ordered_by_semver() -> None:
     versions = [as_version(text) for text in PRECEDENCE]
     for before, after in pairwise(versions):
         assert before is not None
@@ -335,7 +335,7 @@ def test_versions_are_ordered_as_semver_says() -> None:
 
 @given(ordinals, ordinals, ordinals)
 @bounded
-def test_the_order_of_versions_is_total(a: Version, b: Version, c: Version) -> None:
+def test_order_of_versions_is_total(a: Version, b: Version, c: Version) -> None:
     assert [a < b, a == b, a > b].count(True) == 1
     if a <= b and b <= c:
         assert a <= c
@@ -349,8 +349,8 @@ def test_missing_is_neither_null_nor_true() -> None:
 
 @given(st.dictionaries(st.text(), anything))
 @bounded
-def test_comparable_values_read_as_before(properties: dict[str, Any]) -> None:
-    ready = comparable(properties)
+def test_comparable_values_are_parsed_unchanged(properties: dict[str, Any]) -> None:
+    ready = bound_values(properties)
     assert ready.keys() == properties.keys()
     for key, value in properties.items():
         assert as_text(ready[key]) == as_text(value)
@@ -365,8 +365,8 @@ def test_comparable_values_read_as_before(properties: dict[str, Any]) -> None:
         [["x" * 1000] * 20],
     ],
 )
-def test_what_is_too_long_to_compare_is_told_so(value: Any) -> None:
-    assert comparable({"a": value, "b": 1}) == {"a": TOO_LONG, "b": 1}
+def test_values_too_long_to_compare_are_marked(value: Any) -> None:
+    assert bound_values({"a": value, "b": 1}) == {"a": TOO_LONG, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -380,5 +380,5 @@ def test_what_is_too_long_to_compare_is_told_so(value: Any) -> None:
         ("soon", None),
     ],
 )
-def test_dates_in_the_forms_that_people_send(text: str, moment: datetime | None) -> None:
-    assert as_moment(text, UTC) == moment
+def test_common_date_formats_are_parsed(text: str, moment: datetime | None) -> None:
+    assert parse_property_date(text, UTC) == moment

@@ -1,4 +1,4 @@
-"""Stores made of lists and dictionaries, for the parts of this room that read and write."""
+"""Fake stores for the flag tests, in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,98 +7,106 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Unavailable
-from hedgerow.flags.board import FlagCache
-from hedgerow.flags.model import Definitions, Flag, FlagId
-from hedgerow.flags.snapshot import Snapshot
-from hedgerow.flags.store import FlagWrite, StoredSubject
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.snapshot import FlagSnapshot
+from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
+from hedgerow.flags.store import EvaluationDataStore, FlagStore, FlagWrite, StoredData
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import PersonQuery, Split, Tell, Walked
-from hedgerow.projects.activity import Entry
+from hedgerow.persons.store import (
+    BuildPersonEntry,
+    EvaluatedPerson,
+    PersonQuery,
+    PersonSplit,
+    PersonStore,
+)
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
-from tests.unit.fake_time import START, give_way
+from tests.unit.fake_time import START, real_sleep
 
 
-class Away:
-    """Notes each call. `away` says how many of the next calls of a name fail."""
+class FlakyStore:
+    """Records each call. `failures` counts the next calls that fail, by name."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.away: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
 
-    async def called(self, name: str) -> None:
+    async def record_call(self, name: str) -> None:
         self.calls.append(name)
-        await give_way(0)
-        if self.away[name] > 0:
-            self.away[name] -= 1
+        await real_sleep(0)
+        if self.failures[name] > 0:
+            self.failures[name] -= 1
             raise Unavailable
 
 
-class ListFlags(Away):
-    """Every project's definitions. `put` is what another process does."""
+class FakeFlagStore(FlakyStore, FlagStore):
+    """The definitions of every project. `put` simulates a write of another process."""
 
     def __init__(self, *flags: Flag) -> None:
         super().__init__()
-        self.stored: dict[ProjectId, Definitions] = {}
+        self.stored: dict[ProjectId, FlagDefinitions] = {}
         if flags:
             self.put(*flags)
 
     def put(self, *flags: Flag, project_id: int = 1, **fields: Any) -> None:
-        before = self._of(ProjectId(project_id))
+        before = self._definitions_of(ProjectId(project_id))
         after = replace(before, flags=[*flags], **fields, generation=before.generation + 1)
         self.stored[ProjectId(project_id)] = after
 
-    def _of(self, project_id: ProjectId) -> Definitions:
-        nothing = Definitions(
+    def _definitions_of(self, project_id: ProjectId) -> FlagDefinitions:
+        empty = FlagDefinitions(
             generation=0, flags=[], cohorts=[], group_types={"company": 0}, timezone="UTC"
         )
-        return self.stored.get(project_id, nothing)
+        return self.stored.get(project_id, empty)
 
     async def generation(self, project_id: ProjectId) -> int:
-        await self.called("generation")
-        return self._of(project_id).generation
+        await self.record_call("generation")
+        return self._definitions_of(project_id).generation
 
     async def generations(self) -> Mapping[ProjectId, int]:
-        await self.called("generations")
+        await self.record_call("generations")
         return {id: definitions.generation for id, definitions in self.stored.items()}
 
-    async def definitions(self, project_id: ProjectId, timezone: str) -> Definitions:
-        await self.called("definitions")
-        return replace(self._of(project_id), timezone=timezone)
+    async def definitions(self, project_id: ProjectId, timezone: str) -> FlagDefinitions:
+        await self.record_call("definitions")
+        return replace(self._definitions_of(project_id), timezone=timezone)
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
-        await self.called("flag")
-        return next((flag for flag in self._of(project_id).flags if flag.id == id), None)
+        await self.record_call("flag")
+        return next(
+            (flag for flag in self._definitions_of(project_id).flags if flag.id == id), None
+        )
 
-    async def held(self, project_id: ProjectId) -> Mapping[FlagId, str]:
-        raise AssertionError("nobody here asks what may go")
+    async def deletion_blockers(self, project_id: ProjectId) -> Mapping[FlagId, str]:
+        raise AssertionError("unexpected call of deletion_blockers")
 
     async def call_counts(self, project_id: ProjectId, flag_key: str) -> Mapping[str, int]:
-        raise AssertionError("nobody here counts calls")
+        raise AssertionError("unexpected call of call_counts")
 
     async def write(
         self,
         project_id: ProjectId,
-        decide: Callable[[Definitions, Callable[[FlagId], Flag | None]], FlagWrite],
+        decide: Callable[[FlagDefinitions, Callable[[FlagId], Flag | None]], FlagWrite],
         now: datetime,
     ) -> Flag:
-        await self.called("write")
-        before = {flag.id: flag for flag in self._of(project_id).flags}
-        wish = decide(self._of(project_id), before.get)
-        flag = wish.flag if wish.flag.id else replace(wish.flag, id=FlagId(len(before) + 1))
-        if wish.tell(flag) is not None:
+        await self.record_call("write")
+        before = {flag.id: flag for flag in self._definitions_of(project_id).flags}
+        write = decide(self._definitions_of(project_id), before.get)
+        flag = write.flag if write.flag.id else replace(write.flag, id=FlagId(len(before) + 1))
+        if write.build_entry(flag) is not None:
             self.put(*(before | {flag.id: flag}).values(), project_id=project_id)
         return flag
 
     async def write_all(
         self,
         project_id: ProjectId,
-        work: Callable[[Definitions, Callable[[FlagWrite], Flag]], None],
+        work: Callable[[FlagDefinitions, Callable[[FlagWrite], Flag]], None],
         now: datetime,
     ) -> None:
-        raise AssertionError("nobody here writes several at once")
+        raise AssertionError("unexpected call of write_all")
 
 
-class ListSubjects(Away):
+class FakeEvaluationDataStore(FlakyStore, EvaluationDataStore):
     """Persons by each of their distinct ids; two ids of one person share the same dictionaries."""
 
     def __init__(self) -> None:
@@ -107,15 +115,15 @@ class ListSubjects(Away):
         self.hash_keys: dict[str, dict[str, str]] = {}
         self.cohorts: dict[str, frozenset[int]] = {}
         self.groups: dict[tuple[int, str], dict[str, Any]] = {}
-        self.asked: list[tuple[str, Mapping[int, str]]] = []
-        self.wanted: dict[str, bool] = {}
+        self.requested: list[tuple[str, Mapping[int, str]]] = []
+        self.loaded_parts: dict[str, bool] = {}
 
     def put(self, *ids: str, **properties: Any) -> None:
         keys: dict[str, str] = {}
         for id in ids:
             self.persons[id], self.hash_keys[id] = properties, keys
 
-    async def subject(
+    async def load(
         self,
         project_id: ProjectId,
         distinct_id: str,
@@ -123,11 +131,11 @@ class ListSubjects(Away):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
-    ) -> StoredSubject:
-        await self.called("subject")
-        self.wanted = {"cohorts": cohorts, "hash_keys": hash_keys}
-        self.asked.append((distinct_id, groups))
-        return StoredSubject(
+    ) -> StoredData:
+        await self.record_call("load")
+        self.loaded_parts = {"cohorts": cohorts, "hash_keys": hash_keys}
+        self.requested.append((distinct_id, groups))
+        return StoredData(
             person_id=1 if distinct_id in self.persons else None,
             properties=self.persons.get(distinct_id, {}),
             cohorts=self.cohorts.get(distinct_id, frozenset()) if cohorts else frozenset(),
@@ -139,22 +147,22 @@ class ListSubjects(Away):
             },
         )
 
-    async def keep_hash_keys(
+    async def save_hash_keys(
         self,
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         hash_key: str,
         flags: Sequence[str],
     ) -> None:
-        await self.called("keep_hash_keys")
+        await self.record_call("save_hash_keys")
         for id in distinct_ids:
             for flag in flags:
                 if id in self.persons:
                     self.hash_keys[id].setdefault(flag, hash_key)
 
 
-class ListPersons(Away):
-    """Persons and groups in the order in which they came."""
+class FakePersonStore(FlakyStore, PersonStore):
+    """Persons and groups in insertion order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,25 +181,27 @@ class ListPersons(Away):
             )
         )
 
-    async def some(self, query: PersonQuery, *, after: int, limit: int) -> list[Walked]:
-        await self.called("some")
-        everybody = [
-            Walked(id=id, distinct_id=f"p{id}", properties=each, cohorts=frozenset())
+    async def fetch_page(
+        self, query: PersonQuery, *, after: int, limit: int
+    ) -> list[EvaluatedPerson]:
+        await self.record_call("fetch_page")
+        persons = [
+            EvaluatedPerson(id=id, distinct_id=f"p{id}", properties=each, cohorts=frozenset())
             for id, each in enumerate(self.people, start=1)
         ]
-        return [each for each in everybody if each.id > after][:limit]
+        return [each for each in persons if each.id > after][:limit]
 
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
     ) -> tuple[list[Group], int]:
-        await self.called("groups")
+        await self.record_call("groups")
         found = [group for group in self.companies if group.type_index == type_index]
         return found[offset : offset + limit], len(found)
 
-    async def some_groups(
+    async def fetch_group_page(
         self, project_id: ProjectId, type_index: int, *, after: str, limit: int
     ) -> list[Group]:
-        await self.called("some_groups")
+        await self.record_call("fetch_group_page")
         found = [
             group
             for group in self.companies
@@ -205,41 +215,49 @@ class ListPersons(Away):
     async def person(self, project_id: ProjectId, uuid: str) -> Person | None:
         raise NotImplementedError
 
-    async def put_person(
+    async def upsert_person(
         self,
         project_id: ProjectId,
         distinct_ids: Sequence[str],
         change: Callable[[Person | None], Mapping[str, Any]],
-        tell: Tell,
+        build_entry: BuildPersonEntry,
         now: datetime,
     ) -> Person:
         raise NotImplementedError
 
-    async def change_person(
+    async def update_person(
         self,
         project_id: ProjectId,
         uuid: str,
         more_ids: Sequence[str],
         change: Callable[[Person], Mapping[str, Any]],
-        tell: Tell,
+        build_entry: BuildPersonEntry,
         now: datetime,
     ) -> Person | None:
         raise NotImplementedError
 
-    async def newest_of(self, ids: Collection[int]) -> list[Person]:
+    async def get_newest_first(self, ids: Collection[int]) -> list[Person]:
         raise NotImplementedError
 
     async def split_person(
-        self, project_id: ProjectId, uuid: str, decide: Callable[[Person], Split], now: datetime
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        decide: Callable[[Person], PersonSplit],
+        now: datetime,
     ) -> Person | None:
         raise NotImplementedError
 
     async def delete_person(
-        self, project_id: ProjectId, uuid: str, tell: Callable[[Person], Entry], now: datetime
+        self,
+        project_id: ProjectId,
+        uuid: str,
+        build_entry: Callable[[Person], ActivityEntry],
+        now: datetime,
     ) -> bool:
         raise NotImplementedError
 
-    async def put_group(
+    async def upsert_group(
         self,
         project_id: ProjectId,
         type_index: int,
@@ -252,15 +270,15 @@ class ListPersons(Away):
     async def group_types(self, project_id: ProjectId) -> Mapping[str, int]:
         raise NotImplementedError
 
-    async def put_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
+    async def upsert_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
         raise NotImplementedError
 
 
-async def at_once(make: Callable[[], Snapshot]) -> Snapshot:
-    """Instead of another thread."""
-    await give_way(0)
+async def run_inline(make: Callable[[], FlagSnapshot]) -> FlagSnapshot:
+    """Run without a thread."""
+    await real_sleep(0)
     return make()
 
 
-def a_board(store: ListFlags) -> FlagCache:
-    return FlagCache(store, at_once)
+def build_flag_cache(store: FakeFlagStore) -> FlagCache:
+    return FlagCache(store, run_inline)

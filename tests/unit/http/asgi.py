@@ -1,4 +1,4 @@
-"""Requests and answers without a server: a scope to send in, the messages that come out."""
+"""ASGI requests and responses without a server."""
 
 import json
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ def http_scope(
     }
 
 
-def receiving(*chunks: bytes) -> Receive:
-    """A body that arrives in these pieces; after the last one the client is gone."""
+def make_receive(*chunks: bytes) -> Receive:
+    """Return a receive function with a body in these chunks, then a disconnect."""
     left = list(chunks) or [b""]
 
     async def receive() -> Message:
@@ -46,13 +46,13 @@ def receiving(*chunks: bytes) -> Receive:
     return receive
 
 
-def a_request(scope: Scope | None = None, *chunks: bytes) -> Request:
-    return Request(scope or http_scope(), receiving(*chunks))
+def make_request(scope: Scope | None = None, *chunks: bytes) -> Request:
+    return Request(scope or http_scope(), make_receive(*chunks))
 
 
 @dataclass(slots=True)
-class Answer:
-    """What an application sent. `starts` counts how often it began an answer."""
+class AsgiResponse:
+    """The response of an application. `starts` counts its response.start messages."""
 
     starts: int = 0
     status: int = 0
@@ -75,7 +75,7 @@ class Answer:
         return json.loads(self.body)
 
 
-async def ask(app: ASGIApp, scope: Scope, *chunks: bytes) -> Answer:
-    answer = Answer()
-    await app(scope, receiving(*chunks), answer.send)
-    return answer
+async def send_request(app: ASGIApp, scope: Scope, *chunks: bytes) -> AsgiResponse:
+    response = AsgiResponse()
+    await app(scope, make_receive(*chunks), response.send)
+    return response

@@ -1,11 +1,11 @@
-"""What an export of Flagsmith becomes here, and what is said of the rest."""
+"""Convert a Flagsmith export."""
 
 from typing import Any
 
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.importers.flagsmith import understood
+from hedgerow.importers.flagsmith import convert_flagsmith
 
 
 def exported(name: str, **more: Any) -> dict[str, Any]:
@@ -65,27 +65,27 @@ def environment(*states: Any, segments: Any = ()) -> dict[str, Any]:
 
 
 def bodies(document: Any) -> dict[str, Any]:
-    return {each.name: each.body for each in understood(document).wanted}
+    return {each.name: each.body for each in convert_flagsmith(document).items}
 
 
 def groups(*rules: Any) -> Any:
-    """The condition sets of a flag that is on for a segment alone."""
+    """Return the condition sets of a flag that only one segment turns on."""
     own = segment("s", state("f"), rule("ALL", rules=rules))
     document = environment(state("f", enabled=False), segments=[own])
-    reading = understood(document)
-    assert not reading.wanted or reading.wanted[0].body["active"]
-    if reading.lost:
-        return [each.text for each in reading.lost]
+    reading = convert_flagsmith(document)
+    assert not reading.items or reading.items[0].body["active"]
+    if reading.skipped:
+        return [each.text for each in reading.skipped]
     return [
         (
             [(each["key"], each["operator"], each["value"]) for each in group["properties"]],
             group["rollout_percentage"],
         )
-        for group in reading.wanted[0].body["filters"]["groups"]
+        for group in reading.items[0].body["filters"]["groups"]
     ]
 
 
-def test_values_are_payloads_and_several_are_variants() -> None:
+def test_values_become_payloads_and_multivariate_values_become_variants() -> None:
     found = bodies(
         [
             exported("plain"),
@@ -116,7 +116,7 @@ def test_values_are_payloads_and_several_are_variants() -> None:
     assert found["in-all"]["filters"]["multivariate"]["variants"][0]["rollout_percentage"] == 0
 
 
-def test_an_environment_has_the_same_flags() -> None:
+def test_environment_document_gives_the_same_flags() -> None:
     many = [
         {"id": 1, "percentage_allocation": 30.0, "multivariate_feature_option": {"value": "baz"}},
         {"id": 2, "percentage_allocation": 0.0, "multivariate_feature_option": {"value": True}},
@@ -136,7 +136,7 @@ def test_an_environment_has_the_same_flags() -> None:
     ]
 
 
-def test_segments_are_condition_sets() -> None:
+def test_segments_become_condition_sets() -> None:
     grown = rule("ANY", condition("GREATER_THAN_INCLUSIVE", "age", "21"))
     coloured = rule(
         "ANY", condition("EQUAL", "colour", "green"), condition("EQUAL", "colour", "blue")
@@ -165,7 +165,7 @@ def test_segments_are_condition_sets() -> None:
     ]
 
 
-def test_whoever_lacks_a_trait_is_in_no_segment_that_asks_for_another_value() -> None:
+def test_person_without_the_trait_does_not_match_a_negated_condition() -> None:
     other = (
         condition("NOT_EQUAL", "plan", "free"),
         condition("NOT_CONTAINS", "email", "@x"),
@@ -193,14 +193,14 @@ def test_whoever_lacks_a_trait_is_in_no_segment_that_asks_for_another_value() ->
     ]
 
 
-def test_what_cannot_be_said_is_said_by_name() -> None:
+def test_unsupported_flags_are_skipped_with_a_reason() -> None:
     assert groups(rule("ALL", condition("MODULO", "n", "2|0"))) == [
-        "Segment s: there is no operator like MODULO here."
+        "Segment s: the operator MODULO has no equivalent here."
     ]
     wide = rule("ANY", *(condition("EQUAL", f"p{n}", "x") for n in range(5)))
-    assert groups(wide, wide) == ["Segment s: it would take more than 20 condition sets."]
+    assert groups(wide, wide) == ["Segment s: it needs more than 20 condition sets."]
     assert groups(rule("NONE", condition("PERCENTAGE_SPLIT", "", "10"))) == [
-        "Segment s: the opposite of one of its conditions cannot be said."
+        "Segment s: one of its conditions has no opposite operator here."
     ]
     simple = rule("ALL", condition("EQUAL", "a", "b"))
     document = environment(
@@ -213,13 +213,13 @@ def test_what_cannot_be_said_is_said_by_name() -> None:
         ],
     )
     document["identity_overrides"] = [{"identifier": "ann", "identity_features": [state("named")]}]
-    reading = understood(document)
-    assert {each.name: each.text for each in reading.lost} == {
-        "turned-off": "Segment x turns it off, which no condition here can.",
-        "other-value": "Segment y gets another value.",
+    reading = convert_flagsmith(document)
+    assert {each.name: each.text for each in reading.skipped} == {
+        "turned-off": "Segment x turns it off, and a condition here cannot turn a flag off.",
+        "other-value": "Segment y gets a different value.",
     }
     assert [(each.name, each.text) for each in reading.notes] == [
-        ("named", "Some identities get another answer there: not copied.")
+        ("named", "Overrides for single identities are not imported.")
     ]
     odd = [
         exported("too much", multivariate=[option("a", 60), option("b", 60)]),
@@ -227,18 +227,18 @@ def test_what_cannot_be_said_is_said_by_name() -> None:
         7,
         exported("ünder"),
     ]
-    reading = understood(odd)
-    assert {each.name: each.text for each in reading.lost} == {
+    reading = convert_flagsmith(odd)
+    assert {each.name: each.text for each in reading.skipped} == {
         "too much": "The percentages of its values add up to more than 100.",
-        "no part": "160 is no percentage.",
-        "number 3": "It cannot be read.",
+        "no part": "160 is not a percentage from 0 to 100.",
+        "number 3": "It is not a JSON object.",
     }
     assert [each.text for each in reading.notes] == [
-        "It is called -nder here: keys have no other characters."
+        "Its key here is -nder: keys have letters, digits, _ and - only."
     ]
 
 
 @pytest.mark.parametrize("document", [None, {}, {"features": []}, "x", {"feature_states": 1}])
-def test_what_is_no_export_is_refused(document: Any) -> None:
-    with pytest.raises(Invalid, match="no export of Flagsmith"):
-        understood(document)
+def test_another_document_is_rejected(document: Any) -> None:
+    with pytest.raises(Invalid, match="not a Flagsmith export"):
+        convert_flagsmith(document)

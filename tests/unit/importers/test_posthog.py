@@ -1,12 +1,12 @@
-"""What real answers of PostHog's API become here, and what is said of the rest."""
+"""Convert responses of PostHog's API."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from hedgerow.importers.matching import Action, Numbers, There, decided
-from hedgerow.importers.model import Kind, Wanted
-from hedgerow.importers.posthog import Definitions, understood
-from hedgerow.importers.posthog_surveys import with_survey_ids
+from hedgerow.importers.matching import IdMap, ImportAction, TargetState, decide_import
+from hedgerow.importers.model import ImportItem, ResourceKind
+from hedgerow.importers.posthog import PostHogDefinitions, convert_posthog
+from hedgerow.importers.posthog_surveys import translate_survey_properties
 
 USER = {
     "id": 7,
@@ -22,7 +22,7 @@ USER = {
 
 
 def flag(id: int, key: str, filters: Any = None, **more: Any) -> dict[str, Any]:
-    """As `GET /api/projects/:id/feature_flags/` tells it."""
+    """Return an item of `GET /api/projects/:id/feature_flags/`."""
     return {
         "id": id,
         "name": f"about {key}",
@@ -145,15 +145,15 @@ def groups(*properties: Any, **more: Any) -> dict[str, Any]:
     return {"groups": [{"properties": list(properties), "rollout_percentage": 100}], **more}
 
 
-def names(wanted: Any, kind: Kind) -> list[str]:
-    return [each.name for each in wanted if each.kind is kind]
+def names(items: Any, kind: ResourceKind) -> list[str]:
+    return [each.name for each in items if each.kind is kind]
 
 
-def lost(source: Definitions) -> dict[str, str]:
-    return {each.name: each.text for each in understood(source).lost}
+def list_skipped(source: PostHogDefinitions) -> dict[str, str]:
+    return {each.name: each.text for each in convert_posthog(source).skipped}
 
 
-def test_a_flag_keeps_all_that_decides_its_answers() -> None:
+def test_flag_keeps_everything_that_affects_its_value() -> None:
     filters = {
         "groups": [
             {
@@ -182,8 +182,8 @@ def test_a_flag_keeps_all_that_decides_its_answers() -> None:
         ensure_experience_continuity=True,
         evaluation_runtime="server",
     )
-    reading = understood(Definitions(flags=[source]))
-    [made] = reading.wanted
+    reading = convert_posthog(PostHogDefinitions(flags=[source]))
+    [made] = reading.items
     assert made.body == {
         "key": "checkout",
         "name": "about checkout",
@@ -198,11 +198,11 @@ def test_a_flag_keeps_all_that_decides_its_answers() -> None:
         "tags": ["checkout"],
     }
     assert [each.name for each in reading.notes] == ["checkout"]
-    assert reading.lost == []
+    assert reading.skipped == []
 
 
-def test_things_stand_behind_those_that_they_need() -> None:
-    source = Definitions(
+def test_items_come_after_their_dependencies() -> None:
+    source = PostHogDefinitions(
         cohorts=[
             cohort(5, "outer", in_cohort(9), in_cohort("7", negation=True)),
             cohort(7, "inner", PRO),
@@ -219,19 +219,19 @@ def test_things_stand_behind_those_that_they_need() -> None:
             flag(2, "needed", groups(in_cohort(5, operator="in"))),
         ],
     )
-    reading = understood(source)
-    assert reading.lost == []
-    cohorts = names(reading.wanted, Kind.COHORT)
+    reading = convert_posthog(source)
+    assert reading.skipped == []
+    cohorts = names(reading.items, ResourceKind.COHORT)
     assert cohorts.index("outer") > max(cohorts.index("inner"), cohorts.index("list"))
-    assert names(reading.wanted, Kind.FLAG) == ["needed", "needs"]
-    inner = next(each for each in reading.wanted if each.name == "inner")
+    assert names(reading.items, ResourceKind.FLAG) == ["needed", "needs"]
+    inner = next(each for each in reading.items if each.name == "inner")
     [[leaf]] = [each["values"] for each in inner.body["filters"]["properties"]["values"]]
     assert leaf == {name: PRO[name] for name in ("key", "type", "value", "operator", "negation")}
 
 
-def test_numbers_become_those_of_here_and_group_types_go_by_name() -> None:
+def test_ids_are_translated_and_group_types_match_by_name() -> None:
     size = {"key": "size", "type": "group", "group_type_index": 0, "value": 5, "operator": "gt"}
-    source = Definitions(
+    source = PostHogDefinitions(
         group_types=[{"group_type": "company", "group_type_index": 0}],
         cohorts=[cohort(7, "inner", PRO), cohort(8, "outer", in_cohort(7))],
         flags=[
@@ -240,25 +240,25 @@ def test_numbers_become_those_of_here_and_group_types_go_by_name() -> None:
             flag(3, "c", groups(size, aggregation_group_type_index=0)),
         ],
     )
-    reading = understood(source)
-    assert (reading.lost, reading.group_types) == ([], {0: "company"})
-    numbers = Numbers(group_types={0: 3})
+    reading = convert_posthog(source)
+    assert (reading.skipped, reading.group_types) == ([], {0: "company"})
+    numbers = IdMap(group_types={0: 3})
     bodies = {}
-    for number, wanted in enumerate(reading.wanted):
-        bodies[wanted.name] = decided(wanted, There(), numbers, {}).body
-        numbers.learn(wanted, 100 + number)
+    for number, item in enumerate(reading.items):
+        bodies[item.name] = decide_import(item, TargetState(), numbers, {}).body
+        numbers.add(item, 100 + number)
     outer = bodies["outer"]["filters"]["properties"]["values"][0]["values"][0]
-    assert outer["value"] == numbers.of[Kind.COHORT][7]
+    assert outer["value"] == numbers.ids[ResourceKind.COHORT][7]
     of_flag = {key: bodies[key]["filters"]["groups"][0]["properties"][0] for key in "abc"}
-    assert of_flag["a"]["value"] == numbers.of[Kind.COHORT][8]
-    assert of_flag["b"]["key"] == str(numbers.of[Kind.FLAG][1])
+    assert of_flag["a"]["value"] == numbers.ids[ResourceKind.COHORT][8]
+    assert of_flag["b"]["key"] == str(numbers.ids[ResourceKind.FLAG][1])
     assert of_flag["c"]["group_type_index"] == 3
     assert bodies["c"]["filters"]["aggregation_group_type_index"] == 3
 
 
-def test_what_cannot_be_copied_is_said_by_name() -> None:
+def test_unsupported_items_are_skipped_with_a_reason() -> None:
     new = {"key": "a", "type": "person", "value": "x", "operator": "sounds_like"}
-    source = Definitions(
+    source = PostHogDefinitions(
         cohorts=[
             cohort(1, "active users", DID),
             cohort(2, "of those", in_cohort(1)),
@@ -285,31 +285,32 @@ def test_what_cannot_be_copied_is_said_by_name() -> None:
         ],
         experiments=[{"id": 3, "name": "Colours"}],
     )
-    assert understood(source).wanted == []
-    assert lost(source) == {
-        "active users": "filters.properties.values[0].values[0].type: Cohorts ask about persons "
-        "and other cohorts.",
-        "of those": "It asks for 'active users', which is not copied.",
-        "oldest": "filters.properties.values[0].type: Cohorts ask about persons and other cohorts.",
-        "circle": "It asks for itself, through others.",
-        "round": "It asks for itself, through others.",
-        "behaving": "It asks for 'of those', which is not copied.",
-        "needs": "It asks for 'behaving', which is not copied.",
+    assert convert_posthog(source).items == []
+    assert list_skipped(source) == {
+        "active users": "filters.properties.values[0].values[0].type: "
+        "Expected `person` or `cohort`.",
+        "of those": "It refers to 'active users', which is not imported.",
+        "oldest": "filters.properties.values[0].type: Expected `person` or `cohort`.",
+        "circle": "It refers to itself through other cohorts.",
+        "round": "It refers to itself through other cohorts.",
+        "behaving": "It refers to 'of those', which is not imported.",
+        "needs": "It refers to 'behaving', which is not imported.",
         "unheard": 'filters.groups[0].properties[0].operator: "sounds_like" is no operator for a '
         "property.",
-        "sealed": "Its payload is encrypted, and the source tells it to nobody: make it by hand.",
+        "sealed": "Its payload is encrypted and cannot be read from the source: create the flag by "
+        "hand.",
         "a key!": "key: Only letters, numbers, hyphens (-) & underscores (_) are allowed.",
-        "Bird": "Its flag is not copied.",
-        "NPS": "type: There is no type None here.",
-        "How is it?": "Its linked flag is not copied.",
+        "Bird": "Its flag is not imported.",
+        "NPS": "type: The type None has no equivalent here.",
+        "How is it?": "Its linked flag is not imported.",
         "Odd": 'questions[0].type: "hum" is not a valid choice.',
-        "Colours": "Its flag is not copied.",
+        "Colours": "Its flag is not imported.",
     }
 
 
-def test_a_cohort_of_the_oldest_form_is_read() -> None:
+def test_cohort_of_the_oldest_format_is_converted() -> None:
     source = cohort(1, "old", filters=None, groups=[{"properties": [PRO]}, {"properties": [PRO]}])
-    [made] = understood(Definitions(cohorts=[source])).wanted
+    [made] = convert_posthog(PostHogDefinitions(cohorts=[source])).items
     definition = made.body["filters"]["properties"]
     assert (definition["type"], [each["type"] for each in definition["values"]]) == (
         "OR",
@@ -317,7 +318,7 @@ def test_a_cohort_of_the_oldest_form_is_read() -> None:
     )
 
 
-def test_a_feature_makes_its_flag_follow_what_people_choose() -> None:
+def test_feature_makes_its_flag_follow_enrollment() -> None:
     enrolled = {
         "key": "$feature_enrollment/bird",
         "type": "person",
@@ -335,32 +336,32 @@ def test_a_feature_makes_its_flag_follow_what_people_choose() -> None:
         "created_at": "2024-07-23T09:13:45Z",
     }
     variants = {"variants": [{"key": "a", "rollout_percentage": 100}]}
-    source = Definitions(
+    source = PostHogDefinitions(
         flags=[flag(1, "bird", older), flag(2, "many", groups(multivariate=variants))],
         features=[
             feature | {"feature_flag": flag(1, "bird", older)},
             feature | {"id": "b", "name": "Many", "feature_flag": flag(2, "many")},
-            feature | {"id": "c", "name": "Nobody's", "feature_flag": None},
+            feature | {"id": "c", "name": "Without flag", "feature_flag": None},
             feature
             | {"id": "d", "name": "Script", "feature_flag": flag(1, "bird", older)}
             | {"documentation_url": "javascript:alert(1)"},
         ],
     )
-    reading = understood(source)
-    bird, _, made = reading.wanted
+    reading = convert_posthog(source)
+    bird, _, made = reading.items
     assert bird.body["filters"].keys() == {"groups", "feature_enrollment"}
     assert bird.body["filters"]["feature_enrollment"] is True
     assert (made.name, made.body["feature_flag_id"]) == ("Bird", 1)
-    assert [(each.name, each.text) for each in reading.lost] == [
-        ("Many", "Its flag has variants, which features here cannot have."),
-        ("Nobody's", "Its flag is not copied."),
+    assert [(each.name, each.text) for each in reading.skipped] == [
+        ("Many", "Its flag has variants, which early access features here do not support."),
+        ("Without flag", "Its flag is not imported."),
         ("Script", "documentation_url: Enter a valid URL."),
     ]
 
 
-def test_a_survey_comes_with_who_is_chosen_and_without_its_own_flags() -> None:
+def test_survey_keeps_its_targeting_and_drops_its_generated_flags() -> None:
     chosen = groups(in_cohort(7, operator="in"))
-    source = Definitions(
+    source = PostHogDefinitions(
         cohorts=[cohort(7, "pro", PRO)],
         flags=[flag(3, "linked"), flag(99, "survey-targeting-9f3c-custom")],
         surveys=[
@@ -371,23 +372,23 @@ def test_a_survey_comes_with_who_is_chosen_and_without_its_own_flags() -> None:
             }
         ],
     )
-    reading = understood(source)
-    assert reading.lost == []
-    assert names(reading.wanted, Kind.FLAG) == ["linked"]
-    numbers = Numbers()
-    for number, wanted in enumerate(reading.wanted):
-        body = decided(wanted, There(), numbers, {}).body
-        numbers.learn(wanted, 100 + number)
-    assert body["linked_flag_id"] == numbers.of[Kind.FLAG][3]
-    [asked] = body["targeting_flag_filters"]["groups"][0]["properties"]
-    assert asked["value"] == numbers.of[Kind.COHORT][7]
+    reading = convert_posthog(source)
+    assert reading.skipped == []
+    assert names(reading.items, ResourceKind.FLAG) == ["linked"]
+    numbers = IdMap()
+    for number, item in enumerate(reading.items):
+        body = decide_import(item, TargetState(), numbers, {}).body
+        numbers.add(item, 100 + number)
+    assert body["linked_flag_id"] == numbers.ids[ResourceKind.FLAG][3]
+    [target] = body["targeting_flag_filters"]["groups"][0]["properties"]
+    assert target["value"] == numbers.ids[ResourceKind.COHORT][7]
     for name in ("questions", "conditions", "appearance", "start_date", "schedule"):
         assert body[name] == SURVEY[name]
     assert body.keys().isdisjoint({"id", "internal_targeting_flag", "created_by"})
 
 
-def test_a_survey_that_is_here_is_known_by_its_name() -> None:
-    [wanted] = understood(Definitions(surveys=[SURVEY])).wanted
+def test_survey_matches_by_name() -> None:
+    [item] = convert_posthog(PostHogDefinitions(surveys=[SURVEY])).items
     question = {**SURVEY["questions"][0], "id": "another"}
     stored = {
         **SURVEY,
@@ -395,14 +396,14 @@ def test_a_survey_that_is_here_is_known_by_its_name() -> None:
         "start_date": "2024-08-01T00:00:00Z",
         "questions": [question],
     }
-    there = There(items={Kind.SURVEY: [stored]})
-    assert decided(wanted, there, Numbers(), {}).action is Action.SAME
-    there = There(items={Kind.SURVEY: [{**stored, "questions": []}]})
-    assert decided(wanted, there, Numbers(), {}).differences == ["questions"]
+    target = TargetState(items={ResourceKind.SURVEY: [stored]})
+    assert decide_import(item, target, IdMap(), {}).action is ImportAction.SAME
+    target = TargetState(items={ResourceKind.SURVEY: [{**stored, "questions": []}]})
+    assert decide_import(item, target, IdMap(), {}).differences == ["questions"]
 
 
-def test_who_answered_a_survey_there_has_answered_it_here() -> None:
-    told = {
+def test_survey_properties_get_the_ids_of_the_target() -> None:
+    properties = {
         "$survey_id": "there",
         "$survey_responded/there": True,
         "$survey_dismissed/there/2": True,
@@ -410,7 +411,7 @@ def test_who_answered_a_survey_there_has_answered_it_here() -> None:
         "$set": {"$survey_responded/there": True},
         "$survey_response_q1": "9",
     }
-    assert with_survey_ids(told, {"there": "here"}) == {
+    assert translate_survey_properties(properties, {"there": "here"}) == {
         "$survey_id": "here",
         "$survey_responded/here": True,
         "$survey_dismissed/here/2": True,
@@ -476,46 +477,50 @@ def colours(**more: Any) -> dict[str, Any]:
     return flag(5, "colours", groups(multivariate={"variants": variants}), **more)
 
 
-def test_an_experiment_comes_over_its_flag_with_what_can_be_measured() -> None:
-    source = Definitions(
+def test_experiment_keeps_its_supported_metrics() -> None:
+    source = PostHogDefinitions(
         group_types=[{"group_type": "company", "group_type_index": 0}],
         cohorts=[cohort(7, "pro", PRO)],
         flags=[colours()],
         experiments=[EXPERIMENT],
     )
-    reading = understood(source)
+    reading = convert_posthog(source)
     assert [(each.name, each.text) for each in reading.notes] == [
         (
             "Colours",
-            "Without the metric 'By action': \"ActionsNode\" cannot be counted here: an EventsNode "
-            "can.",
+            "Imported without the metric 'By action': \"ActionsNode\" is not a supported kind. "
+            "Expected: EventsNode.",
         ),
         (
             "Colours",
-            'Without its stats_config: "odd" is not possible here: bayesian and frequentist are.',
+            'Imported without its stats_config: "odd" is not supported. Expected one of: bayesian, '
+            "frequentist.",
         ),
-        ("Colours", "Without the metrics that it shares with others."),
+        ("Colours", "Imported without its shared metrics."),
     ]
-    numbers = Numbers(group_types={0: 2})
-    for number, wanted in enumerate(reading.wanted):
-        made = decided(wanted, There(), numbers, {}).body
-        numbers.learn(wanted, 100 + number)
+    numbers = IdMap(group_types={0: 2})
+    for number, item in enumerate(reading.items):
+        made = decide_import(item, TargetState(), numbers, {}).body
+        numbers.add(item, 100 + number)
     assert (made["feature_flag_key"], made["start_date"]) == ("colours", "2025-01-01T00:00:00Z")
     assert made["parameters"] == {
         "aggregation_group_type_index": 2,
         "recommended_sample_size": 100,
     }
     [metric] = made["metrics"]
-    assert metric["series"][0]["properties"][0]["value"] == numbers.of[Kind.COHORT][7]
+    assert metric["series"][0]["properties"][0]["value"] == numbers.ids[ResourceKind.COHORT][7]
 
 
-def test_an_experiment_does_not_switch_on_a_flag_that_is_off() -> None:
-    off = Definitions(flags=[colours(active=False)], experiments=[EXPERIMENT])
-    assert lost(off) == {"Colours": "It runs while its flag is off, which it would switch on here."}
-    plain = Definitions(flags=[flag(5, "colours")], experiments=[EXPERIMENT])
-    assert "at least 2 variants" in lost(plain)["Colours"]
+def test_experiment_does_not_turn_on_a_flag() -> None:
+    off = PostHogDefinitions(flags=[colours(active=False)], experiments=[EXPERIMENT])
+    reason = "It runs while its flag is off. Importing it would turn the flag on."
+    assert list_skipped(off) == {"Colours": reason}
+    plain = PostHogDefinitions(flags=[flag(5, "colours")], experiments=[EXPERIMENT])
+    assert "at least 2 variants" in list_skipped(plain)["Colours"]
     ended = {**EXPERIMENT, "end_date": "2025-02-01T00:00:00Z", "conclusion": "won"}
-    [_, made] = understood(Definitions(flags=[colours(active=False)], experiments=[ended])).wanted
+    [_, made] = convert_posthog(
+        PostHogDefinitions(flags=[colours(active=False)], experiments=[ended])
+    ).items
     assert made.body["conclusion"] == "won"
     stored = {
         **ended,
@@ -525,36 +530,38 @@ def test_an_experiment_does_not_switch_on_a_flag_that_is_off() -> None:
         "exposure_criteria": {},
         "conclusion_comment": "",
     }
-    there = There(items={Kind.EXPERIMENT: [stored]})
-    numbers = Numbers(group_types={0: 0})
-    numbers.of[Kind.COHORT][7] = 7
-    assert decided(made, there, numbers, {}).differences == []
+    target = TargetState(items={ResourceKind.EXPERIMENT: [stored]})
+    numbers = IdMap(group_types={0: 0})
+    numbers.ids[ResourceKind.COHORT][7] = 7
+    assert decide_import(made, target, numbers, {}).differences == []
 
 
-def wanted_flag(**filters: Any) -> Wanted:
-    [made] = understood(Definitions(flags=[flag(1, "beta", groups(**filters))])).wanted
+def make_import_item(**filters: Any) -> ImportItem:
+    [made] = convert_posthog(PostHogDefinitions(flags=[flag(1, "beta", groups(**filters))])).items
     return made
 
 
-def test_what_is_here_is_known_by_key_and_told_by_its_difference() -> None:
-    wanted = wanted_flag(payloads={"true": '{"a":  1}'}, multivariate=None)
+def test_flag_matches_by_key_and_shows_its_differences() -> None:
+    item = make_import_item(payloads={"true": '{"a":  1}'}, multivariate=None)
     stored = {
-        **wanted.body,
+        **item.body,
         "id": 40,
         "filters": {**groups(payloads={"true": '{"a": 1}'}), "multivariate": None},
     }
-    there = There(items={Kind.FLAG: [stored]})
-    same = decided(wanted, there, Numbers(), {})
-    assert (same.action, same.id) == (Action.SAME, 40)
-    there = There(items={Kind.FLAG: [{**stored, "active": False, "tags": []}]})
-    other = decided(wanted, there, Numbers(), {})
-    assert (other.action, other.differences) == (Action.DIFFERS, ["active", "tags"])
+    target = TargetState(items={ResourceKind.FLAG: [stored]})
+    same = decide_import(item, target, IdMap(), {})
+    assert (same.action, same.id) == (ImportAction.SAME, 40)
+    target = TargetState(items={ResourceKind.FLAG: [{**stored, "active": False, "tags": []}]})
+    other = decide_import(item, target, IdMap(), {})
+    assert (other.action, other.differences) == (ImportAction.DIFFERS, ["active", "tags"])
 
 
-def test_cohorts_of_one_name_are_told_apart_by_what_they_ask_and_by_earlier_runs() -> None:
+def test_cohorts_with_the_same_name_match_by_definition_and_recorded_id() -> None:
     free = {**PRO, "value": ["free"]}
-    source = Definitions(cohorts=[cohort(1, "x", PRO), cohort(2, "x", free), cohort(3, "x", PRO)])
-    first, second, third = understood(source).wanted
+    source = PostHogDefinitions(
+        cohorts=[cohort(1, "x", PRO), cohort(2, "x", free), cohort(3, "x", PRO)]
+    )
+    first, second, third = convert_posthog(source).items
     stored: list[Mapping[str, Any]] = [
         {
             "id": 11,
@@ -571,12 +578,12 @@ def test_cohorts_of_one_name_are_told_apart_by_what_they_ask_and_by_earlier_runs
             "description": "",
         },
     ]
-    there, numbers = There(items={Kind.COHORT: stored}), Numbers()
+    target, numbers = TargetState(items={ResourceKind.COHORT: stored}), IdMap()
     found = []
-    for wanted in (first, second, third):
-        decision = decided(wanted, there, numbers, {})
-        numbers.learn(wanted, decision.id)
+    for item in (first, second, third):
+        decision = decide_import(item, target, numbers, {})
+        numbers.add(item, decision.id)
         found.append((decision.action, decision.id))
-    assert found == [(Action.SAME, 12), (Action.SAME, 11), (Action.CREATE, None)]
-    known = decided(first, there, Numbers(), {1: 11})
-    assert (known.action, known.id, known.differences) == (Action.DIFFERS, 11, ["filters"])
+    assert found == [(ImportAction.SAME, 12), (ImportAction.SAME, 11), (ImportAction.CREATE, None)]
+    known = decide_import(first, target, IdMap(), {1: 11})
+    assert (known.action, known.id, known.differences) == (ImportAction.DIFFERS, 11, ["filters"])

@@ -1,12 +1,12 @@
-"""What an export of Unleash becomes here, and what is said of the rest."""
+"""Convert an Unleash export."""
 
 from typing import Any
 
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.importers.model import Reading
-from hedgerow.importers.unleash import understood
+from hedgerow.importers.model import ConversionResult
+from hedgerow.importers.unleash import convert_unleash
 
 
 def feature(name: str, **more: Any) -> dict[str, Any]:
@@ -74,20 +74,20 @@ def export(*strategies: Any, features: Any = None, **more: Any) -> dict[str, Any
     }
 
 
-def filters(reading: Reading) -> Any:
-    [only] = reading.wanted
+def filters(reading: ConversionResult) -> Any:
+    [only] = reading.items
     return only.body["filters"]
 
 
-def asked(*constraints: Any, **more: Any) -> Any:
-    """The filters that constraints become, and what is said about them."""
-    reading = understood(export(strategy("f", constraints=list(constraints)), **more), None)
+def convert(*constraints: Any, **more: Any) -> Any:
+    """Return the filters that constraints become, and the notes."""
+    reading = convert_unleash(export(strategy("f", constraints=list(constraints)), **more), None)
     [group] = filters(reading)["groups"]
     found = [(each["key"], each["operator"], each["value"]) for each in group["properties"]]
     return found, [each.text for each in reading.notes]
 
 
-def test_strategies_are_condition_sets() -> None:
+def test_strategies_become_condition_sets() -> None:
     document = export(
         strategy("f", constraints=[constraint("IN", "region", "eu", "us")]),
         strategy("f", "userWithId", parameters={"userIds": "ann, ben,"}),
@@ -95,9 +95,9 @@ def test_strategies_are_condition_sets() -> None:
         strategy("f", "default"),
         featureTags=[{"featureName": "f", "tagType": "simple", "tagValue": "old"}],
     )
-    reading = understood(document, "production")
-    assert (reading.lost, reading.notes) == ([], [])
-    [made] = reading.wanted
+    reading = convert_unleash(document, "production")
+    assert (reading.skipped, reading.notes) == ([], [])
+    [made] = reading.items
     assert {name: made.body[name] for name in ("key", "name", "active", "tags")} == {
         "key": "f",
         "name": "about f",
@@ -135,28 +135,28 @@ def test_strategies_are_condition_sets() -> None:
         ("SEMVER_LT", {"value": "1.2.3"}, ("semver_lt", "1.2.3")),
     ],
 )
-def test_constraints_are_filters(operator: str, more: Any, expected: Any) -> None:
+def test_constraints_become_filters(operator: str, more: Any, expected: Any) -> None:
     values = () if "value" in more else ("a", "b")
-    assert asked(constraint(operator, "region", *values, **more)) == ([("region", *expected)], [])
+    assert convert(constraint(operator, "region", *values, **more)) == ([("region", *expected)], [])
 
 
-def test_the_opposite_of_a_comparison_does_not_take_who_has_no_value() -> None:
-    found, notes = asked(constraint("NUM_GT", "age", value="5", inverted=True))
+def test_inverted_comparison_does_not_match_a_missing_property() -> None:
+    found, notes = convert(constraint("NUM_GT", "age", value="5", inverted=True))
     assert found == [("age", "lte", "5")]
-    assert notes == ["Who has no age is taken there, and not here."]
+    assert notes == ["Persons without age match in Unleash and do not match here."]
 
 
-def test_segments_are_their_constraints() -> None:
+def test_segments_become_filters() -> None:
     segment = {"id": 4, "name": "eu", "constraints": [constraint("IN", "region", "eu")]}
     document = export(
         strategy("f", segments=[4], constraints=[constraint("IN", "plan", "pro")]),
         segments=[segment],
     )
-    [group] = filters(understood(document, None))["groups"]
+    [group] = filters(convert_unleash(document, None))["groups"]
     assert [each["key"] for each in group["properties"]] == ["plan", "region"]
-    assert [each.text for each in understood(export(strategy("f", segments=[4])), None).lost] == [
-        "Without its strategy flexibleRollout: the export does not have its segment 4."
-    ]
+    assert [
+        each.text for each in convert_unleash(export(strategy("f", segments=[4])), None).skipped
+    ] == ["Imported without its strategy flexibleRollout: the export lacks its segment 4."]
 
 
 def test_variants_keep_their_weights_and_payloads() -> None:
@@ -170,7 +170,7 @@ def test_variants_keep_their_weights_and_payloads() -> None:
         {"name": "b", "weight": 333, "payload": {"type": "json", "value": '{"x": 1}'}},
         {"name": "c", "weight": 334, "payload": {"type": "number", "value": "7"}},
     ]
-    made = filters(understood(export(strategy("f", variants=variants)), None))
+    made = filters(convert_unleash(export(strategy("f", variants=variants)), None))
     assert made["multivariate"]["variants"] == [
         {"key": "a", "rollout_percentage": 33.3},
         {"key": "b", "rollout_percentage": 33.3},
@@ -179,18 +179,18 @@ def test_variants_keep_their_weights_and_payloads() -> None:
     assert made["payloads"] == {"a": '"green"', "b": '{"x": 1}', "c": "7"}
 
 
-def test_variants_of_the_environment_with_people_named_for_one() -> None:
+def test_variant_overrides_become_conditions() -> None:
     document = export(strategy("f"))
     document["featureEnvironments"][0]["variants"] = [
         {"name": "a", "weight": 500, "overrides": [{"contextName": "userId", "values": ["ann"]}]},
         {"name": "b", "weight": 500},
     ]
-    first, second = filters(understood(document, None))["groups"]
+    first, second = filters(convert_unleash(document, None))["groups"]
     assert (first["variant"], first["properties"][0]["key"]) == ("a", "distinct_id")
     assert (second["rollout_percentage"], "variant" in second) == (50, False)
 
 
-def test_dependencies_are_asked_for_in_every_condition_set() -> None:
+def test_dependencies_are_filters_of_every_condition_set() -> None:
     document = export(
         strategy("child"),
         strategy("child", "default"),
@@ -199,8 +199,8 @@ def test_dependencies_are_asked_for_in_every_condition_set() -> None:
             {"feature": "child", "dependencies": [{"feature": "parent", "enabled": True}]}
         ],
     )
-    reading = understood(document, None)
-    parent, child = reading.wanted
+    reading = convert_unleash(document, None)
+    parent, child = reading.items
     assert (parent.name, child.name) == ("parent", "child")
     assert [
         [(each["key"], each["value"]) for each in group["properties"]]
@@ -208,7 +208,7 @@ def test_dependencies_are_asked_for_in_every_condition_set() -> None:
     ] == [[(str(parent.source_id), True)]] * 2
 
 
-def test_what_cannot_be_said_is_said_by_name() -> None:
+def test_unsupported_parts_are_skipped_with_a_reason() -> None:
     document = export(
         strategy("by-ip", "remoteAddress", parameters={"IPs": "10.0.0.1"}),
         strategy("now", constraints=[constraint("DATE_AFTER", "currentTime", value="2026-01-01")]),
@@ -227,23 +227,23 @@ def test_what_cannot_be_said_is_said_by_name() -> None:
             feature("bare"),
         ],
     )
-    reading = understood(document, None)
-    assert {each.name: each.text for each in reading.lost} == {
-        "by-ip": "Without its strategy remoteAddress: there is nothing like it here.",
-        "now": "Without its strategy flexibleRollout: it asks for currentTime, which is no "
-        "property of a person.",
+    reading = convert_unleash(document, None)
+    assert {each.name: each.text for each in reading.skipped} == {
+        "by-ip": "Imported without its strategy remoteAddress: it has no equivalent here.",
+        "now": "Imported without its strategy flexibleRollout: it uses currentTime, which is not a "
+        "person property.",
         "torn": "Its strategies have different variants.",
         "team flag": "Its key would be team-flag, as that of team.flag.",
         "old": "It is archived.",
     }
     assert {each.name: each.text for each in reading.notes} == {
-        "some": "Without its strategy applicationHostname: there is nothing like it here.",
-        "session": "It counts by sessionId, which is by person here.",
-        "team.flag": "It is called team-flag here: keys have no other characters.",
+        "some": "Imported without its strategy applicationHostname: it has no equivalent here.",
+        "session": "It buckets by sessionId; here it buckets by distinct id.",
+        "team.flag": "Its key here is team-flag: keys have letters, digits, _ and - only.",
     }
     rollouts = {
         each.name: [group["rollout_percentage"] for group in each.body["filters"]["groups"]]
-        for each in reading.wanted
+        for each in reading.items
     }
     assert rollouts == {
         "some": [100],
@@ -254,24 +254,24 @@ def test_what_cannot_be_said_is_said_by_name() -> None:
     }
 
 
-def test_an_environment_is_named_where_there_are_several() -> None:
+def test_environment_must_be_named_if_there_are_several() -> None:
     document = export(
         strategy("f", environment="production"), strategy("f", "default", environment="dev")
     )
     document["featureEnvironments"].append(
         {"featureName": "f", "environment": "dev", "enabled": False, "variants": []}
     )
-    with pytest.raises(Invalid, match="Name one with --environment: dev, production"):
-        understood(document, None)
+    with pytest.raises(Invalid, match="Choose one with --environment: dev, production"):
+        convert_unleash(document, None)
     with pytest.raises(Invalid, match="There is no environment staging"):
-        understood(document, "staging")
-    [dev], [production] = (understood(document, name).wanted for name in ("dev", "production"))
+        convert_unleash(document, "staging")
+    [dev], [production] = (convert_unleash(document, name).items for name in ("dev", "production"))
     assert (dev.body["active"], production.body["active"]) == (False, True)
     assert dev.body["filters"]["groups"][0]["rollout_percentage"] == 100
     assert production.body["filters"]["groups"][0]["rollout_percentage"] == 50
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"features": {}}, "x"])
-def test_what_is_no_export_is_refused(document: Any) -> None:
-    with pytest.raises(Invalid, match="no export of Unleash"):
-        understood(document, None)
+def test_another_document_is_rejected(document: Any) -> None:
+    with pytest.raises(Invalid, match="not an Unleash export"):
+        convert_unleash(document, None)

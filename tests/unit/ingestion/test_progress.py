@@ -1,19 +1,19 @@
-"""Who reads waits for what was accepted before, and for nothing else."""
+"""Readers wait for the events accepted before, and for nothing else."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.room import Room
 from hedgerow.projects.model import ProjectId
 
 ONE, TWO = ProjectId(1), ProjectId(2)
 LONG_S = 30.0
 
 
-async def is_done_after(waiting: Coroutine[Any, Any, None], *steps: Any) -> bool:
-    """Whether somebody who waits goes on after these steps and not before."""
+async def finishes_after(waiting: Coroutine[Any, Any, None], *steps: Any) -> bool:
+    """Return whether the coroutine finishes after these steps. It must not finish before."""
     task = asyncio.create_task(waiting)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -27,153 +27,155 @@ async def is_done_after(waiting: Coroutine[Any, Any, None], *steps: Any) -> bool
     return done
 
 
-async def test_somebody_without_events_on_their_way_is_settled() -> None:
+async def test_distinct_id_without_pending_events_is_processed() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann", "bob", "ann"])
-    assert not progress.is_settled((ONE, "ann"))
-    assert progress.is_settled((ONE, "cleo"))
-    assert progress.is_settled((TWO, "ann"))
-    progress.settle(2)
-    assert progress.is_settled((ONE, "bob"))
-    assert not progress.is_settled((ONE, "ann"))
-    progress.settle(1)
-    assert progress.is_settled((ONE, "ann"))
+    assert not progress.is_processed((ONE, "ann"))
+    assert progress.is_processed((ONE, "cleo"))
+    assert progress.is_processed((TWO, "ann"))
+    progress.mark_processed(2)
+    assert progress.is_processed((ONE, "bob"))
+    assert not progress.is_processed((ONE, "ann"))
+    progress.mark_processed(1)
+    assert progress.is_processed((ONE, "ann"))
     assert progress.waiting == 3
-    progress.store(3)
+    progress.mark_stored(3)
     assert progress.waiting == 0
 
 
-async def test_who_reads_a_person_waits_until_their_last_event_is_settled() -> None:
+async def test_person_reader_waits_for_the_last_event_of_the_person() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann", "bob", "ann"])
-    wait = progress.wait_until_settled((ONE, "ann"), at_most_s=LONG_S)
-    assert not await is_done_after(wait, lambda: progress.settle(2))
-    wait = progress.wait_until_settled((ONE, "ann"), at_most_s=LONG_S)
-    assert await is_done_after(wait, lambda: progress.settle(1))
+    wait = progress.wait_until_processed((ONE, "ann"), timeout_s=LONG_S)
+    assert not await finishes_after(wait, lambda: progress.mark_processed(2))
+    wait = progress.wait_until_processed((ONE, "ann"), timeout_s=LONG_S)
+    assert await finishes_after(wait, lambda: progress.mark_processed(1))
 
 
-async def test_an_event_may_be_about_two() -> None:
+async def test_event_may_have_two_distinct_ids() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
-    progress.also(ONE, "before")
-    assert not progress.is_settled((ONE, "before"))
-    progress.settle(1)
-    assert progress.is_settled((ONE, "before"))
+    progress.add_distinct_id(ONE, "before")
+    assert not progress.is_processed((ONE, "before"))
+    progress.mark_processed(1)
+    assert progress.is_processed((ONE, "before"))
 
 
-async def test_who_lists_waits_for_what_was_accepted_before_and_not_for_what_comes_after() -> None:
+async def test_listing_waits_only_for_events_accepted_before_it() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
-    wait = progress.wait_until_stored(at_most_s=LONG_S)
-    assert await is_done_after(
-        wait, lambda: progress.accept(ONE, ["bob"]), lambda: progress.store(1)
+    wait = progress.wait_until_stored(timeout_s=LONG_S)
+    assert await finishes_after(
+        wait, lambda: progress.accept(ONE, ["bob"]), lambda: progress.mark_stored(1)
     )
 
 
-async def test_waiting_ends_after_a_while() -> None:
+async def test_wait_ends_at_the_timeout() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
-    await asyncio.wait_for(progress.wait_until_stored(at_most_s=0.01), LONG_S)
+    await asyncio.wait_for(progress.wait_until_stored(timeout_s=0.01), LONG_S)
 
 
-async def test_what_a_process_before_left_behind_may_be_anybodys() -> None:
+async def test_restored_events_may_belong_to_any_person() -> None:
     progress = Progress()
-    progress.begin(unsettled=2, unstored=3)
-    assert (progress.accepted, progress.settled, progress.waiting) == (5, 3, 5)
-    assert not progress.is_settled((ONE, "ann"))
-    progress.settle(2)
-    assert progress.is_settled((ONE, "ann"))
+    progress.restore(unprocessed=2, unstored=3)
+    assert (progress.accepted, progress.processed, progress.waiting) == (5, 3, 5)
+    assert not progress.is_processed((ONE, "ann"))
+    progress.mark_processed(2)
+    assert progress.is_processed((ONE, "ann"))
 
 
-async def test_who_waited_in_vain_for_what_was_left_behind_waited_for_all() -> None:
-    """Or everybody would wait, for as long as it takes to work off a large inbox."""
+async def test_timeout_on_restored_events_ends_the_wait_for_them() -> None:
+    """Otherwise each reader waits until a large inbox is processed."""
     progress = Progress()
-    progress.begin(unsettled=1_000_000, unstored=0)
+    progress.restore(unprocessed=1_000_000, unstored=0)
     progress.accept(ONE, ["bob"])
-    await progress.wait_until_settled((ONE, "bob"), at_most_s=0)
-    assert not progress.is_settled((ONE, "ann"))
-    await progress.wait_until_settled((ONE, "ann"), at_most_s=0)
-    assert progress.is_settled((ONE, "ann"))
-    assert not progress.is_settled((ONE, "bob"))
+    await progress.wait_until_processed((ONE, "bob"), timeout_s=0)
+    assert not progress.is_processed((ONE, "ann"))
+    await progress.wait_until_processed((ONE, "ann"), timeout_s=0)
+    assert progress.is_processed((ONE, "ann"))
+    assert not progress.is_processed((ONE, "bob"))
 
 
-async def test_who_reads_everybody_waits_for_all() -> None:
+async def test_reader_of_all_persons_waits_for_all_events() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann", "bob"])
-    wait = progress.wait_until_all_settled(at_most_s=LONG_S)
-    assert not await is_done_after(wait, lambda: progress.settle(1))
-    wait = progress.wait_until_all_settled(at_most_s=LONG_S)
-    assert await is_done_after(
-        wait, lambda: progress.accept(TWO, ["c"]), lambda: progress.settle(1)
+    wait = progress.wait_until_all_processed(timeout_s=LONG_S)
+    assert not await finishes_after(wait, lambda: progress.mark_processed(1))
+    wait = progress.wait_until_all_processed(timeout_s=LONG_S)
+    assert await finishes_after(
+        wait, lambda: progress.accept(TWO, ["c"]), lambda: progress.mark_processed(1)
     )
 
 
-async def test_who_looks_is_woken_by_who_reads() -> None:
+async def test_reader_wakes_the_poller() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
-    looking = asyncio.create_task(progress.wait_for_readers(idle_s=LONG_S))
-    reading = progress.wait_until_stored(at_most_s=LONG_S)
-    assert await is_done_after(reading, lambda: progress.settle(1), lambda: progress.store(1))
-    assert looking.done()
+    poller = asyncio.create_task(progress.wait_for_readers(idle_s=LONG_S))
+    reading = progress.wait_until_stored(timeout_s=LONG_S)
+    assert await finishes_after(
+        reading, lambda: progress.mark_processed(1), lambda: progress.mark_stored(1)
+    )
+    assert poller.done()
     await asyncio.wait_for(progress.wait_for_readers(idle_s=0), LONG_S)
 
 
-async def test_workers_are_woken_by_what_there_is_to_do() -> None:
+async def test_new_work_wakes_workers() -> None:
     progress = Progress()
-    settling = progress.wait_for_unsettled(1, idle_s=LONG_S, linger_s=LONG_S)
-    assert await is_done_after(settling, lambda: progress.accept(ONE, ["ann"]))
+    processing = progress.wait_for_unprocessed(1, idle_s=LONG_S, linger_s=LONG_S)
+    assert await finishes_after(processing, lambda: progress.accept(ONE, ["ann"]))
     storing = progress.wait_for_unstored(1, idle_s=LONG_S, linger_s=LONG_S)
-    assert await is_done_after(storing, lambda: progress.settle(1))
+    assert await finishes_after(storing, lambda: progress.mark_processed(1))
 
 
-async def test_workers_linger_for_more_unless_somebody_wants_to_read() -> None:
+async def test_workers_linger_for_more_unless_a_reader_waits() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann"])
-    await asyncio.wait_for(progress.wait_for_unsettled(100, idle_s=LONG_S, linger_s=0.01), LONG_S)
-    lingering = progress.wait_for_unsettled(3, idle_s=LONG_S, linger_s=LONG_S)
-    assert not await is_done_after(lingering, lambda: progress.accept(ONE, ["bob"]))
-    lingering = progress.wait_for_unsettled(3, idle_s=LONG_S, linger_s=LONG_S)
-    assert await is_done_after(lingering, lambda: progress.accept(ONE, ["cleo"]))
-    lingering = progress.wait_for_unsettled(99, idle_s=LONG_S, linger_s=LONG_S)
-    reading = asyncio.create_task(progress.wait_until_stored(at_most_s=LONG_S))
+    await asyncio.wait_for(progress.wait_for_unprocessed(100, idle_s=LONG_S, linger_s=0.01), LONG_S)
+    lingering = progress.wait_for_unprocessed(3, idle_s=LONG_S, linger_s=LONG_S)
+    assert not await finishes_after(lingering, lambda: progress.accept(ONE, ["bob"]))
+    lingering = progress.wait_for_unprocessed(3, idle_s=LONG_S, linger_s=LONG_S)
+    assert await finishes_after(lingering, lambda: progress.accept(ONE, ["cleo"]))
+    lingering = progress.wait_for_unprocessed(99, idle_s=LONG_S, linger_s=LONG_S)
+    reading = asyncio.create_task(progress.wait_until_stored(timeout_s=LONG_S))
     await asyncio.sleep(0)
     await asyncio.wait_for(lingering, LONG_S)
     reading.cancel()
 
 
-async def test_room_is_lacking_when_too_much_waits_or_the_disk_is_full() -> None:
+async def test_requests_are_rejected_if_the_inbox_or_the_disk_is_full() -> None:
     progress, free = Progress(), [100]
-    room = Room(progress, lambda: free[0], max_waiting=2, min_free_bytes=50)
-    await room.look()
-    assert room.lack() is None
+    admission = AdmissionControl(progress, lambda: free[0], max_waiting=2, min_free_bytes=50)
+    await admission.refresh()
+    assert admission.rejection_reason() is None
     progress.accept(ONE, ["ann", "bob"])
-    assert "wait" in (room.lack() or "")
-    progress.settle(1)
-    progress.store(1)
-    assert room.lack() is None
+    assert "wait" in (admission.rejection_reason() or "")
+    progress.mark_processed(1)
+    progress.mark_stored(1)
+    assert admission.rejection_reason() is None
     free[0] = 49
-    assert room.lack() is None
-    await room.look()
-    assert "disk" in (room.lack() or "")
+    assert admission.rejection_reason() is None
+    await admission.refresh()
+    assert "disk" in (admission.rejection_reason() or "")
 
 
-async def test_what_others_work_on_counts_as_far_as_was_looked_at() -> None:
+async def test_observation_covers_events_accepted_before_it() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann", "bob"])
-    looked_at = progress.accepted
-    progress.accept(ONE, ["cleo"])  # while somebody looks
-    progress.observe(looked_at, unsettled=0, unstored=2)
-    assert progress.is_settled((ONE, "ann"))
-    assert not progress.is_settled((ONE, "cleo"))
-    assert (progress.settled, progress.stored, progress.waiting) == (2, 0, 3)
-    progress.observe(progress.accepted, unsettled=0, unstored=0)
-    assert (progress.settled, progress.stored, progress.waiting) == (3, 3, 0)
+    observed = progress.accepted
+    progress.accept(ONE, ["cleo"])  # during the observation
+    progress.observe(observed, unprocessed=0, unstored=2)
+    assert progress.is_processed((ONE, "ann"))
+    assert not progress.is_processed((ONE, "cleo"))
+    assert (progress.processed, progress.stored, progress.waiting) == (2, 0, 3)
+    progress.observe(progress.accepted, unprocessed=0, unstored=0)
+    assert (progress.processed, progress.stored, progress.waiting) == (3, 3, 0)
 
 
-async def test_room_is_lacking_when_all_processes_together_have_too_much_waiting() -> None:
+async def test_events_of_other_processes_count_towards_the_inbox_limit() -> None:
     progress = Progress()
-    room = Room(progress, lambda: 100, max_waiting=10, min_free_bytes=50)
-    progress.observe(0, unsettled=7, unstored=3)
-    assert "wait" in (room.lack() or "")
-    progress.observe(0, unsettled=7, unstored=2)
-    assert room.lack() is None
+    admission = AdmissionControl(progress, lambda: 100, max_waiting=10, min_free_bytes=50)
+    progress.observe(0, unprocessed=7, unstored=3)
+    assert "wait" in (admission.rejection_reason() or "")
+    progress.observe(0, unprocessed=7, unstored=2)
+    assert admission.rejection_reason() is None

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from hedgerow.lib.eager import begun, own_task
+from hedgerow.lib.eager import ensure_task, start_eagerly
 
 
-async def test_what_waits_for_nothing_is_done_at_once() -> None:
+async def test_coroutine_without_suspension_finishes_immediately() -> None:
     done: list[str] = []
 
     async def whole() -> None:
         done.append("all of it")
 
-    assert begun(whole()) is None
+    assert start_eagerly(whole()) is None
     assert done == ["all of it"]
 
 
-async def test_what_waits_goes_on_in_a_task() -> None:
+async def test_suspended_coroutine_continues_in_a_task() -> None:
     gate = asyncio.get_running_loop().create_future()
     steps: list[Any] = []
 
@@ -36,7 +36,7 @@ async def test_what_waits_goes_on_in_a_task() -> None:
     assert steps == ["begun", "came"]
 
 
-async def test_what_went_wrong_meanwhile_is_raised_where_it_was_waited_for() -> None:
+async def test_error_is_raised_at_the_await() -> None:
     gate = asyncio.get_running_loop().create_future()
 
     async def whole() -> str:
@@ -52,7 +52,7 @@ async def test_what_went_wrong_meanwhile_is_raised_where_it_was_waited_for() -> 
     assert await task == "caught lost"
 
 
-async def test_what_is_cancelled_can_say_something_last() -> None:
+async def test_cancelled_coroutine_can_clean_up() -> None:
     last: list[str] = []
 
     async def whole() -> None:
@@ -69,7 +69,7 @@ async def test_what_is_cancelled_can_say_something_last() -> None:
     assert last == ["tidied"]
 
 
-async def test_what_is_never_gone_on_with_is_closed() -> None:
+async def test_abandoned_coroutine_is_closed() -> None:
     last: list[str] = []
 
     async def whole() -> None:
@@ -84,9 +84,9 @@ async def test_what_is_never_gone_on_with_is_closed() -> None:
     assert last == ["tidied"]
 
 
-async def test_a_time_limit_works_after_asking_for_a_task() -> None:
+async def test_timeout_works_after_ensure_task() -> None:
     async def whole() -> str:
-        await own_task()
+        await ensure_task()
         try:
             async with asyncio.timeout(0.001):
                 await asyncio.Event().wait()
@@ -94,7 +94,7 @@ async def test_a_time_limit_works_after_asking_for_a_task() -> None:
             return "in time"
         raise AssertionError
 
-    # As the event loop calls it: outside of any task.
+    # Like a callback of the event loop, outside of any task.
     ended: asyncio.Future[asyncio.Task[str]] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(
         lambda: ended.set_result(asyncio.ensure_future(_rest_of(whole())))
@@ -103,6 +103,6 @@ async def test_a_time_limit_works_after_asking_for_a_task() -> None:
 
 
 def _rest_of(whole: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-    rest = begun(whole)
+    rest = start_eagerly(whole)
     assert rest is not None
     return rest

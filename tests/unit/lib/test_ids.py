@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.lib.ids import UUID7_RANDOM_BYTES, canonical_uuid, uuid7s
+from hedgerow.lib.ids import UUID7_RANDOM_BYTES, generate_uuid7s, normalize_uuid
+from hedgerow.lib.random_bytes import RandomBytesPool
 from tests.unit.generated import bounded
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -14,8 +15,8 @@ CANONICAL = "01a1dc84-37c5-7927-ac02-855ee6f528bc"
 
 
 @pytest.mark.parametrize("randomness", [bytes(10), b"\xff" * 10, b"0123456789"])
-def test_ids_made_in_one_go_are_in_their_order(randomness: bytes) -> None:
-    made = list(islice(uuid7s(NOON, randomness), 10_000))
+def test_uuids_of_one_batch_ascend(randomness: bytes) -> None:
+    made = list(islice(generate_uuid7s(NOON, randomness), 10_000))
     assert made == sorted(set(made))
     for text in (made[0], made[-1]):
         uuid = UUID(text)
@@ -29,14 +30,14 @@ def test_ids_made_in_one_go_are_in_their_order(randomness: bytes) -> None:
     st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
     st.binary(min_size=UUID7_RANDOM_BYTES, max_size=UUID7_RANDOM_BYTES),
 )
-def test_an_id_of_any_moment_is_a_canonical_one(moment: datetime, randomness: bytes) -> None:
-    uuid = next(uuid7s(moment, randomness))
-    assert canonical_uuid(uuid) is uuid
+def test_generated_uuid_is_canonical_at_any_time(moment: datetime, randomness: bytes) -> None:
+    uuid = next(generate_uuid7s(moment, randomness))
+    assert normalize_uuid(uuid) is uuid
     assert UUID(uuid).version == 7
 
 
-def test_other_randomness_makes_other_ids() -> None:
-    assert next(uuid7s(NOON, b"0123456789")) != next(uuid7s(NOON, b"0123456780"))
+def test_different_random_bytes_give_different_uuids() -> None:
+    assert next(generate_uuid7s(NOON, b"0123456789")) != next(generate_uuid7s(NOON, b"0123456780"))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +51,8 @@ def test_other_randomness_makes_other_ids() -> None:
         f"URN:UUID:{CANONICAL.upper()}",
     ],
 )
-def test_every_way_of_writing_an_id_is_the_same_id(written: str) -> None:
-    assert canonical_uuid(written) == CANONICAL
+def test_every_notation_is_normalized(written: str) -> None:
+    assert normalize_uuid(written) == CANONICAL
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,19 @@ def test_every_way_of_writing_an_id_is_the_same_id(written: str) -> None:
         pytest.param("a" * 1_000_000, id="very long"),
     ],
 )
-def test_other_text_is_no_id(written: str) -> None:
-    assert canonical_uuid(written) is None
+def test_other_text_is_not_a_uuid(written: str) -> None:
+    assert normalize_uuid(written) is None
 
 
 @bounded
 @given(st.text() | st.uuids().map(str))
-def test_no_text_is_too_strange_to_ask_about(written: str) -> None:
-    uuid = canonical_uuid(written)
+def test_normalization_never_raises(written: str) -> None:
+    uuid = normalize_uuid(written)
     assert uuid is None or str(UUID(written)) == uuid
+
+
+def test_random_bytes_are_never_repeated() -> None:
+    randomness = RandomBytesPool()
+    taken = [randomness.take_uuid7_bytes() for _ in range(2500)]
+    assert {len(each) for each in taken} == {UUID7_RANDOM_BYTES}
+    assert len(set(taken)) == len(taken)

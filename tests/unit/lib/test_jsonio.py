@@ -27,7 +27,7 @@ def refusal(data: bytes) -> str:
 
 
 def nested(depth: int) -> bytes:
-    """Lists and objects in turn, `depth` of them one inside the other."""
+    """Return alternating lists and objects, nested to `depth`."""
     opening = [b"[" if level % 2 else b'{"a":' for level in range(depth - 1)]
     closing = [b"]" if level % 2 else b"}" for level in range(depth - 1)]
     return b"".join(opening) + b"[]" + b"".join(reversed(closing))
@@ -49,37 +49,37 @@ def nested(depth: int) -> bytes:
         (b'{"a": "\xc3"}', "invalid UTF-8 at byte 7"),
     ],
 )
-def test_a_refusal_says_what_is_wrong_and_where(data: bytes, message: str) -> None:
+def test_error_names_the_problem_and_its_position(data: bytes, message: str) -> None:
     assert refusal(data) == f"JSON parse error - {message}"
 
 
-def test_a_byte_order_mark_is_no_mistake() -> None:
+def test_byte_order_mark_is_accepted() -> None:
     assert parse(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
-def test_an_integer_of_5000_digits_is_refused_without_a_lesson_in_python() -> None:
+def test_integer_of_5000_digits_is_refused_without_python_details() -> None:
     message = refusal(b"9" * 5000)
     assert message.startswith("JSON parse error - ")
     assert "sys." not in message
 
 
-def test_a_number_past_any_float_is_refused() -> None:
-    """Infinity cannot be sent or stored, whichever way it was written."""
+def test_number_beyond_float_range_is_refused() -> None:
+    """Infinity cannot be sent or stored, in any notation."""
     assert refusal(b'{"a": 1e999}').startswith("JSON parse error - ")
 
 
 @pytest.mark.parametrize("depth", [1, 2, MAX_DEPTH - 1, MAX_DEPTH])
-def test_a_document_may_be_nested_up_to_the_limit(depth: int) -> None:
+def test_nesting_up_to_the_limit_is_accepted(depth: int) -> None:
     assert parse(nested(depth)) == json.loads(nested(depth))
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, MAX_DEPTH + 2, 500])
-def test_a_document_nested_deeper_is_refused(depth: int) -> None:
+def test_nesting_beyond_the_limit_is_refused(depth: int) -> None:
     assert refusal(nested(depth)) == "JSON parse error - nested deeper than 100 levels"
 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 10**5 + b"]" * 10**5])
-def test_brackets_without_end_are_refused_as_too_deep(data: bytes) -> None:
+def test_endless_brackets_are_refused_as_too_deep(data: bytes) -> None:
     assert refusal(data) == "JSON parse error - nested deeper than 100 levels"
 
 
@@ -89,7 +89,7 @@ def test_brackets_without_end_are_refused_as_too_deep(data: bytes) -> None:
 @example(b'"\\ud800"')
 @example(b"1e999")
 @example(b"-" + b"1" * 4301)
-def test_any_bytes_give_a_value_or_a_json_error_and_nothing_else(data: bytes) -> None:
+def test_parsing_any_bytes_gives_a_value_or_json_error(data: bytes) -> None:
     with contextlib.suppress(JsonError):
         json.dumps(parse(data))
         return
@@ -98,12 +98,12 @@ def test_any_bytes_give_a_value_or_a_json_error_and_nothing_else(data: bytes) ->
 
 @bounded
 @given(VALUES)
-def test_what_json_can_say_is_read_as_it_was_meant(value: Any) -> None:
+def test_parsing_restores_any_json_value(value: Any) -> None:
     assert parse(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize("value", [{"b": 1, "a": [True, None, "ü", 1.5]}, [], "", 0])
-def test_encoding_is_compact_utf8_in_the_order_given(value: Any) -> None:
+def test_encoding_is_compact_utf8_in_key_order(value: Any) -> None:
     assert encode(value) == json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -119,5 +119,5 @@ def test_encoding_is_compact_utf8_in_the_order_given(value: Any) -> None:
         (None, None, True),
     ],
 )
-def test_values_are_the_same_when_json_says_so(one: object, other: object, are_same: bool) -> None:
-    assert jsonio.same(one, other) is are_same
+def test_equality_follows_json(one: object, other: object, are_same: bool) -> None:
+    assert jsonio.is_equal(one, other) is are_same

@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     others = [logging.getLogger(name) for name in (*logs.SILENT, *logs.QUIET)]
     before = list(root.handlers), root.level, [logger.level for logger in others]
@@ -30,15 +30,15 @@ def _logging_as_it_was() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def written(format: str, log: Callable[[], None], level: str = "info") -> str:
-    """What `log` leaves on a stream that is no terminal."""
+def captured_output(format: str, log: Callable[[], None], level: str = "info") -> str:
+    """Return the output of `log` on a stream that is not a terminal."""
     stream = io.StringIO()
-    logs.configure(level, format, stream)
+    logs.configure_logging(level, format, stream)
     log()
     return stream.getvalue()
 
 
-def ours(event: str, **fields: object) -> None:
+def log_warning(event: str, **fields: object) -> None:
     structlog.get_logger("hedgerow.test").warning(event, **fields)
 
 
@@ -46,14 +46,14 @@ def failing(key: str) -> None:
     raise ValueError(f"no such key: {key}")
 
 
-def our_exception() -> None:
+def log_own_exception() -> None:
     try:
         failing(SECRET)
     except ValueError:
         structlog.get_logger("hedgerow.test").exception("it failed")
 
 
-def their_exception() -> None:
+def log_library_exception() -> None:
     try:
         failing(SECRET)
     except ValueError:
@@ -64,16 +64,16 @@ def their_exception() -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        lambda: ours(f"the key {SECRET} is bad"),
-        lambda: ours("bad key", key=SECRET),
-        lambda: ours("bad key", headers={"authorization": f"Bearer {SECRET}"}),
-        lambda: ours("bad keys", keys=[SECRET, SECRET]),
-        lambda: ours("bad key", error=ValueError(SECRET)),
-        lambda: ours("bad key", raw=SECRET.encode()),
+        lambda: log_warning(f"the key {SECRET} is bad"),
+        lambda: log_warning("bad key", key=SECRET),
+        lambda: log_warning("bad key", headers={"authorization": f"Bearer {SECRET}"}),
+        lambda: log_warning("bad keys", keys=[SECRET, SECRET]),
+        lambda: log_warning("bad key", error=ValueError(SECRET)),
+        lambda: log_warning("bad key", raw=SECRET.encode()),
         lambda: structlog.get_logger("hedgerow.test").warning("bad key %s", SECRET),
         lambda: logging.getLogger("alembic").warning("bad key %s", SECRET),
-        our_exception,
-        their_exception,
+        log_own_exception,
+        log_library_exception,
     ],
     ids=[
         "in the event",
@@ -88,25 +88,25 @@ def their_exception() -> None:
         "in a library's exception",
     ],
 )
-def test_no_secret_reaches_the_line(format: str, log: Callable[[], None]) -> None:
-    line = written(format, log)
+def test_secrets_are_redacted(format: str, log: Callable[[], None]) -> None:
+    line = captured_output(format, log)
     assert SECRET not in line
     assert "phx_***" in line
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("log", [our_exception, their_exception])
-def test_an_exception_is_told_with_its_traceback_and_no_local_variables(
+@pytest.mark.parametrize("log", [log_own_exception, log_library_exception])
+def test_exception_is_logged_with_traceback_and_no_locals(
     format: str, log: Callable[[], None]
 ) -> None:
-    line = written(format, log)
+    line = captured_output(format, log)
     assert "ValueError: no such key" in line
     assert "in failing" in line
     assert "locals" not in line
 
 
-def test_a_json_line_is_one_object_with_level_logger_and_utc_time() -> None:
-    line = written("json", lambda: ours("something\nhappened", count=3))
+def test_json_line_has_level_logger_and_utc_time() -> None:
+    line = captured_output("json", lambda: log_warning("something\nhappened", count=3))
     assert line.count("\n") == 1
     entry = json.loads(line)
     assert entry.pop("timestamp").endswith("Z")
@@ -118,21 +118,21 @@ def test_a_json_line_is_one_object_with_level_logger_and_utc_time() -> None:
     }
 
 
-def test_a_line_for_people_reads_without_json_or_colours_off_a_terminal() -> None:
-    line = written("human", lambda: ours("something happened", count=3))
+def test_human_format_without_terminal_has_no_colours() -> None:
+    line = captured_output("human", lambda: log_warning("something happened", count=3))
     assert "something happened" in line
     assert "count=3" in line
     assert "{" not in line
     assert "\x1b" not in line
 
 
-def test_lines_below_the_level_are_not_written() -> None:
-    assert written("json", lambda: ours("quiet"), level="error") == ""
+def test_lines_below_the_level_are_dropped() -> None:
+    assert captured_output("json", lambda: log_warning("quiet"), level="error") == ""
 
 
-def test_libraries_are_heard_from_warnings_up_only() -> None:
+def test_libraries_log_warnings_and_above_only() -> None:
     stream = io.StringIO()
-    logs.configure("debug", "json", stream)
+    logs.configure_logging("debug", "json", stream)
     logging.getLogger("alembic").info("chatter")
     logging.getLogger("alembic").warning("trouble")
     logging.getLogger("uvicorn.error").error("what some client did")
@@ -150,7 +150,7 @@ def test_libraries_are_heard_from_warnings_up_only() -> None:
         ("json", Terminal(), False),
     ],
 )
-def test_auto_writes_for_people_on_a_terminal_only(
+def test_auto_format_is_human_in_a_terminal_only(
     format: str, stream: io.StringIO, expected: bool
 ) -> None:
-    assert logs.wants_people(format, stream) is expected
+    assert logs.is_human_readable(format, stream) is expected

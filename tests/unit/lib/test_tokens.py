@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.lib.tokens import BASE62, random_token, token_hash, token_mask, without_secrets
+from hedgerow.lib.tokens import BASE62, generate_token, hash_token, mask_token, redact_secrets
 from hedgerow.projects.model import KEY_BITS
 from tests.unit.generated import bounded
 
@@ -17,45 +17,45 @@ def entropy_bits(token: str, prefix: str) -> float:
     return len(token.removeprefix(prefix)) * math.log2(len(BASE62))
 
 
-def test_the_alphabet_is_the_62_ascii_letters_and_digits() -> None:
+def test_alphabet_is_base62() -> None:
     assert len(BASE62) == 62
     assert set(BASE62) == set(string.ascii_letters + string.digits)
 
 
 @pytest.mark.parametrize("bits", [1, 72, 160, 208, 256])
-def test_a_token_carries_the_bits_asked_for_and_no_character_more(bits: int) -> None:
-    token = random_token("phx_", bits)
+def test_token_has_the_shortest_length_for_its_bits(bits: int) -> None:
+    token = generate_token("phx_", bits)
     assert bits <= entropy_bits(token, "phx_") < bits + math.log2(len(BASE62)) + 0.01
     assert token.startswith("phx_")
     assert set(token.removeprefix("phx_")) <= set(BASE62)
 
 
 def test_keys_have_at_least_160_bits() -> None:
-    assert entropy_bits(random_token("phx_", KEY_BITS), "phx_") >= 160
+    assert entropy_bits(generate_token("phx_", KEY_BITS), "phx_") >= 160
 
 
 def test_tokens_use_the_whole_alphabet_and_do_not_repeat() -> None:
-    tokens = [random_token("", 208) for _ in range(200)]
+    tokens = [generate_token("", 208) for _ in range(200)]
     assert len(set(tokens)) == 200
     assert set("".join(tokens)) == set(BASE62)
 
 
-def test_a_hash_is_the_sha256_of_the_utf8_text() -> None:
-    assert token_hash("phx_ü") == hashlib.sha256("phx_ü".encode()).hexdigest()
+def test_hash_is_sha256_of_utf8() -> None:
+    assert hash_token("phx_ü") == hashlib.sha256("phx_ü".encode()).hexdigest()
 
 
 @bounded
 @given(st.text(st.characters(codec=None)))
 def test_hashing_never_fails(text: str) -> None:
-    assert len(token_hash(text)) == 64
+    assert len(hash_token(text)) == 64
 
 
 def test_lone_surrogates_hash_and_differ() -> None:
-    assert token_hash("phx_\ud800") != token_hash("phx_\udfff")
+    assert hash_token("phx_\ud800") != hash_token("phx_\udfff")
 
 
-def test_a_mask_shows_the_first_and_last_four_characters_only() -> None:
-    assert token_mask(SECRET) == "phx_...CDEF"
+def test_mask_shows_first_and_last_four_characters() -> None:
+    assert mask_token(SECRET) == "phx_...CDEF"
 
 
 @pytest.mark.parametrize("prefix", ["phx", "phs", "pha", "phr"])
@@ -71,13 +71,13 @@ def test_a_mask_shows_the_first_and_last_four_characters_only() -> None:
         "my_{}",
     ],
 )
-def test_no_secret_key_is_left_in_a_text(prefix: str, around: str) -> None:
+def test_secret_keys_are_redacted(prefix: str, around: str) -> None:
     secret = f"{prefix}_0123456789abcdefABCDEF"
-    shown = without_secrets(around.format(secret, secret))
+    shown = redact_secrets(around.format(secret, secret))
     assert "0123456789abcdefABCDEF" not in shown
     assert shown == around.format(f"{prefix}_***", f"{prefix}_***")
 
 
-def test_public_project_keys_and_other_text_are_left_alone() -> None:
+def test_public_keys_and_other_text_are_unchanged() -> None:
     text = "phc_0123456789abcdefABCDEF, phx_short, graphx_ and phosphorus"
-    assert without_secrets(text) == text
+    assert redact_secrets(text) == text

@@ -4,41 +4,41 @@ from typing import Any, NoReturn
 
 import pytest
 
-from hedgerow.pipelines.catalogue import Broken, Catalogue, load_components
-from hedgerow.pipelines.component import Component, SettingField
-from hedgerow.pipelines.components import BUILT_IN
-from hedgerow.pipelines.model import ComponentId, Family
-from tests.unit.pipelines.world import BAR, HOOK
+from hedgerow.pipelines.builtin import BUILTIN_COMPONENTS
+from hedgerow.pipelines.catalogue import BrokenPackage, Catalogue, load_components
+from hedgerow.pipelines.model import ComponentId
+from hedgerow.plugin.component import Component, Family, SettingField
+from tests.unit.pipelines.sample_components import BAR, HOOK
 
 
 @dataclass(frozen=True)
-class Point:
-    """An entry point that gives what a test says."""
+class EntryPoint:
+    """An entry point that loads the value of `value_factory`."""
 
     name: str
-    gives: Callable[[], object]
+    value_factory: Callable[[], object]
 
     def load(self) -> object:
-        return self.gives()
+        return self.value_factory()
 
 
-def fails(error: BaseException) -> Callable[[], NoReturn]:
+def raise_error(error: BaseException) -> Callable[[], NoReturn]:
     def load() -> NoReturn:
         raise error
 
     return load
 
 
-class Unspeakable(Exception):
+class UnformattableError(Exception):
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no message")
 
 
-def another(key: str) -> Component:
+def with_key(key: str) -> Component:
     return replace(HOOK, key=key)
 
 
-GOOD = Point("good", lambda: HOOK)
+GOOD = EntryPoint("good", lambda: HOOK)
 
 
 @pytest.mark.parametrize(
@@ -53,36 +53,39 @@ GOOD = Point("good", lambda: HOOK)
     ],
     ids=["one", "function", "list", "tuple", "function of list", "function of iterator"],
 )
-def test_every_documented_form_gives_its_components(offered: object) -> None:
-    assert load_components([Point("p", lambda: offered)]) == ([HOOK], [])
+def test_every_documented_entry_point_is_loaded(offered: object) -> None:
+    assert load_components([EntryPoint("p", lambda: offered)]) == ([HOOK], [])
 
 
-def test_nothing_offered_is_nothing_broken() -> None:
+def test_empty_list_is_not_an_error() -> None:
     assert load_components([]) == ([], [])
-    assert load_components([Point("empty", lambda: [])]) == ([], [])
+    assert load_components([EntryPoint("empty", lambda: [])]) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("gives", "reason"),
+    ("value_factory", "reason"),
     [
-        (fails(ImportError("no module")), "ImportError: no module"),
-        (fails(SyntaxError("bad")), "SyntaxError: bad"),
-        (fails(SystemExit(3)), "SystemExit: 3"),
-        (fails(RecursionError("deep")), "RecursionError: deep"),
-        (lambda: fails(ZeroDivisionError("by zero")), "ZeroDivisionError: by zero"),
-        (lambda: None, "TypeError: not a Component: None"),
-        (lambda: 5, "TypeError: not a Component: 5"),
-        (lambda: "text", "TypeError: not a Component: 't'"),
-        (lambda: [None], "TypeError: not a Component: None"),
+        (raise_error(ImportError("no module")), "ImportError: no module"),
+        (raise_error(SyntaxError("bad")), "SyntaxError: bad"),
+        (raise_error(SystemExit(3)), "SystemExit: 3"),
+        (raise_error(RecursionError("deep")), "RecursionError: deep"),
+        (lambda: raise_error(ZeroDivisionError("by zero")), "ZeroDivisionError: by zero"),
+        (lambda: None, "TypeError: expected a Component, not None"),
+        (lambda: 5, "TypeError: expected a Component, not 5"),
+        (lambda: "text", "TypeError: expected a Component, not 't'"),
+        (lambda: [None], "TypeError: expected a Component, not None"),
         (lambda: lambda needed: HOOK, "TypeError: "),
-        (lambda: another("hedgerow/webhook"), "ValueError: the key hedgerow/webhook is taken"),
-        (lambda: another("Not A Key"), "ValueError: a component's key is"),
+        (
+            lambda: with_key("hedgerow/webhook"),
+            "ValueError: the key hedgerow/webhook is already in use",
+        ),
+        (lambda: with_key("Not A Key"), "ValueError: Invalid component key"),
     ],
 )
-def test_a_broken_package_is_named_with_its_reason_and_the_others_stay(
-    gives: Callable[[], object], reason: str
+def test_broken_package_is_listed_with_its_error_and_the_others_load(
+    value_factory: Callable[[], object], reason: str
 ) -> None:
-    points = [Point("bad", gives), GOOD]
+    points = [EntryPoint("bad", value_factory), GOOD]
     components, broken = load_components(points)
     assert components == [HOOK]
     assert [entry.name for entry in broken] == ["bad"]
@@ -90,39 +93,45 @@ def test_a_broken_package_is_named_with_its_reason_and_the_others_stay(
     assert load_components(reversed(points)) == (components, broken)
 
 
-def test_an_error_without_words_does_not_stop_the_others() -> None:
-    components, broken = load_components([Point("bad", fails(Unspeakable())), GOOD])
+def test_error_that_cannot_be_formatted_affects_no_other_package() -> None:
+    components, broken = load_components(
+        [EntryPoint("bad", raise_error(UnformattableError())), GOOD]
+    )
     assert components == [HOOK]
-    assert "Unspeakable" in broken[0].reason
+    assert "UnformattableError" in broken[0].reason
 
 
-def test_the_first_to_use_a_key_keeps_it() -> None:
+def test_first_component_with_a_key_keeps_it() -> None:
     late = replace(HOOK, name="Late")
-    components, broken = load_components([GOOD, Point("late", lambda: late)])
+    components, broken = load_components([GOOD, EntryPoint("late", lambda: late)])
     assert components == [HOOK]
-    assert broken == [Broken(name="late", reason="ValueError: the key acme/hook is taken")]
+    assert broken == [
+        BrokenPackage(name="late", reason="ValueError: the key acme/hook is already in use")
+    ]
 
 
-def test_somebody_at_the_keyboard_can_still_interrupt() -> None:
+def test_ctrl_c_is_not_swallowed() -> None:
     with pytest.raises(KeyboardInterrupt):
-        load_components([Point("slow", fails(KeyboardInterrupt()))])
+        load_components([EntryPoint("slow", raise_error(KeyboardInterrupt()))])
 
 
-def test_the_catalogue_begins_with_the_built_in_ones_and_lists_by_number() -> None:
+def test_catalogue_lists_builtin_components_by_id() -> None:
     catalogue = Catalogue()
-    assert [listed.id for listed in catalogue.of_family(None)] == sorted(BUILT_IN)
-    broken = [Broken(name="bad", reason="why")]
+    assert [listed.id for listed in catalogue.list_components(None)] == sorted(BUILTIN_COMPONENTS)
+    broken = [BrokenPackage(name="bad", reason="why")]
     catalogue.add({"acme/hook": ComponentId(1000), "gone": ComponentId(1001)}, [HOOK], broken)
-    assert catalogue.of_family(None)[-1].component is HOOK
+    assert catalogue.list_components(None)[-1].component is HOOK
     assert catalogue.component(ComponentId(1000)) is HOOK
     assert catalogue.component(ComponentId(1001)) is None
     assert catalogue.broken == tuple(broken)
     for family in Family:
-        assert {each.component.family for each in catalogue.of_family(family)} == {family}
+        assert {each.component.family for each in catalogue.list_components(family)} == {family}
 
 
-@pytest.mark.parametrize("component", BUILT_IN.values(), ids=lambda component: component.key)
-def test_a_built_in_component_is_complete(component: Component) -> None:
+@pytest.mark.parametrize(
+    "component", BUILTIN_COMPONENTS.values(), ids=lambda component: component.key
+)
+def test_built_in_component_is_complete(component: Component) -> None:
     assert component.description
     assert component.key.startswith("hedgerow/")
     assert (component.script is not None) is (component.family is Family.FRONTEND_APP)
@@ -148,25 +157,25 @@ SECRET_ON_PAGES = (SettingField(key="a", name="A", secret=True, site=True),)
         ({"key": "/a"}, "key"),
         ({"name": ""}, "needs a name"),
         ({"version": ""}, "needs a name and a version"),
-        ({"settings": TWO_OF_A_KEY}, "two settings of one key"),
-        ({"settings": SECRET_ON_PAGES}, "no page may see it"),
+        ({"settings": TWO_OF_A_KEY}, "two settings with the same key"),
+        ({"settings": SECRET_ON_PAGES}, "cannot be a site setting"),
     ],
 )
-def test_a_component_that_makes_no_sense_is_refused(wrong: dict[str, Any], reason: str) -> None:
+def test_invalid_component_is_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         replace(HOOK, **wrong)
 
 
 @pytest.mark.parametrize("family", ["destination", "nonsense", None, 5])
-def test_a_family_of_the_wrong_type_never_enters_the_catalogue(family: Any) -> None:
-    """Whatever is in the catalogue can be listed with the others."""
-    offered = Point("odd", lambda: replace(HOOK, key="acme/odd", family=family))
+def test_family_of_the_wrong_type_is_refused(family: Any) -> None:
+    """Every component in the catalogue can be listed with the others."""
+    offered = EntryPoint("odd", lambda: replace(HOOK, key="acme/odd", family=family))
     components, _ = load_components([offered, GOOD])
     assert HOOK in components
     assert all(isinstance(component.family, Family) for component in components)
 
 
-def test_a_component_knows_its_secrets_default_job_and_capabilities() -> None:
+def test_component_has_secrets_default_job_and_capabilities() -> None:
     assert HOOK.secret_keys == {"token", "headers"}
     assert HOOK.default_job is HOOK.jobs[1]
     assert BAR.default_job is None

@@ -8,24 +8,24 @@ from hedgerow.errors import Conflict, Invalid
 from hedgerow.pipelines.config import (
     MASK,
     TEXT_MAX,
-    changed,
     check_complete,
-    for_pages,
-    from_form,
-    masked,
-    replaced,
-    unsealed,
+    decrypt_settings,
+    mask_settings,
+    merge_settings,
+    parse_form,
+    replace_settings,
+    select_site_settings,
 )
-from tests.unit.pipelines.world import BAR, HOOK, OTHER_SEALER, SEALER, sealed
+from tests.unit.pipelines.sample_components import BAR, CIPHER, HOOK, OTHER_CIPHER, encrypted
 
 
-def change(given: dict[str, Any], stored: dict[str, Any] | None = None) -> dict[str, Any]:
-    return changed(HOOK, stored or {}, given, SEALER)
+def change(changes: dict[str, Any], stored: dict[str, Any] | None = None) -> dict[str, Any]:
+    return merge_settings(HOOK, stored or {}, changes, CIPHER)
 
 
-def refusal(given: dict[str, Any]) -> Invalid:
+def refusal(changes: dict[str, Any]) -> Invalid:
     with pytest.raises(Invalid) as raised:
-        change(given)
+        change(changes)
     return raised.value
 
 
@@ -52,7 +52,7 @@ def refusal(given: dict[str, Any]) -> Invalid:
         ("body", MASK, MASK),
     ],
 )
-def test_a_value_of_the_right_type_is_kept(key: str, value: Any, kept: Any) -> None:
+def test_value_of_the_right_type_is_kept(key: str, value: Any, kept: Any) -> None:
     result = change({key: value})
     assert result == {key: kept}
     assert type(result[key]) is type(kept)
@@ -87,108 +87,110 @@ def test_a_value_of_the_right_type_is_kept(key: str, value: Any, kept: Any) -> N
         ("token", 5, "invalid_input"),
     ],
 )
-def test_a_value_that_breaks_its_rule_is_refused_by_name(key: str, value: Any, code: str) -> None:
+def test_invalid_value_is_refused_by_name(key: str, value: Any, code: str) -> None:
     error = refusal({"url": "fine", key: value})
     assert (error.attr, error.code) == (f"config__{key}", code)
     assert len(error.detail) < 200
 
 
 @pytest.mark.parametrize("key", ["nope", "", "URL", "$sealed", "\x00"])
-def test_an_unknown_setting_is_refused_by_name(key: str) -> None:
+def test_unknown_setting_is_refused_by_name(key: str) -> None:
     assert refusal({key: 1}).attr == f"config__{key}"
 
 
-def test_a_secret_is_stored_sealed() -> None:
+def test_secret_is_stored_encrypted() -> None:
     stored = change({"token": "hunter2", "headers": {"X-Key": "hunter3"}})
     assert "hunter" not in json.dumps(stored)
-    seen = unsealed(HOOK, stored, SEALER)
+    seen = decrypt_settings(HOOK, stored, CIPHER)
     assert (seen["token"], seen["headers"]) == ("hunter2", {"X-Key": "hunter3"})
 
 
 @pytest.mark.parametrize("unchanged", [MASK, None])
-def test_the_mask_and_null_leave_a_secret_as_it_is(unchanged: str | None) -> None:
-    stored = {"token": sealed("hunter2"), "size": 9}
+def test_mask_and_null_keep_a_secret(unchanged: str | None) -> None:
+    stored = {"token": encrypted("hunter2"), "size": 9}
     assert change({"token": unchanged}, stored) == stored
     assert change({"token": unchanged}) == {}
-    assert replaced(HOOK, stored, {"token": unchanged}, SEALER) == {"token": stored["token"]}
+    assert replace_settings(HOOK, stored, {"token": unchanged}, CIPHER) == {
+        "token": stored["token"]
+    }
 
 
-def test_an_empty_text_clears_a_setting_and_null_clears_one_that_is_no_secret() -> None:
-    stored = {"token": sealed("hunter2"), "size": 9, "url": "u", "note": "n"}
+def test_empty_text_clears_any_setting_and_null_a_plain_one() -> None:
+    stored = {"token": encrypted("hunter2"), "size": 9, "url": "u", "note": "n"}
     assert change({"token": "", "size": None, "note": ""}, stored) == {"url": "u"}
 
 
-def test_a_change_keeps_what_it_does_not_name_and_a_replacement_keeps_only_secrets() -> None:
-    stored = {"token": sealed("hunter2"), "size": 9, "url": "u"}
+def test_change_keeps_omitted_settings_and_replacement_only_secrets() -> None:
+    stored = {"token": encrypted("hunter2"), "size": 9, "url": "u"}
     assert change({"url": "new"}, stored) == stored | {"url": "new"}
-    assert replaced(HOOK, stored, {"url": "new"}, SEALER) == {
+    assert replace_settings(HOOK, stored, {"url": "new"}, CIPHER) == {
         "token": stored["token"],
         "url": "new",
     }
 
 
-def test_the_stored_settings_themselves_are_never_touched() -> None:
+def test_stored_settings_are_not_mutated() -> None:
     stored = {"size": 9}
     change({"size": "", "url": "u"}, stored)
     assert stored == {"size": 9}
 
 
-def test_settings_that_the_schema_no_longer_has_go_at_the_next_change() -> None:
+def test_settings_removed_from_the_schema_disappear_at_the_next_change() -> None:
     stored = {"removed": 1, "url": "u"}
     assert change({"size": 1}, stored) == {"url": "u", "size": 1}
-    assert "removed" not in masked(HOOK, stored)
-    assert "removed" not in unsealed(HOOK, stored, SEALER)
+    assert "removed" not in mask_settings(HOOK, stored)
+    assert "removed" not in decrypt_settings(HOOK, stored, CIPHER)
 
 
-def test_settings_that_the_schema_has_gained_show_their_default() -> None:
-    assert masked(HOOK, {"url": "u"})["size"] == 5
-    assert unsealed(HOOK, {"url": "u"}, SEALER)["size"] == 5
+def test_new_settings_show_their_default() -> None:
+    assert mask_settings(HOOK, {"url": "u"})["size"] == 5
+    assert decrypt_settings(HOOK, {"url": "u"}, CIPHER)["size"] == 5
 
 
-def test_a_setting_that_has_become_a_secret_is_masked_at_once() -> None:
-    assert masked(HOOK, {"token": "in the clear"})["token"] == MASK
-    assert unsealed(HOOK, {"token": "in the clear"}, SEALER)["token"] == "in the clear"
+def test_setting_that_became_secret_is_masked() -> None:
+    assert mask_settings(HOOK, {"token": "in the clear"})["token"] == MASK
+    assert decrypt_settings(HOOK, {"token": "in the clear"}, CIPHER)["token"] == "in the clear"
 
 
-def test_what_goes_out_never_holds_a_secret_not_even_sealed() -> None:
+def test_no_response_contains_a_secret_not_even_encrypted() -> None:
     stored = change({"url": "u", "token": "hunter2", "headers": {"a": "hunter3"}})
-    shown = masked(HOOK, stored)
+    shown = mask_settings(HOOK, stored)
     assert (shown["token"], shown["headers"]) == (MASK, MASK)
     assert list(shown) == [field.key for field in HOOK.settings]
     assert "$sealed" not in json.dumps(shown)
-    assert masked(HOOK, {})["token"] is None
+    assert mask_settings(HOOK, {})["token"] is None
 
 
-def test_pages_get_site_settings_and_nothing_else() -> None:
-    stored = changed(BAR, {}, {"hidden": "h", "token": "hunter2"}, SEALER)
-    assert for_pages(BAR, stored) == {"message": "hi"}
-    assert for_pages(BAR, stored | {"message": "yo", "strange": 1}) == {"message": "yo"}
+def test_pages_get_only_site_settings() -> None:
+    stored = merge_settings(BAR, {}, {"hidden": "h", "token": "hunter2"}, CIPHER)
+    assert select_site_settings(BAR, stored) == {"message": "hi"}
+    assert select_site_settings(BAR, stored | {"message": "yo", "strange": 1}) == {"message": "yo"}
 
 
-def test_a_secret_that_has_become_a_site_setting_does_not_reach_pages() -> None:
-    stored = {"message": sealed("hunter2")}
-    assert "$sealed" not in json.dumps(for_pages(BAR, stored))
+def test_secret_that_became_a_site_setting_is_not_sent_to_pages() -> None:
+    stored = {"message": encrypted("hunter2")}
+    assert "$sealed" not in json.dumps(select_site_settings(BAR, stored))
 
 
-def test_the_wrong_key_is_a_conflict_that_says_what_to_do() -> None:
-    with pytest.raises(Conflict, match="Bring the key back"):
-        unsealed(HOOK, {"token": sealed("hunter2")}, OTHER_SEALER)
+def test_wrong_key_is_a_conflict_with_instructions() -> None:
+    with pytest.raises(Conflict, match="Restore the key"):
+        decrypt_settings(HOOK, {"token": encrypted("hunter2")}, OTHER_CIPHER)
 
 
 def test_without_the_right_key_other_settings_can_still_be_changed() -> None:
-    stored = {"token": sealed("hunter2")}
-    assert changed(HOOK, stored, {"url": "u"}, OTHER_SEALER) == stored | {"url": "u"}
+    stored = {"token": encrypted("hunter2")}
+    assert merge_settings(HOOK, stored, {"url": "u"}, OTHER_CIPHER) == stored | {"url": "u"}
 
 
 @pytest.mark.parametrize("value", [{"$sealed": "x"}, {"$sealed": 5}, {"$sealed": None}])
-def test_a_plain_value_that_looks_sealed_does_not_lock_its_record(value: Any) -> None:
-    """It is refused, or it comes back as it was."""
+def test_plain_value_that_looks_encrypted_does_not_lock_its_record(value: Any) -> None:
+    """The value is refused, or it round-trips."""
     with contextlib.suppress(Invalid):
         stored = change({"body": value})
-        assert unsealed(HOOK, stored, SEALER)["body"] == value
+        assert decrypt_settings(HOOK, stored, CIPHER)["body"] == value
 
 
-def test_a_required_setting_without_a_value_is_named() -> None:
+def test_missing_required_setting_is_refused_by_name() -> None:
     with pytest.raises(Invalid) as raised:
         check_complete(HOOK, {"size": 1})
     assert (raised.value.attr, raised.value.code) == ("config__url", "required")
@@ -207,5 +209,5 @@ def test_a_required_setting_without_a_value_is_named() -> None:
         ("\ud800", "\ud800"),
     ],
 )
-def test_json_settings_are_read_from_the_text_of_a_form(text: str, read: Any) -> None:
-    assert from_form(HOOK, {"body": text, "url": "7"}) == {"body": read, "url": "7"}
+def test_json_settings_are_parsed_from_form_text(text: str, read: Any) -> None:
+    assert parse_form(HOOK, {"body": text, "url": "7"}) == {"body": read, "url": "7"}

@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from hedgerow.projects.activity import MASK, Change, differences
+from hedgerow.projects.activity import MASK, FieldChange, diff_fields
 
 SECRET = frozenset({"token"})
 
 
-def change(action: Any, field: str, before: Any, after: Any) -> Change:
-    return Change(type="Project", action=action, field=field, before=before, after=after)
+def change(action: Any, field: str, before: Any, after: Any) -> FieldChange:
+    return FieldChange(type="Project", action=action, field=field, before=before, after=after)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def change(action: Any, field: str, before: Any, after: Any) -> Change:
     ],
 )
 def test_each_field_that_differs_is_one_change(
-    before: Mapping[str, Any], after: Mapping[str, Any], changes: tuple[Change, ...]
+    before: Mapping[str, Any], after: Mapping[str, Any], changes: tuple[FieldChange, ...]
 ) -> None:
-    assert differences("Project", before, after) == changes
+    assert diff_fields("Project", before, after) == changes
 
 
 def test_changes_come_in_the_order_of_the_fields() -> None:
-    found = differences("Project", {"b": 1, "a": 1, "same": 0}, {"c": 2, "a": 2, "same": 0})
+    found = diff_fields("Project", {"b": 1, "a": 1, "same": 0}, {"c": 2, "a": 2, "same": 0})
     assert [one.field for one in found] == ["b", "a", "c"]
     assert [one.action for one in found] == ["deleted", "changed", "created"]
 
@@ -45,15 +45,15 @@ def test_changes_come_in_the_order_of_the_fields() -> None:
         ({"token": ""}, {"token": "new"}, ("", MASK)),
     ],
 )
-def test_a_secret_is_told_as_changed_and_never_shown(
+def test_secret_fields_are_masked(
     before: Mapping[str, Any], after: Mapping[str, Any], shown: tuple[Any, Any]
 ) -> None:
-    (found,) = differences("Project", before, after, secret=SECRET)
+    (found,) = diff_fields("Project", before, after, secret=SECRET)
     assert (found.before, found.after) == shown
 
 
-def test_fields_beside_a_secret_one_are_shown() -> None:
-    found = differences(
+def test_other_fields_are_not_masked() -> None:
+    found = diff_fields(
         "Project", {"token": "old", "name": "a"}, {"token": "new", "name": "b"}, secret=SECRET
     )
     assert found == (change("changed", "token", MASK, MASK), change("changed", "name", "a", "b"))

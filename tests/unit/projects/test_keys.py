@@ -3,139 +3,147 @@ from dataclasses import replace
 import pytest
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.lib.tokens import token_hash, token_mask
-from hedgerow.projects.activity import TERMINAL
+from hedgerow.lib.tokens import hash_token, mask_token
+from hedgerow.projects.activity import COMMAND_LINE
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.keys import LABEL_MAX, Keys, KeyWish, draft_key, new_key_value
+from hedgerow.projects.keys import MAX_LABEL_CHARS, KeyRequest, Keys, build_key, generate_key_value
 from hedgerow.projects.model import KeyId, ProjectId
 from tests.unit.fake_time import START, FakeTime
-from tests.unit.projects.world import KEY, ONE, OWNER, TWO, ListStore, a_directory, a_key
+from tests.unit.projects.factories import (
+    KEY,
+    ONE,
+    OWNER,
+    TWO,
+    FakeProjectStore,
+    make_directory,
+    make_key,
+)
 
-WISH = KeyWish(label="ci", scopes=("plugin:write",), project_ids=(ONE,))
+REQUEST = KeyRequest(label="ci", scopes=("plugin:write",), project_ids=(ONE,))
 ID = KeyId("key-1")
 
 
 @pytest.fixture
-def store() -> ListStore:
-    return ListStore(a_key())
+def store() -> FakeProjectStore:
+    return FakeProjectStore(make_key())
 
 
 @pytest.fixture
-async def directory(store: ListStore, fake_time: FakeTime) -> Directory:
-    return await a_directory(store, fake_time)
+async def directory(store: FakeProjectStore, fake_time: FakeTime) -> Directory:
+    return await make_directory(store, fake_time)
 
 
 @pytest.fixture
-def keys(store: ListStore, directory: Directory) -> Keys:
+def keys(store: FakeProjectStore, directory: Directory) -> Keys:
     return Keys(store, directory)
 
 
-def test_key_values_are_random_and_of_posthogs_form() -> None:
-    values = {new_key_value() for _ in range(100)}
+def test_key_values_are_random_in_posthogs_format() -> None:
+    values = {generate_key_value() for _ in range(100)}
     assert len(values) == 100
     assert all(value.startswith("phx_") and len(value) >= 4 + 27 for value in values)
 
 
-def test_a_draft_holds_the_hash_and_the_mask_and_never_the_value() -> None:
-    key = draft_key(WISH, OWNER.id, KEY, START)
-    assert key.hash == token_hash(KEY)
-    assert key.mask == token_mask(KEY)
+def test_key_stores_hash_and_mask_but_not_the_value() -> None:
+    key = build_key(REQUEST, OWNER.id, KEY, START)
+    assert key.hash == hash_token(KEY)
+    assert key.mask == mask_token(KEY)
     assert KEY not in repr(key)
     assert (key.label, key.scopes, key.project_ids) == ("ci", ("plugin:write",), (ONE,))
     assert (key.created_at, key.last_used_at, key.last_rolled_at) == (START, None, None)
 
 
-def test_projects_are_kept_sorted_and_once_each() -> None:
-    key = draft_key(replace(WISH, project_ids=(TWO, ONE, TWO)), OWNER.id, KEY, START)
+def test_project_ids_are_sorted_and_unique() -> None:
+    key = build_key(replace(REQUEST, project_ids=(TWO, ONE, TWO)), OWNER.id, KEY, START)
     assert key.project_ids == (ONE, TWO)
 
 
-async def test_an_issued_key_works_at_once(keys: Keys, directory: Directory) -> None:
-    issued = await keys.issue(WISH, OWNER.id, TERMINAL, START)
+async def test_issued_key_works_immediately(keys: Keys, directory: Directory) -> None:
+    issued = await keys.issue(REQUEST, OWNER.id, COMMAND_LINE, START)
     assert directory.find_key(issued.value) == issued.key
-    assert issued.key.hash == token_hash(issued.value)
+    assert issued.key.hash == hash_token(issued.value)
 
 
 @pytest.mark.parametrize(
-    ("wish", "code", "attr"),
+    ("request_", "code", "attr"),
     [
-        (replace(WISH, project_ids=(ONE, ProjectId(999))), "invalid_input", "scoped_teams"),
-        (replace(WISH, scopes=()), "empty", "scopes"),
-        (replace(WISH, scopes=("plugin:admin",)), "invalid_input", "scopes"),
-        (replace(WISH, label=""), "blank", "label"),
-        (replace(WISH, label="x" * (LABEL_MAX + 1)), "max_length", "label"),
+        (replace(REQUEST, project_ids=(ONE, ProjectId(999))), "invalid_input", "scoped_teams"),
+        (replace(REQUEST, scopes=()), "empty", "scopes"),
+        (replace(REQUEST, scopes=("plugin:admin",)), "invalid_input", "scopes"),
+        (replace(REQUEST, label=""), "blank", "label"),
+        (replace(REQUEST, label="x" * (MAX_LABEL_CHARS + 1)), "max_length", "label"),
     ],
     ids=["unknown project", "no scope", "unknown scope", "no label", "long label"],
 )
-async def test_a_key_that_breaks_a_rule_is_not_stored(
-    keys: Keys, store: ListStore, wish: KeyWish, code: str, attr: str
+async def test_invalid_key_is_not_stored(
+    keys: Keys, store: FakeProjectStore, request_: KeyRequest, code: str, attr: str
 ) -> None:
-    """Whoever asks: the terminal goes by the same rules as the API."""
+    """The command line has the same rules as the API."""
     with pytest.raises(Invalid) as raised:
-        await keys.issue(wish, OWNER.id, TERMINAL, START)
+        await keys.issue(request_, OWNER.id, COMMAND_LINE, START)
     assert (raised.value.code, raised.value.attr) == (code, attr)
     assert store.calls == []
 
 
-async def test_an_unknown_project_is_refused_in_posthogs_words(keys: Keys) -> None:
+async def test_unknown_project_is_refused_with_posthogs_message(keys: Keys) -> None:
     with pytest.raises(Invalid, match=r"^You must be a member of all teams"):
         await keys.change(
             ID,
             label=None,
             scopes=None,
             project_ids=(ProjectId(999),),
-            actor=TERMINAL,
+            actor=COMMAND_LINE,
             now=START,
         )
 
 
-async def test_a_change_leaves_alone_what_it_does_not_name(
-    keys: Keys, store: ListStore, directory: Directory
+async def test_change_keeps_other_fields(
+    keys: Keys, store: FakeProjectStore, directory: Directory
 ) -> None:
     changed = await keys.change(
-        ID, label="laptop", scopes=None, project_ids=None, actor=TERMINAL, now=START
+        ID, label="laptop", scopes=None, project_ids=None, actor=COMMAND_LINE, now=START
     )
-    assert changed == replace(a_key(), label="laptop")
+    assert changed == replace(make_key(), label="laptop")
     assert directory.find_key(KEY) == changed
     assert "edit_key updated" in store.calls
 
 
-async def test_a_change_may_narrow_a_key_and_widen_it_again(keys: Keys) -> None:
+async def test_change_can_restrict_and_widen_a_key(keys: Keys) -> None:
     narrow = await keys.change(
-        ID, label=None, scopes=("plugin:read",), project_ids=(ONE,), actor=TERMINAL, now=START
+        ID, label=None, scopes=("plugin:read",), project_ids=(ONE,), actor=COMMAND_LINE, now=START
     )
     assert (narrow.scopes, narrow.project_ids) == (("plugin:read",), (ONE,))
     wide = await keys.change(
-        ID, label=None, scopes=("*",), project_ids=(), actor=TERMINAL, now=START
+        ID, label=None, scopes=("*",), project_ids=(), actor=COMMAND_LINE, now=START
     )
     assert wide.is_unrestricted
     assert wide.scopes == ("*",)
 
 
-async def test_a_change_to_an_unknown_scope_is_refused_before_the_store_is_asked(
-    keys: Keys, store: ListStore
+async def test_unknown_scope_is_refused_before_any_store_call(
+    keys: Keys, store: FakeProjectStore
 ) -> None:
     with pytest.raises(Invalid, match="Invalid scope: nonsense"):
         await keys.change(
-            ID, label=None, scopes=("nonsense",), project_ids=None, actor=TERMINAL, now=START
+            ID, label=None, scopes=("nonsense",), project_ids=None, actor=COMMAND_LINE, now=START
         )
     assert store.calls == []
 
 
-async def test_rolling_gives_a_new_value_and_ends_the_old_one(
-    keys: Keys, store: ListStore, directory: Directory
+async def test_rolling_replaces_the_value(
+    keys: Keys, store: FakeProjectStore, directory: Directory
 ) -> None:
-    issued = await keys.roll(ID, TERMINAL, START)
+    issued = await keys.roll(ID, COMMAND_LINE, START)
     assert directory.find_key(KEY) is None
     assert directory.find_key(issued.value) == issued.key
     assert issued.key.id == ID
-    assert issued.key.mask == token_mask(issued.value)
+    assert issued.key.mask == mask_token(issued.value)
     assert issued.key.last_rolled_at == START
     assert "edit_key rolled" in store.calls
 
 
-async def test_revoking_ends_a_key_at_once(keys: Keys, directory: Directory) -> None:
-    await keys.revoke(ID, TERMINAL, START)
+async def test_revoking_ends_a_key_immediately(keys: Keys, directory: Directory) -> None:
+    await keys.revoke(ID, COMMAND_LINE, START)
     assert directory.find_key(KEY) is None
     with pytest.raises(NotFound):
-        await keys.revoke(ID, TERMINAL, START)
+        await keys.revoke(ID, COMMAND_LINE, START)

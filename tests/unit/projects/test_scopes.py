@@ -1,7 +1,7 @@
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.projects.scopes import OBJECTS, allows, checked, is_scope
+from hedgerow.projects.scopes import SCOPE_OBJECTS, is_allowed, is_scope, validate_scopes
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from hedgerow.projects.scopes import OBJECTS, allows, checked, is_scope
 def test_write_implies_read_and_a_star_implies_everything(
     granted: list[str], needed: str, allowed: bool
 ) -> None:
-    assert allows(granted, needed) is allowed
+    assert is_allowed(granted, needed) is allowed
 
 
-@pytest.mark.parametrize("subject", sorted(OBJECTS))
-def test_every_object_can_be_read_and_written(subject: str) -> None:
-    assert is_scope(f"{subject}:read")
-    assert is_scope(f"{subject}:write")
+@pytest.mark.parametrize("scope_object", sorted(SCOPE_OBJECTS))
+def test_every_object_can_be_read_and_written(scope_object: str) -> None:
+    assert is_scope(f"{scope_object}:read")
+    assert is_scope(f"{scope_object}:write")
 
 
 @pytest.mark.parametrize(
@@ -46,22 +46,22 @@ def test_every_object_can_be_read_and_written(subject: str) -> None:
         "unicorn:read",
     ],
 )
-def test_nothing_else_is_a_scope(text: str) -> None:
+def test_other_texts_are_not_scopes(text: str) -> None:
     assert not is_scope(text)
     with pytest.raises(Invalid, match=r"^Invalid scope: ") as raised:
-        checked(["plugin:read", text])
+        validate_scopes(["plugin:read", text])
     assert raised.value.attr == "scopes"
     assert raised.value.detail == f"Invalid scope: {text}"
 
 
-def test_scopes_keep_their_order_and_lose_their_repetitions() -> None:
-    wanted = ["project:read", "*", "project:read", "plugin:write"]
-    assert checked(wanted) == ("project:read", "*", "plugin:write")
+def test_scopes_are_unique_and_ordered() -> None:
+    scopes = ["project:read", "*", "project:read", "plugin:write"]
+    assert validate_scopes(scopes) == ("project:read", "*", "plugin:write")
 
 
-def test_a_key_must_have_some_scope() -> None:
+def test_key_requires_a_scope() -> None:
     with pytest.raises(Invalid) as raised:
-        checked([])
+        validate_scopes([])
     error = raised.value
     assert (error.code, error.detail, error.attr) == (
         "empty",

@@ -6,8 +6,14 @@ import pytest
 
 from hedgerow.errors import Conflict, Invalid, Throttled
 from hedgerow.projects.model import ProjectId
-from hedgerow.queries.model import Answered
-from hedgerow.queries.runs import KEPT_FOR, MAX_KEPT_BYTES, MAX_OF_PROJECT, MAX_RUNNING, Runs
+from hedgerow.queries.model import QueryResponse
+from hedgerow.queries.runs import (
+    MAX_PER_PROJECT,
+    MAX_RETAINED_BYTES,
+    MAX_RUNNING,
+    RESULT_RETENTION,
+    QueryRuns,
+)
 
 PROJECT = ProjectId(1)
 
@@ -20,104 +26,106 @@ class Now:
         return self.time
 
 
-def answer(size: int = 2) -> Answered:
-    return Answered(
+def make_response(size: int = 2) -> QueryResponse:
+    return QueryResponse(
         results=msgspec.Raw(b"x" * size), query={}, timezone="UTC", is_cached=False, cache_key="k"
     )
 
 
-async def gives(size: int = 2) -> Answered:
-    return answer(size)
+async def succeed(size: int = 2) -> QueryResponse:
+    return make_response(size)
 
 
-async def fails() -> Answered:
+async def fail() -> QueryResponse:
     raise Invalid("No such column.")
 
 
-async def breaks() -> Answered:
+async def crash() -> QueryResponse:
     raise ZeroDivisionError("secret of ours")
 
 
-async def never() -> Answered:
+async def block() -> QueryResponse:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def test_an_answer_waits_for_its_asker_and_is_forgotten_then() -> None:
+async def test_retained_response_expires() -> None:
     now = Now()
-    runs = Runs(now)
-    run = runs.start(PROJECT, "a", gives(), is_kept=True)
+    runs = QueryRuns(now)
+    run = runs.start(PROJECT, "a", succeed(), is_retained=True)
     assert not run.status().complete
-    assert await run.answer() == answer()
+    assert await run.wait() == make_response()
     found = runs.find(PROJECT, "a")
     assert found is run
-    assert run.status().results == answer()
+    assert run.status().results == make_response()
     assert runs.find(ProjectId(2), "a") is None
-    now.time += KEPT_FOR + KEPT_FOR / 10
+    now.time += RESULT_RETENTION + RESULT_RETENTION / 10
     assert runs.find(PROJECT, "a") is None
 
 
-async def test_who_waited_for_an_answer_leaves_none_behind() -> None:
-    runs = Runs(Now())
-    await runs.start(PROJECT, "a", gives(), is_kept=False).answer()
+async def test_blocking_query_retains_no_response() -> None:
+    runs = QueryRuns(Now())
+    await runs.start(PROJECT, "a", succeed(), is_retained=False).wait()
     await asyncio.sleep(0)
     assert runs.find(PROJECT, "a") is None
 
 
-async def test_what_went_wrong_is_told_and_defects_are_not() -> None:
-    runs = Runs(Now())
-    wrong = runs.start(PROJECT, "a", fails(), is_kept=True)
+async def test_status_shows_errors_but_hides_defects() -> None:
+    runs = QueryRuns(Now())
+    wrong = runs.start(PROJECT, "a", fail(), is_retained=True)
     with pytest.raises(Invalid):
-        await wrong.answer()
+        await wrong.wait()
     assert wrong.status().error_message == "No such column."
-    broken = runs.start(PROJECT, "b", breaks(), is_kept=True)
+    broken = runs.start(PROJECT, "b", crash(), is_retained=True)
     with pytest.raises(ZeroDivisionError):
-        await broken.answer()
+        await broken.wait()
     assert broken.status().error_message == "A server error occurred."
 
 
-async def test_a_cancelled_query_is_an_error_for_who_waits() -> None:
-    runs = Runs(Now())
-    run = runs.start(PROJECT, "a", never(), is_kept=True)
+async def test_waiting_for_a_cancelled_query_fails() -> None:
+    runs = QueryRuns(Now())
+    run = runs.start(PROJECT, "a", block(), is_retained=True)
     runs.cancel(run)
     with pytest.raises(Invalid, match="cancelled"):
-        await run.answer()
+        await run.wait()
     assert run.status().error
 
 
-async def test_all_are_cancelled_in_the_end() -> None:
-    runs = Runs(Now())
-    begun = [runs.start(PROJECT, str(n), never(), is_kept=True) for n in range(3)]
-    await runs.end()
+async def test_stop_cancels_all_queries() -> None:
+    runs = QueryRuns(Now())
+    begun = [runs.start(PROJECT, str(n), block(), is_retained=True) for n in range(3)]
+    await runs.stop()
     assert all(run.task.cancelled() for run in begun)
 
 
-async def test_an_id_is_that_of_one_query_at_a_time() -> None:
-    runs = Runs(Now())
-    first = runs.start(PROJECT, "a", never(), is_kept=True)
+async def test_id_identifies_one_running_query() -> None:
+    runs = QueryRuns(Now())
+    first = runs.start(PROJECT, "a", block(), is_retained=True)
     with pytest.raises(Conflict):
-        runs.start(PROJECT, "a", gives(), is_kept=True)
+        runs.start(PROJECT, "a", succeed(), is_retained=True)
     runs.cancel(first)
     await asyncio.wait({first.task})
-    assert await runs.start(PROJECT, "a", gives(), is_kept=True).answer() == answer()
+    assert await runs.start(PROJECT, "a", succeed(), is_retained=True).wait() == make_response()
 
 
-async def test_only_so_many_are_under_way() -> None:
-    runs = Runs(Now())
-    begun = [runs.start(PROJECT, str(n), never(), is_kept=True) for n in range(MAX_OF_PROJECT)]
+async def test_running_queries_are_limited() -> None:
+    runs = QueryRuns(Now())
+    begun = [runs.start(PROJECT, str(n), block(), is_retained=True) for n in range(MAX_PER_PROJECT)]
     with pytest.raises(Throttled):
-        runs.start(PROJECT, "one more", gives(), is_kept=True)
+        runs.start(PROJECT, "one more", succeed(), is_retained=True)
     other = ProjectId(2)
-    more = range(MAX_RUNNING - MAX_OF_PROJECT)
-    begun += [runs.start(other, str(n), never(), is_kept=True) for n in more]
+    more = range(MAX_RUNNING - MAX_PER_PROJECT)
+    begun += [runs.start(other, str(n), block(), is_retained=True) for n in more]
     with pytest.raises(Throttled):
-        runs.start(other, "one more", gives(), is_kept=True)
+        runs.start(other, "one more", succeed(), is_retained=True)
     for run in begun:
         runs.cancel(run)
 
 
-async def test_answers_that_nobody_comes_for_take_a_bounded_memory() -> None:
-    runs = Runs(Now())
+async def test_retained_responses_are_bounded_in_memory() -> None:
+    runs = QueryRuns(Now())
     for number in range(4):
-        await runs.start(PROJECT, str(number), gives(MAX_KEPT_BYTES // 3), is_kept=True).answer()
+        await runs.start(
+            PROJECT, str(number), succeed(MAX_RETAINED_BYTES // 3), is_retained=True
+        ).wait()
     assert [n for n in range(4) if runs.find(PROJECT, str(n))] == [1, 2, 3]

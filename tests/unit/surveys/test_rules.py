@@ -1,23 +1,23 @@
-"""What the documents of a survey may hold."""
+"""Validation of survey documents."""
 
 from typing import Any
 
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.surveys.html import cleaned, harmless
+from hedgerow.surveys.html import clean_text, sanitize_html
 from hedgerow.surveys.rules import (
-    HTML_MAX,
     MAX_BYTES,
+    MAX_HTML_CHARS,
     MAX_QUESTIONS,
-    checked_appearance,
-    checked_conditions,
-    checked_questions,
-    checked_translations,
+    validate_appearance,
+    validate_conditions,
+    validate_questions,
+    validate_translations,
 )
 
 
-def a_question(**fields: Any) -> dict[str, Any]:
+def make_question(**fields: Any) -> dict[str, Any]:
     return {"id": "q", "type": "open", "question": "Why?", **fields}
 
 
@@ -40,9 +40,9 @@ def a_question(**fields: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_what_sdks_understand_or_may_come_to_is_kept_as_it_is(fields: dict[str, Any]) -> None:
-    question = a_question(**fields)
-    assert checked_questions([question]) == [question]
+def test_known_and_unknown_fields_are_stored_unchanged(fields: dict[str, Any]) -> None:
+    question = make_question(**fields)
+    assert validate_questions([question]) == [question]
 
 
 @pytest.mark.parametrize(
@@ -89,61 +89,61 @@ def test_what_sdks_understand_or_may_come_to_is_kept_as_it_is(fields: dict[str, 
     ],
     ids=str,
 )
-def test_what_sdks_would_stumble_over_is_refused_with_its_place(
+def test_values_that_break_sdks_are_refused_with_their_path(
     fields: dict[str, Any], attr: str
 ) -> None:
-    with pytest.raises(Invalid) as refused:
-        checked_questions([a_question(), a_question(**fields)])
-    assert refused.value.attr == f"questions[1].{attr}"
+    with pytest.raises(Invalid) as caught:
+        validate_questions([make_question(), make_question(**fields)])
+    assert caught.value.attr == f"questions[1].{attr}"
 
 
-def test_each_question_gets_an_id_of_its_own() -> None:
-    first, second = checked_questions([a_question(id=None), a_question(id="")])
+def test_each_question_gets_an_id() -> None:
+    first, second = validate_questions([make_question(id=None), make_question(id="")])
     assert first["id"] != second["id"]
     assert len(first["id"]) == 36
-    assert checked_questions(None) == []
+    assert validate_questions(None) == []
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        [a_question()] * (MAX_QUESTIONS + 1),
-        [a_question(more="x" * MAX_BYTES)],
-        [a_question(description="x" * (HTML_MAX + 1))],
-        [a_question(translations={"de": {"description": "x" * (HTML_MAX + 1)}})],
+        [make_question()] * (MAX_QUESTIONS + 1),
+        [make_question(more="x" * MAX_BYTES)],
+        [make_question(description="x" * (MAX_HTML_CHARS + 1))],
+        [make_question(translations={"de": {"description": "x" * (MAX_HTML_CHARS + 1)}})],
     ],
     ids=["questions", "bytes", "text", "translated text"],
 )
 def test_documents_are_bounded(value: Any) -> None:
-    with pytest.raises(Invalid) as refused:
-        checked_questions(value)
-    assert refused.value.code == "max_length"
+    with pytest.raises(Invalid) as caught:
+        validate_questions(value)
+    assert caught.value.code == "max_length"
 
 
 @pytest.mark.parametrize(
-    ("checked", "value"),
+    ("validate", "value"),
     [
-        (checked_questions, "text"),
-        (checked_questions, ["text"]),
-        (checked_appearance, []),
-        (checked_appearance, {"surveyPopupDelaySeconds": True}),
-        (checked_appearance, {"thankYouMessageHeader": 7}),
-        (checked_appearance, {"introScreenDescriptionContentType": "x"}),
-        (checked_conditions, "text"),
-        (checked_conditions, {"url": 7}),
-        (checked_conditions, {"deviceTypes": "Mobile"}),
-        (checked_conditions, {"seenSurveyWaitPeriodInDays": "7"}),
-        (checked_conditions, {"events": []}),
-        (checked_conditions, {"actions": {"values": [{"name": 7}]}}),
-        (checked_translations, []),
-        (checked_translations, {"de": 7}),
+        (validate_questions, "text"),
+        (validate_questions, ["text"]),
+        (validate_appearance, []),
+        (validate_appearance, {"surveyPopupDelaySeconds": True}),
+        (validate_appearance, {"thankYouMessageHeader": 7}),
+        (validate_appearance, {"introScreenDescriptionContentType": "x"}),
+        (validate_conditions, "text"),
+        (validate_conditions, {"url": 7}),
+        (validate_conditions, {"deviceTypes": "Mobile"}),
+        (validate_conditions, {"seenSurveyWaitPeriodInDays": "7"}),
+        (validate_conditions, {"events": []}),
+        (validate_conditions, {"actions": {"values": [{"name": 7}]}}),
+        (validate_translations, []),
+        (validate_translations, {"de": 7}),
     ],
     ids=lambda each: getattr(each, "__name__", str(each)),
 )
-def test_other_documents_are_checked_as_well(checked: Any, value: Any) -> None:
+def test_other_documents_are_validated(validate: Any, value: Any) -> None:
     with pytest.raises(Invalid):
-        checked(value)
-    assert checked(None) in (None, [])
+        validate(value)
+    assert validate(None) in (None, [])
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,17 @@ def test_other_documents_are_checked_as_well(checked: Any, value: Any) -> None:
         ("<form action=https://x><input></form>", ""),
     ],
 )
-def test_html_is_made_harmless_once_and_for_all(text: str, shown: str) -> None:
-    assert cleaned(text) == shown
-    assert cleaned(shown) == shown
+def test_html_is_sanitized_idempotently(text: str, shown: str) -> None:
+    assert clean_text(text) == shown
+    assert clean_text(shown) == shown
 
 
-def test_only_what_is_shown_as_html_is_touched_at_whatever_depth() -> None:
+def test_only_html_fields_are_sanitized_at_any_depth() -> None:
     evil = "<img src=x onerror=alert(1)>"
     clean = '<img src="x">'
-    assert harmless({"choices": [evil], "other": {"description": evil}, "question": [evil]}) == {
+    assert sanitize_html(
+        {"choices": [evil], "other": {"description": evil}, "question": [evil]}
+    ) == {
         "choices": [evil],
         "other": {"description": clean},
         "question": [evil],

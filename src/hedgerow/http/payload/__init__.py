@@ -1,3 +1,3 @@
-"""Bodies of the public paths: JSON, however a PostHog client wrapped it. Bounded in size, time and
-depth; whatever the bytes are, only AppErrors come out.
+"""Request bodies, with limits on size, time and depth. `reader` decodes the JSON of SDKs from any
+wrapping; `body` and `fields` read and validate the bodies of /api. They raise only AppErrors.
 """

@@ -1,4 +1,4 @@
-"""JSON as clients really write it, within bounds."""
+"""A JSON parser for SDK payloads: lenient, with limits on size and depth."""
 
 import json
 import math
@@ -12,55 +12,55 @@ from hedgerow.errors import TooLarge
 from hedgerow.http.payload.errors import MalformedData
 from hedgerow.lib.jsonio import MAX_DEPTH, MAX_DIGITS
 
-# Small values take many times their length in memory.
+# Small values need many times their length in memory.
 MAX_OBJECTS = 1_000_000
 MAX_VALUES = 5_000_000
-# What is cut deeper than this is still too deep for an event inside a batch inside an object.
+# A value cut at this depth is still too deep for an event inside a batch inside an object.
 CUT_DEPTH = MAX_DEPTH + 4
 
-# What a document begins with that is an object or a list.
+# The first byte of an object or a list.
 OPENERS = (b"{", b"[")
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 _decoded = msgspec.json.Decoder().decode
 
 
-def json_value(data: bytes, is_forgiving: bool) -> Any:
-    # Few have so many brackets that they could be too deep; counting them is next to free.
+def parse_json(data: bytes, is_lenient: bool) -> Any:
+    # Few documents have enough brackets to be too deep, and counting brackets is cheap.
     objects = data.count(b"{") + data.count(b"[")
     if objects > MAX_OBJECTS or (len(data) > MAX_VALUES and data.count(b",") > MAX_VALUES):
         raise TooLarge(f"A request may hold at most {MAX_VALUES} values and {MAX_OBJECTS} objects.")
     if objects > MAX_DEPTH and _is_too_deep(data):
-        if not is_forgiving:
-            raise _too_deep()
-        data = _cut(data)
+        if not is_lenient:
+            raise _too_deep_error()
+        data = _cut_nesting(data)
     try:
         return _decoded(data)
     except ValueError:
-        return _lenient_json(data, is_forgiving)
+        return _parse_lenient(data, is_lenient)
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
 
 
-def _lenient_json(data: bytes, is_forgiving: bool) -> Any:
-    """JSON as Python and JavaScript really write it. NaN, Infinity and what is too large for a
-    float become null; half of a surrogate pair, from text that was cut, becomes U+FFFD, or is left
-    to who reads on."""
+def _parse_lenient(data: bytes, is_lenient: bool) -> Any:
+    """Parse JSON as Python and JavaScript write it. NaN, Infinity and numbers too large for a float
+    become null. A lone surrogate, from truncated text, becomes U+FFFD, unless `is_lenient` leaves
+    it to the caller."""
     try:
         text = data.decode("utf-8-sig")
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise MalformedData(f"invalid UTF-8 at byte {error.start}.") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
     except json.JSONDecodeError as error:
         raise MalformedData(f"it is not JSON: {error}.") from None
     except ValueError:
         raise MalformedData(f"a number has more than {MAX_DIGITS} digits.") from None
-    if is_forgiving or not _HALF_CHARACTER.search(text):
+    if is_lenient or not _LONE_SURROGATE.search(text):
         return value
     unescaped = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
     return _decoded(unescaped.decode("utf-16-le", "replace"))
@@ -71,30 +71,30 @@ def _finite(digits: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _too_deep() -> MalformedData:
+def _too_deep_error() -> MalformedData:
     return MalformedData(f"it is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _is_too_deep(document: bytes) -> bool:
-    """Whether valid JSON nests too deep: without its strings, the brackets are +1 and -1. Slower
-    than a walk over the value for usual documents, and several times faster for hostile ones."""
+    """Whether valid JSON is nested too deep: outside strings, brackets count +1 and -1. Slower than
+    walking the value for ordinary documents, and several times faster for hostile ones."""
     unescaped = document.replace(b"\\\\", b"").replace(b'\\"', b"")
     steps = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH
 
 
-def _cut(document: bytes) -> bytes:
-    """The document with a number in place of all that nests deeper than we can read."""
-    kept: list[bytes] = []
+def _cut_nesting(document: bytes) -> bytes:
+    """Replace every value below CUT_DEPTH with a number."""
+    pieces: list[bytes] = []
     depth = begin = 0
     for found in _STRING_OR_BRACKET.finditer(document):
         sign = document[found.start()]
         if sign in b"[{":
             depth += 1
             if depth == CUT_DEPTH + 1:
-                kept += (document[begin : found.start()], b"0")
+                pieces += (document[begin : found.start()], b"0")
         elif sign in b"]}":
             if depth == CUT_DEPTH + 1:
                 begin = found.end()
             depth -= 1
-    return b"".join(kept) + document[begin:] if depth <= CUT_DEPTH else document
+    return b"".join(pieces) + document[begin:] if depth <= CUT_DEPTH else document

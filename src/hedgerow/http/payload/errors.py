@@ -1,10 +1,10 @@
-"""What is wrong with a payload."""
+"""Errors of SDK payloads."""
 
 from hedgerow.errors import Malformed, TooLarge
 
 
 class MalformedData(Malformed):
-    """No JSON can be found in what the client sent."""
+    """The payload contains no valid JSON."""
 
     status, type, code = 400, "validation_error", "malformed_data"
     default_detail = "Malformed request data."
@@ -14,11 +14,11 @@ class MalformedData(Malformed):
 
 
 class NoData(Malformed):
-    """The client sent nothing at all."""
+    """The payload is empty."""
 
     status, type, code = 400, "validation_error", "no_data"
     default_detail = "No data found. Send it in the body of a POST request."
 
 
-def too_large_unpacked(limit: int) -> TooLarge:
+def unpacked_too_large_error(limit: int) -> TooLarge:
     return TooLarge(f"Request body is larger than {limit} bytes when it is unpacked.")

@@ -1,4 +1,4 @@
-"""Forms, in a body or a query: the fields of them that a payload may be in."""
+"""Forms in a body or a query string: the fields that carry a payload."""
 
 import re
 from binascii import a2b_qp
@@ -17,17 +17,17 @@ _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;"]{1,200}))', re.IGNO
 _PART_NAME = re.compile(rb'[;\s]name="?([^";\r\n]*)', re.IGNORECASE)
 
 
-def form_fields(body: bytes, content_type: str) -> dict[str, bytes]:
-    """The fields of a form that we know; none if the body is no form, whatever it calls itself."""
+def read_form_fields(body: bytes, content_type: str) -> dict[str, bytes]:
+    """Return the known fields of a form; empty if the body is not a form, whatever its type."""
     essence = content_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
         return _multipart(body, content_type)
     if essence == "application/x-www-form-urlencoded" or _FORM_START.match(body):
-        return urlencoded(body)
+        return parse_urlencoded(body)
     return {}
 
 
-def urlencoded(text: bytes) -> dict[str, bytes]:
+def parse_urlencoded(text: bytes) -> dict[str, bytes]:
     found = list(islice(_FIELD.finditer(text), MAX_FORM_FIELDS + 1))
     if len(found) > MAX_FORM_FIELDS:
         raise MalformedData(f"the form has more than {MAX_FORM_FIELDS} fields.")
@@ -38,8 +38,8 @@ def urlencoded(text: bytes) -> dict[str, bytes]:
 
 
 def unquote(text: bytes) -> bytes:
-    """What urllib's unquote_to_bytes does, many times faster: quoted-printable is the same with
-    another sign. A percent sign that quotes nothing stands for itself."""
+    """Like urllib's unquote_to_bytes, many times faster: quoted-printable is the same encoding with
+    another character. A percent sign without two hex digits stays."""
     text, strays = _STRAY_PERCENT.subn(b"%25", text, MAX_STRAY_PERCENTS)
     if strays == MAX_STRAY_PERCENTS:
         raise MalformedData("it is not URL-encoded.")
@@ -49,7 +49,7 @@ def unquote(text: bytes) -> bytes:
 def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     boundary = _BOUNDARY.search(content_type)
     if boundary is None:
-        raise MalformedData("the multipart form names no boundary.")
+        raise MalformedData("the multipart form has no boundary.")
     line = b"\r\n--" + (boundary[1] or boundary[2]).encode("utf-8", "replace")
     _, *parts = (b"\r\n" + body).split(line, MAX_FORM_FIELDS + 1)
     if not parts or not parts[-1].startswith(b"--"):
@@ -65,22 +65,23 @@ def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     return fields
 
 
-def field_text(fields: dict[str, bytes], name: str) -> str:
+def read_field(fields: dict[str, bytes], name: str) -> str:
     return fields.get(name, b"").decode("utf-8", "replace")
 
 
-def with_token(value: Any, fields: dict[str, bytes]) -> Any:
-    """A form may carry the project's token beside the data, and there it goes first."""
+def add_token(value: Any, fields: dict[str, bytes]) -> Any:
+    """Add the project token of a form to the data. It takes precedence over a token in the data."""
     name = "api_key" if fields.get("api_key") else "token"
     if fields.get(name):
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, dict):
-                part["$token"] = field_text(fields, name)
+                part["$token"] = read_field(fields, name)
     return value
 
 
-def sent_at_ms(query_string: bytes) -> int | None:
-    """When the client says it sent the request: `_` or `sent_at`, milliseconds since 1970."""
-    fields = urlencoded(query_string)
+def parse_sent_at_ms(query_string: bytes) -> int | None:
+    """Return the time at which the client sent the request: `_` or `sent_at`, in epoch
+    milliseconds."""
+    fields = parse_urlencoded(query_string)
     digits = fields.get("_") or fields.get("sent_at") or b""
     return int(digits) if digits.isdigit() and len(digits) <= 15 else None

@@ -1,4 +1,4 @@
-"""What a payload is wrapped in: gzip, deflate, lz64, base64, a form, several of these."""
+"""The layers around a payload: gzip, deflate, lz64, base64 and forms, in any combination."""
 
 import zlib
 from binascii import a2b_base64
@@ -7,17 +7,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hedgerow.http.payload.documents import OPENERS, json_value
-from hedgerow.http.payload.errors import MalformedData, NoData, too_large_unpacked
-from hedgerow.http.payload.forms import field_text, form_fields, unquote, urlencoded, with_token
+from hedgerow.http.payload.documents import OPENERS, parse_json
+from hedgerow.http.payload.errors import MalformedData, NoData, unpacked_too_large_error
+from hedgerow.http.payload.forms import (
+    add_token,
+    parse_urlencoded,
+    read_field,
+    read_form_fields,
+    unquote,
+)
 from hedgerow.http.payload.lz64 import BASE64, unpack_lz64
 
-# base64 in a form in gzip is three; nobody wraps more often than this.
+# base64 in a form in gzip is three layers; no SDK uses more.
 MAX_LAYERS = 5
-# Of gzip. What is left is copied after each.
+# Of gzip. Each member copies the remaining bytes.
 MAX_MEMBERS = 100
 
-# What a hint may say, and which layer it speaks of. base64 is recognised without being announced.
+# Values of a compression hint, and the layer they announce. base64 is detected without a hint.
 _HINTS = {
     "": "",
     "identity": "",
@@ -45,76 +51,76 @@ def decode(
     compression: str = "",
     content_encoding: str = "",
     max_unpacked: int,
-    is_forgiving: bool = False,
+    is_lenient: bool = False,
 ) -> Any:
-    """The JSON value in a body. `compression` is the query's hint; it goes before the form's, and
-    that before `content_encoding`, the header."""
+    """Return the JSON value of a body. The hint in `compression`, from the query string, takes
+    precedence over that of the form, and that over the header `content_encoding`."""
     if not compression and not content_encoding and body.startswith(OPENERS):
-        return json_value(body, is_forgiving)
-    # PostHog sees that a body is gzip without being told, and so must we: posthog-js tells nobody.
+        return parse_json(body, is_lenient)
+    # PostHog detects gzip without a hint, and posthog-js sends none.
     was_gzip = body.startswith(_GZIP_MAGIC)
     if was_gzip:
         body = _inflate(body, _GZIP, max_unpacked)
     if not body.strip():
         raise NoData
-    fields = form_fields(body, content_type)
-    said = compression or field_text(fields, "compression") or content_encoding
-    hint = _hint(said, is_forgiving=is_forgiving)
+    fields = read_form_fields(body, content_type)
+    announced = compression or read_field(fields, "compression") or content_encoding
+    hint = _resolve_hint(announced, is_lenient=is_lenient)
     if was_gzip and hint == "gzip":
         hint = ""
-    value = _unwrap(fields.get("data", body), hint, max_unpacked, is_forgiving=is_forgiving)
-    return with_token(value, fields)
+    value = _unwrap(fields.get("data", body), hint, max_unpacked, is_lenient=is_lenient)
+    return add_token(value, fields)
 
 
-def decode_query(query_string: bytes, *, max_unpacked: int, is_forgiving: bool = False) -> Any:
-    """The JSON value in a query's `data`, of which `compression` tells how it is wrapped. `ip`
-    says nothing that counts; for `_` see `sent_at_ms`."""
-    fields = urlencoded(query_string)
+def decode_query(query_string: bytes, *, max_unpacked: int, is_lenient: bool = False) -> Any:
+    """Return the JSON value of `data` in a query string; `compression` is its hint. For `_` see
+    `parse_sent_at_ms`."""
+    fields = parse_urlencoded(query_string)
     if not fields.get("data", b"").strip():
         raise NoData
-    hint = _hint(field_text(fields, "compression"), is_forgiving=is_forgiving)
-    value = _unwrap(fields["data"], hint, max_unpacked, is_forgiving=is_forgiving)
-    return with_token(value, fields)
+    hint = _resolve_hint(read_field(fields, "compression"), is_lenient=is_lenient)
+    value = _unwrap(fields["data"], hint, max_unpacked, is_lenient=is_lenient)
+    return add_token(value, fields)
 
 
-def _hint(name: str, *, is_forgiving: bool) -> str:
-    hint = _HINTS.get(name.strip().lower(), "" if is_forgiving else None)
+def _resolve_hint(name: str, *, is_lenient: bool) -> str:
+    hint = _HINTS.get(name.strip().lower(), "" if is_lenient else None)
     if hint is None:
-        known = ", ".join(KNOWN_COMPRESSIONS)
-        raise MalformedData(f'unknown compression "{name[:40]}"; known are {known}.')
+        expected = ", ".join(KNOWN_COMPRESSIONS)
+        raise MalformedData(f'unknown compression "{name[:40]}". Expected one of: {expected}.')
     return hint
 
 
 def _unwrap(
-    data: bytes, hint: str, limit: int, layers: int = MAX_LAYERS, *, is_forgiving: bool
+    data: bytes, hint: str, limit: int, layers: int = MAX_LAYERS, *, is_lenient: bool
 ) -> Any:
-    """Take off one layer after the other until there is JSON. A hint must prove true."""
+    """Remove layers until the data is JSON. The data must match the hint."""
     if not layers:
         raise MalformedData("it is wrapped too many times.")
-    within = partial(_unwrap, limit=limit, layers=layers - 1, is_forgiving=is_forgiving)
+    unwrap_inner = partial(_unwrap, limit=limit, layers=layers - 1, is_lenient=is_lenient)
     if data.startswith(_GZIP_MAGIC):
-        return within(_inflate(data, _GZIP, limit), "" if hint == "gzip" else hint)
+        return unwrap_inner(_inflate(data, _GZIP, limit), "" if hint == "gzip" else hint)
     if hint == "lz64":
-        return within(unpack_lz64(data, limit), "")
+        return unwrap_inner(unpack_lz64(data, limit), "")
     text = data.removeprefix(_BOM).lstrip()
     if not hint:
         if text.startswith(OPENERS):
-            return json_value(text, is_forgiving)
+            return parse_json(text, is_lenient)
         if b"%" in data and (unquoted := unquote(data)) != data:
-            return within(unquoted, hint)
-    for plain in _base64_readings(data):
+            return unwrap_inner(unquoted, hint)
+    for plain in _decode_base64_variants(data):
         with suppress(MalformedData):
-            return within(plain, hint)
+            return unwrap_inner(plain, hint)
     if hint == "deflate":
-        return within(_inflate_any(data, limit), "")
+        return unwrap_inner(_inflate_zlib_or_raw(data, limit), "")
     if hint == "gzip":
-        raise MalformedData("it is announced as gzip and is not.")
-    return json_value(text, is_forgiving)
+        raise MalformedData("it is not gzip, although the request says so.")
+    return parse_json(text, is_lenient)
 
 
-def _base64_readings(data: bytes) -> Iterator[bytes]:
-    """What the data may be as base64. A space was a plus sign before a form was decoded, or else
-    it was put in to break a line; the reading that makes sense is the right one."""
+def _decode_base64_variants(data: bytes) -> Iterator[bytes]:
+    """Yield the possible decodings of base64. A space was a plus sign before form decoding, or it
+    breaks a line; the caller keeps the variant that decodes further."""
     data = data.translate(_FROM_URL_SAFE, b"\r\n\t")
     for text in dict.fromkeys((data.replace(b" ", b"+"), data.replace(b" ", b""))):
         digits = text.rstrip(b"=")
@@ -123,30 +129,29 @@ def _base64_readings(data: bytes) -> Iterator[bytes]:
 
 
 def _inflate(data: bytes, kind: int, limit: int) -> bytes:
-    """Gzip may have several members, one after another; what stands behind the last counts as
-    nothing."""
+    """Decompress. Gzip may have several members in a row; bytes after the last are ignored."""
     members: list[bytes] = []
-    room = limit
+    remaining = limit
     for _ in range(MAX_MEMBERS):
         stream = zlib.decompressobj(kind)
         try:
-            plain = stream.decompress(data, room + 1)
+            plain = stream.decompress(data, remaining + 1)
         except zlib.error:
             raise MalformedData("the compressed data is damaged.") from None
-        if len(plain) > room:
-            raise too_large_unpacked(limit)
+        if len(plain) > remaining:
+            raise unpacked_too_large_error(limit)
         if not stream.eof:
             raise MalformedData("the compressed data was cut short.")
         members.append(plain)
-        room -= len(plain)
+        remaining -= len(plain)
         data = stream.unused_data
         if kind != _GZIP or not data.startswith(_GZIP_MAGIC):
             return plain if len(members) == 1 else b"".join(members)
     raise MalformedData(f"the compressed data has more than {MAX_MEMBERS} members.")
 
 
-def _inflate_any(data: bytes, limit: int) -> bytes:
-    """ "deflate" means the zlib format, and some clients send the bare stream."""
+def _inflate_zlib_or_raw(data: bytes, limit: int) -> bytes:
+    """ "deflate" means the zlib format, but some clients send the raw stream."""
     with suppress(MalformedData):
         return _inflate(data, _ZLIB, limit)
     return _inflate(data, _RAW, limit)

@@ -1,13 +1,13 @@
-"""LZ-string in base64, as older browser clients pack what they send."""
+"""LZ-string in base64, the compression of older browser SDKs."""
 
 from binascii import a2b_base64
 from struct import Struct
 
 from hedgerow.errors import TooLarge
-from hedgerow.http.payload.errors import MalformedData, too_large_unpacked
+from hedgerow.http.payload.errors import MalformedData, unpacked_too_large_error
 from hedgerow.http.payload.forms import unquote
 
-# It is read by Python one symbol at a time, so it gets bounds of its own.
+# Python decodes it one symbol at a time, so its limits are lower.
 MAX_LZ64_BYTES = 192 * 1024
 MAX_LZ64_UNPACKED = 1024 * 1024
 
@@ -18,32 +18,33 @@ _four_bytes = Struct("<I").unpack_from
 
 
 def unpack_lz64(text: bytes, limit: int) -> bytes:
-    """LZ-string in base64. Its symbols are UTF-16 units; half of a pair becomes U+FFFD."""
+    """Decompress LZ-string in base64. Its symbols are UTF-16 units; a lone surrogate becomes
+    U+FFFD."""
     if len(text) > MAX_LZ64_BYTES:
         raise TooLarge(f"An lz64 body may have at most {MAX_LZ64_BYTES} bytes.")
     if b"%" in text:
         text = unquote(text)
     digits = text.strip(b"\r\n\t").rstrip(b"=").replace(b" ", b"+")
     if not digits or digits.translate(None, BASE64):
-        raise MalformedData("it is announced as lz64 and is not.")
-    # Missing digits count as zeros: one digit alone may stand before the padding, unlike base64.
+        raise MalformedData("it is not lz64, although the request says so.")
+    # Missing digits are zeros: unlike base64, a single digit may precede the padding.
     packed = a2b_base64(digits + b"A" * (-len(digits) % 4))
-    units = _lz_units(packed, min(limit, MAX_LZ64_UNPACKED))
+    units = _decompress(packed, min(limit, MAX_LZ64_UNPACKED))
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _lz_units(packed: bytes, limit: int) -> str:
-    """LZ-string's decoder, which stops at the limit.
+def _decompress(packed: bytes, limit: int) -> str:
+    """LZ-string's decoder, with a limit.
 
-    A code of n bits comes lowest bit first. With the bits of every byte mirrored, it is n bits in
-    the middle of a little-endian number. Codes 0 and 1 bring a new character of 8 or 16 bits, 2 is
-    the end; the others are entries of the dictionary, which every code makes longer by one."""
+    A code of n bits is stored lowest bit first. With the bits of every byte mirrored, it is n bits
+    in the middle of a little-endian number. Codes 0 and 1 introduce a new character of 8 or 16
+    bits, 2 is the end; the others index the dictionary, which grows by one entry per code."""
     bits = packed.translate(_MIRRORED_BITS) + bytes(16)
     end, position, width = len(packed) * 8, 0, 2
     entries = ["", "", ""]
     last = ""
     pieces: list[str] = []
-    room = limit
+    remaining = limit
     while True:
         (window,) = _four_bytes(bits, position >> 3)
         code = window >> (position & 7) & ((1 << width) - 1)
@@ -64,9 +65,9 @@ def _lz_units(packed: bytes, limit: int) -> str:
             entry = last + last[0]
         else:
             raise MalformedData("the lz64 data is damaged.")
-        room -= len(entry)
-        if room < 0:
-            raise too_large_unpacked(limit)
+        remaining -= len(entry)
+        if remaining < 0:
+            raise unpacked_too_large_error(limit)
         pieces.append(entry)
         if last:
             entries.append(last + entry[0])

@@ -1,1 +1,1 @@
-"""Events from elsewhere: rows are read, mapped and taken as if they had been sent."""
+"""Imports: sources, rows, mapping to events, the import job and its schedule."""

@@ -1,6 +1,7 @@
-"""The files that a source stands for: below the project's folder, at one address, or in a bucket.
-What comes over the network is put into a file of this machine first, so that it can be read at the
-pace at which events are taken.
+"""The files of a source: below the project's folder, at a URL, or in a bucket.
+
+Remote files are downloaded to a temporary file first, because events are accepted more slowly than
+a server keeps its connection open.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,139 +12,144 @@ from typing import Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from hedgerow.errors import Invalid
-from hedgerow.pipelines.imports.model import Around
-from hedgerow.pipelines.model import FileMark, JobProblem
-from hedgerow.pipelines.s3 import Bucket, S3Access, check_access, check_bucket
-from hedgerow.pipelines.sending import CannotSend, Outbound, Request, Stream
+from hedgerow.pipelines.destinations.s3 import Bucket, S3Access, check_access, check_bucket
+from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
+from hedgerow.plugin.imports import FileVersion, ImportContext, JobError
 
-WEB = ("http://", "https://")
-S3 = "s3://"
-REDIRECTS = (301, 302, 303, 307, 308)
+WEB_SCHEMES = ("http://", "https://")
+S3_SCHEME = "s3://"
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 MAX_BYTES = 20 * 1024**3
 WRITE_BYTES = 1024 * 1024
-# For each part of an answer.
-PART_S = 30.0
+# For each chunk of a response.
+CHUNK_TIMEOUT_S = 30.0
 
-Opened = Callable[[], AbstractAsyncContextManager[BinaryIO]]
+OpenFile = Callable[[], AbstractAsyncContextManager[BinaryIO]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """Without a version nobody can tell whether it has changed."""
+    """A file of a source. Without a version, a change of it cannot be detected."""
 
     name: str
     version: str
-    opened: Opened
+    open: OpenFile
 
     @property
-    def mark(self) -> FileMark:
-        return FileMark(name=self.name, version=self.version)
+    def file_version(self) -> FileVersion:
+        return FileVersion(name=self.name, version=self.version)
 
 
 def check_source(settings: Mapping[str, Any]) -> None:
-    """Raise Invalid for what is no source."""
+    """Raise Invalid unless the settings name a usable source."""
     source = settings["source"]
-    if source.startswith(S3):
-        bucket, _ = _bucket_and_prefix(source)
+    if source.startswith(S3_SCHEME):
+        bucket, _ = _split_s3_url(source)
         check_bucket(bucket, "config__source")
         check_access(settings)
-    elif source.startswith(WEB):
+    elif source.startswith(WEB_SCHEMES):
         try:
             is_good = bool(urlsplit(source).hostname)
         except ValueError:
             is_good = False
         if not is_good:
-            raise Invalid("An address such as https://… is required.", attr="config__source")
+            raise Invalid("A URL such as https://… is required.", attr="config__source")
     elif "://" in source:
         raise Invalid("A path, https://… or s3://… is required.", attr="config__source")
 
 
-async def source_files(settings: Mapping[str, Any], around: Around) -> AsyncIterator[SourceFile]:
+async def list_source_files(
+    settings: Mapping[str, Any], ctx: ImportContext
+) -> AsyncIterator[SourceFile]:
     source = settings["source"]
-    if source.startswith(WEB):
-        yield await _web_file(source, around)
-    elif source.startswith(S3):
-        async for file in _bucket_files(settings, around):
+    if source.startswith(WEB_SCHEMES):
+        yield await _fetch_web_file(source, ctx)
+    elif source.startswith(S3_SCHEME):
+        async for file in _list_bucket_files(settings, ctx):
             yield file
     else:
-        for listed in await around.files.listed(around.project_id, source):
-            opened = _local(around, listed.name)
-            yield SourceFile(name=listed.name, version=listed.version, opened=opened)
+        for listed in await ctx.files.list_files(ctx.project_id, source):
+            open_file = _open_local(ctx, listed.name)
+            yield SourceFile(name=listed.name, version=listed.version, open=open_file)
 
 
-def _local(around: Around, name: str) -> Opened:
+def _open_local(ctx: ImportContext, name: str) -> OpenFile:
     @asynccontextmanager
-    async def opened() -> AsyncIterator[BinaryIO]:
-        file = await around.files.opened(around.project_id, name)
+    async def open_file() -> AsyncIterator[BinaryIO]:
+        file = await ctx.files.open_file(ctx.project_id, name)
         try:
             yield file
         finally:
             file.close()
 
-    return opened
+    return open_file
 
 
-async def _web_file(url: str, around: Around) -> SourceFile:
-    """Its version is what the server says of it, if it says anything."""
-    async with _followed(around.http, "HEAD", url) as head:
-        told = head.headers if head.status == 200 else {}
-    version = told.get("etag") or told.get("last-modified") or ""
+async def _fetch_web_file(url: str, ctx: ImportContext) -> SourceFile:
+    """Use the ETag or Last-Modified header as the version, if the server sends one."""
+    async with _follow_redirects(ctx.http, "HEAD", url) as head:
+        headers = head.headers if head.status == 200 else {}
+    version = headers.get("etag") or headers.get("last-modified") or ""
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[BinaryIO]:
-        async with _followed(around.http, "GET", url) as stream:
+    async def open_file() -> AsyncIterator[BinaryIO]:
+        async with _follow_redirects(ctx.http, "GET", url) as stream:
             if stream.status != 200:
-                raise JobProblem(f"{_named(url)} answers {stream.status}.")
-            async with _downloaded(stream, around) as file:
+                raise JobError(f"{_display_name(url)} responds with HTTP {stream.status}.")
+            async with _download(stream, ctx) as file:
                 yield file
 
-    return SourceFile(name=_named(url), version=version, opened=opened)
+    return SourceFile(name=_display_name(url), version=version, open=open_file)
 
 
-async def _bucket_files(settings: Mapping[str, Any], around: Around) -> AsyncIterator[SourceFile]:
-    name, prefix = _bucket_and_prefix(settings["source"])
-    bucket = Bucket(S3Access.of(settings), name, around.http, around.clock)
-    async for found in bucket.listed(prefix):
+async def _list_bucket_files(
+    settings: Mapping[str, Any], ctx: ImportContext
+) -> AsyncIterator[SourceFile]:
+    name, prefix = _split_s3_url(settings["source"])
+    bucket = Bucket(S3Access.from_settings(settings), name, ctx.http, ctx.clock)
+    async for found in bucket.list_objects(prefix):
         if not found.key.endswith("/"):
-            opened = _object(bucket, found.key, found.etag, around)
-            yield SourceFile(name=f"{name}/{found.key}", version=found.etag, opened=opened)
+            open_file = _open_object(bucket, found.key, found.etag, ctx)
+            yield SourceFile(name=f"{name}/{found.key}", version=found.etag, open=open_file)
 
 
-def _object(bucket: Bucket, key: str, etag: str, around: Around) -> Opened:
+def _open_object(bucket: Bucket, key: str, etag: str, ctx: ImportContext) -> OpenFile:
     @asynccontextmanager
-    async def opened() -> AsyncIterator[BinaryIO]:
-        async with bucket.reading(key, etag=etag) as stream, _downloaded(stream, around) as file:
+    async def open_file() -> AsyncIterator[BinaryIO]:
+        async with bucket.read(key, etag=etag) as stream, _download(stream, ctx) as file:
             yield file
 
-    return opened
+    return open_file
 
 
 @asynccontextmanager
-async def _followed(http: Outbound, method: str, url: str) -> AsyncIterator[Stream]:
-    """The answer at the end of some redirects. Each address is checked as the first one was."""
+async def _follow_redirects(
+    http: HttpClient, method: str, url: str
+) -> AsyncIterator[StreamedResponse]:
+    """Follow redirects and yield the final response. The client checks each address."""
     for _ in range(MAX_REDIRECTS + 1):
-        request = Request(method=method, url=url, headers={}, body=b"", timeout_s=PART_S)
+        request = Request(method=method, url=url, headers={}, body=b"", timeout_s=CHUNK_TIMEOUT_S)
         async with http.stream(request) as stream:
-            if stream.status not in REDIRECTS or "location" not in stream.headers:
+            if stream.status not in REDIRECT_STATUSES or "location" not in stream.headers:
                 yield stream
                 return
             url = urljoin(url, stream.headers["location"])
-    raise CannotSend(f"{_named(url)} redirects more than {MAX_REDIRECTS} times.")
+    raise TransportError(f"{_display_name(url)} redirects more than {MAX_REDIRECTS} times.")
 
 
 @asynccontextmanager
-async def _downloaded(stream: Stream, around: Around) -> AsyncIterator[BinaryIO]:
-    file = await around.files.scratch()
+async def _download(stream: StreamedResponse, ctx: ImportContext) -> AsyncIterator[BinaryIO]:
+    file = await ctx.files.create_temporary()
     try:
         size, waiting = 0, bytearray()
-        async for part in stream.parts:
+        async for part in stream.chunks:
             size += len(part)
             waiting += part
-            if size > MAX_BYTES or not around.files.has_room():
-                raise JobProblem("The file is larger than there is room for on the disk.")
+            if size > MAX_BYTES or not ctx.files.has_free_space():
+                raise JobError("The file is too large, or the disk has too little free space.")
             if len(waiting) >= WRITE_BYTES:
-                await around.aside(partial(file.write, bytes(waiting)))
+                await ctx.run_in_thread(partial(file.write, bytes(waiting)))
                 waiting.clear()
         file.write(waiting)
         file.seek(0)
@@ -152,12 +158,12 @@ async def _downloaded(stream: Stream, around: Around) -> AsyncIterator[BinaryIO]
         file.close()
 
 
-def _named(url: str) -> str:
-    """Without what may be secret, or changes: user, query."""
+def _display_name(url: str) -> str:
+    """Return host and path, without parts that may be secret or change: user and query."""
     parts = urlsplit(url)
     return f"{parts.hostname}{parts.path}"
 
 
-def _bucket_and_prefix(source: str) -> tuple[str, str]:
-    bucket, _, prefix = source.removeprefix(S3).partition("/")
+def _split_s3_url(source: str) -> tuple[str, str]:
+    bucket, _, prefix = source.removeprefix(S3_SCHEME).partition("/")
     return bucket, prefix

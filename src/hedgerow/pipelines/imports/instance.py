@@ -1,38 +1,38 @@
-"""Another PostHog-compatible instance: its API read page by page, as patiently as it asks for."""
+"""A client for the API of another PostHog-compatible instance, with paging and rate limits."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from hedgerow.lib import jsonio
-from hedgerow.pipelines.model import JobProblem
-from hedgerow.pipelines.sending import CannotSend, Outbound, Request
+from hedgerow.plugin.http import HttpClient, Request, TransportError
+from hedgerow.plugin.imports import JobError
 
-ANSWER_BYTES = 64 * 1024 * 1024
-ANSWER_S = 60.0
-# Who counts by the hour may say so much at once, and is believed as often as it says so.
-MAX_WAIT_S = 3700.0
-# Who says only that it is too much is given so long, so often.
-UNSAID_WAIT_S = 10.0
-WAITS = 10
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+RESPONSE_TIMEOUT_S = 60.0
+# Hourly rate limits may ask for about an hour; the client waits as often as it is asked.
+MAX_RETRY_AFTER_S = 3700.0
+# The wait after a 429 without Retry-After, and how often.
+DEFAULT_RETRY_AFTER_S = 10.0
+MAX_DEFAULT_WAITS = 10
 
 
-class RefusedBy(JobProblem):
-    """An answer that is none of ours to change: a wrong key, no such thing."""
+class InstanceError(JobError):
+    """The instance refuses the request: a wrong key, or an object that does not exist."""
 
     def __init__(self, status: int, detail: str) -> None:
-        super().__init__(f"The service answers {status}. {detail}".strip())
+        super().__init__(f"The instance responds with HTTP {status}. {detail}".strip())
         self.status = status
         self.detail = detail
 
 
-class TooLarge(JobProblem):
+class ResponseTooLarge(JobError):
     def __init__(self) -> None:
-        super().__init__(f"An answer has more than {ANSWER_BYTES} bytes.")
+        super().__init__(f"A response is larger than {MAX_RESPONSE_BYTES} bytes.")
 
 
-def is_address(text: str) -> bool:
-    """Whether a service can be there. A name and password in it would be kept and shown."""
+def is_instance_url(text: str) -> bool:
+    """Whether a text is a usable URL without user and password, which would be stored unmasked."""
     try:
         host = urlsplit(text)
         _ = host.port
@@ -41,9 +41,8 @@ def is_address(text: str) -> bool:
     return host.scheme in ("http", "https") and bool(host.hostname) and "@" not in host.netloc
 
 
-class Instance:
-    """One project of it. `pauses_s` are how long to wait, one after the other, before asking again
-    where nobody answers."""
+class PostHogInstance:
+    """One project of an instance. `pauses_s` are the pauses between retries without a response."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Instance:
         key: str,
         project_id: str,
         *,
-        http: Outbound,
+        http: HttpClient,
         sleep: Callable[[float], Awaitable[None]],
         pauses_s: Sequence[float] = (),
     ) -> None:
@@ -62,116 +61,121 @@ class Instance:
         self._sleep = sleep
         self._pauses_s = pauses_s
 
-    def url(self, path: str, **asked: Any) -> str:
-        query = f"?{urlencode(asked)}" if asked else ""
+    def url(self, path: str, **parameters: Any) -> str:
+        query = f"?{urlencode(parameters)}" if parameters else ""
         return f"{self._host}/api/projects/{self._project_id}/{path}{query}"
 
     async def get(self, url: str) -> Any:
-        """What a GET gives: JSON, or CannotSend, RefusedBy."""
+        """GET a URL and return its JSON. Raises TransportError or InstanceError."""
         for pause_s in self._pauses_s:
             try:
-                return await self._answer("GET", url, b"")
-            except CannotSend:
+                return await self._request("GET", url, b"")
+            except TransportError:
                 await self._sleep(pause_s)
-        return await self._answer("GET", url, b"")
+        return await self._request("GET", url, b"")
 
     async def post(self, url: str, body: Any) -> Any:
-        """The same of a POST that only asks, and once: whoever asks so can do without."""
-        return await self._answer("POST", url, jsonio.encode(body))
+        """POST a query without side effects, without retries."""
+        return await self._request("POST", url, jsonio.encode(body))
 
     async def page(self, url: str) -> tuple[list[dict[str, Any]], str, int | None]:
-        """The items of a page, the address of the next if there is one, and how many there are in
-        all if it says so."""
-        page = await self._fitting(self._ours(url))
+        """Return the items of a page, the URL of the next page or "", and the total if known."""
+        page = await self._get_fitting(self._rebase_url(url))
         if isinstance(page, list):
             page = {"results": page}
         results = page.get("results") if isinstance(page, dict) else None
         following = page.get("next") if isinstance(page, dict) else None
         if not isinstance(results, list) or not isinstance(following, str | None):
-            raise JobProblem("The answer is no page of a list.")
+            raise JobError("The response is not a page of a list.")
         count = page.get("count")
         items = [each for each in results if isinstance(each, dict)]
-        behind = self._ours(following) if following else ""
-        return items, behind, count if isinstance(count, int) else None
+        next_url = self._rebase_url(following) if following else ""
+        return items, next_url, count if isinstance(count, int) else None
 
-    def _ours(self, url: str) -> str:
-        """An address that somebody else wrote down, behind the host that was given: the key is for
-        that one alone, and a service does not always know by which name it is called."""
+    def _rebase_url(self, url: str) -> str:
+        """Return a URL from a response with the configured host. The key must not be sent anywhere
+        else, and an instance does not always know its public name."""
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise JobProblem("The address of the next page cannot be read.") from None
+            raise JobError("The URL of the next page is invalid.") from None
         path = parts.path.removeprefix(urlsplit(self._host).path)
         plain = unquote(path)
         below = unquote(f"/api/projects/{self._project_id}/")
         if not plain.startswith(below) or ".." in plain.split("/"):
-            raise JobProblem("The next page is said to be at another address.")
+            raise JobError("The URL of the next page points to another address.")
         return f"{self._host}{path}" + (f"?{parts.query}" if parts.query else "")
 
-    async def _fitting(self, url: str) -> Any:
-        """A page with fewer items where it would be too large."""
+    async def _get_fitting(self, url: str) -> Any:
+        """GET a page; if it is too large, with fewer items."""
         while True:
             try:
                 return await self.get(url)
-            except TooLarge:
-                asked = asked_in(url)
-                limit = int(asked["limit"]) if asked.get("limit", "").isdecimal() else 0
+            except ResponseTooLarge:
+                parameters = query_parameters(url)
+                limit = int(parameters["limit"]) if parameters.get("limit", "").isdecimal() else 0
                 if limit < 2:
                     raise
-                url = asking(url, limit=limit // 2)
+                url = with_query_parameters(url, limit=limit // 2)
 
-    async def _answer(self, method: str, url: str, sent: bytes) -> Any:
-        """Whoever says that it is too much is given the time that it asks for."""
+    async def _request(self, method: str, url: str, body: bytes) -> Any:
+        """Send a request, and wait and repeat it while the instance responds with 429."""
         headers = {"authorization": f"Bearer {self._key}", "accept": "application/json"}
-        if sent:
+        if body:
             headers["content-type"] = "application/json"
-        request = Request(method=method, url=url, headers=headers, body=sent, timeout_s=ANSWER_S)
-        unsaid = 0
+        request = Request(
+            method=method, url=url, headers=headers, body=body, timeout_s=RESPONSE_TIMEOUT_S
+        )
+        default_waits = 0
         while True:
             async with self._http.stream(request) as stream:
-                body = bytearray()
-                async for part in stream.parts:
-                    body += part
-                    if len(body) > ANSWER_BYTES:
-                        raise TooLarge
-            said_s = _said_s(stream.headers)
-            unsaid += said_s is None
-            if stream.status != 429 or unsaid > WAITS:
+                content = bytearray()
+                async for part in stream.chunks:
+                    content += part
+                    if len(content) > MAX_RESPONSE_BYTES:
+                        raise ResponseTooLarge
+            retry_after_s = _parse_retry_after(stream.headers)
+            default_waits += retry_after_s is None
+            if stream.status != 429 or default_waits > MAX_DEFAULT_WAITS:
                 break
-            await self._sleep(UNSAID_WAIT_S if said_s is None else said_s)
+            await self._sleep(DEFAULT_RETRY_AFTER_S if retry_after_s is None else retry_after_s)
         if stream.status >= 500:
-            raise CannotSend(f"The service answers {stream.status}.")
-        return _read(stream.status, stream.headers, bytes(body))
+            raise TransportError(f"The instance responds with HTTP {stream.status}.")
+        return _parse_response(stream.status, stream.headers, bytes(content))
 
 
-def _said_s(headers: Mapping[str, str]) -> float | None:
-    """How long it asks to be left alone: a second at least, for whoever says none says it again."""
-    said = headers.get("retry-after", "")
-    return min(max(float(said), 1.0), MAX_WAIT_S) if said.isdecimal() else None
+def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After, at least one: a 0 would be repeated."""
+    value = headers.get("retry-after", "")
+    return min(max(float(value), 1.0), MAX_RETRY_AFTER_S) if value.isdecimal() else None
 
 
-def _read(status: int, headers: Mapping[str, str], body: bytes) -> Any:
+def _parse_response(status: int, headers: Mapping[str, str], body: bytes) -> Any:
     try:
         value = jsonio.parse(body)
     except jsonio.JsonError:
         value = None
     if 300 <= status < 400:
-        raise RefusedBy(status, f"It sends you to {headers.get('location', 'another address')}.")
+        raise InstanceError(
+            status, f"It redirects to {headers.get('location', 'another address')}."
+        )
     if status != 200:
         detail = value.get("detail") if isinstance(value, dict) else ""
-        raise RefusedBy(status, str(detail or ""))
+        raise InstanceError(status, str(detail or ""))
     if not isinstance(value, dict | list):
-        raise JobProblem("The answer is no JSON object or list.")
+        raise JobError("The response is not a JSON object or list.")
     return value
 
 
-def asked_in(url: str) -> dict[str, str]:
-    """The parameters of an address."""
+def query_parameters(url: str) -> dict[str, str]:
+    """Return the query parameters of a URL."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
-def asking(url: str, **changes: Any) -> str:
-    """An address with other parameters; None takes one away."""
-    asked = {name: value for name, value in asked_in(url).items() if name not in changes}
-    asked |= {name: value for name, value in changes.items() if value is not None}
-    return urlsplit(url)._replace(query=urlencode(asked)).geturl()
+def with_query_parameters(url: str, **changes: Any) -> str:
+    """Return a URL with changed query parameters; None removes one."""
+    parameters = {
+        name: value for name, value in query_parameters(url).items() if name not in changes
+    }
+    parameters |= {name: value for name, value in changes.items() if value is not None}
+    return urlsplit(url)._replace(query=urlencode(parameters)).geturl()

@@ -1,8 +1,7 @@
-"""The events of another instance from the oldest on: a year after the other, page by page.
+"""Reads the events of another instance, oldest first, in windows of a year and page by page.
 
-Newer PostHogs refuse to look through more than a year at once. Their next page is what comes after
-the moment of the last event, so that moment is looked at again, and one that fills whole pages is
-counted through.
+Newer PostHog versions refuse to search more than a year. Their next page begins after the timestamp
+of the last event, so that timestamp is read again; one that fills whole pages is read by offset.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -10,37 +9,41 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from hedgerow.events.dates import EARLIEST, asked_moment
 from hedgerow.lib.clock import Clock
-from hedgerow.pipelines.imports.instance import Instance, asked_in, asking
-from hedgerow.pipelines.imports.model import BadRow, Portion, SourceRow
-from hedgerow.pipelines.model import JobProblem
-from hedgerow.pipelines.sending import CannotSend
+from hedgerow.lib.dates import EARLIEST
+from hedgerow.pipelines.imports.instance import (
+    PostHogInstance,
+    query_parameters,
+    with_query_parameters,
+)
+from hedgerow.plugin.http import TransportError
+from hedgerow.plugin.imports import BadRow, ImportBatch, JobError, SourceRow
+from hedgerow.projects.validation import parse_date_parameter
 
-AT_ONCE = 1000
-# Events may arrive late: what happened so long before the last one is asked for again.
+PAGE_SIZE = 1000
+# Events may arrive late, so the next run starts this much before the last event.
 OVERLAP = timedelta(hours=1)
-# The shortest time that sources tell apart.
-INSTANT = timedelta(milliseconds=1)
+# The resolution of timestamps in sources.
+TIME_RESOLUTION = timedelta(milliseconds=1)
 WINDOW = timedelta(days=365)
-# Sources may tell the first moment in a time zone of theirs, without saying so.
-LEEWAY = timedelta(days=1)
-# So many can be passed over.
+# Sources may return the first timestamp in their own time zone, without naming it.
+TIME_ZONE_MARGIN = timedelta(days=1)
+# The largest offset that sources accept.
 MAX_OFFSET = 50_000
-OLDEST = {"query": {"kind": "HogQLQuery", "query": "SELECT min(timestamp) FROM events"}}
+OLDEST_EVENT_QUERY = {"query": {"kind": "HogQLQuery", "query": "SELECT min(timestamp) FROM events"}}
 
 
-async def events_of(
-    instance: Instance, since: str, cursor: Any, clock: Clock
-) -> AsyncGenerator[Portion]:
-    """Oldest first, page after page. The next run begins a little before where this one ended."""
+async def read_events(
+    instance: PostHogInstance, since: str, cursor: Any, clock: Clock
+) -> AsyncGenerator[ImportBatch]:
+    """Yield events, oldest first. The next run begins a little before the end of this one."""
     newest = cursor["newest"] if cursor else ""
-    url = (cursor or {}).get("next") or await _first(instance, since, newest, clock)
+    url = (cursor or {}).get("next") or await _first_url(instance, since, newest, clock)
     while url:
         results, following, _ = await instance.page(url)
-        rows = [_row(each) for each in results if each.get("id")]
+        rows = [_build_row(each) for each in results if each.get("id")]
         bad = [
-            BadRow(place=f"an event of {urlsplit(url).hostname}", reason="It has no id.")
+            BadRow(location=f"an event of {urlsplit(url).hostname}", reason="It has no id.")
             for each in results
             if not each.get("id")
         ]
@@ -51,74 +54,85 @@ async def events_of(
             bad += lost
         else:
             url = _next_window(instance, url, clock())
-        yield Portion(rows=rows, bad=bad, cursor={"newest": newest, "next": url})
+        yield ImportBatch(rows=rows, bad=bad, cursor={"newest": newest, "next": url})
 
 
 def _next_page(url: str, following: str, moments: Sequence[Any]) -> tuple[str, Sequence[BadRow]]:
-    """Where a next page is all that comes after the moment of the last event, others of that moment
-    would be left out: it begins a little before. Where that is back where this one began, this one
-    is asked for again without those that it gave."""
-    asked = asked_in(following)
-    if "cursor" in asked:
+    """Return the URL of the next page, and events that cannot be read.
+
+    A next page that begins after the last timestamp would skip other events of that timestamp, so
+    it starts a little earlier. If that leads back to the start of this page, the offset grows.
+    """
+    parameters = query_parameters(following)
+    if "cursor" in parameters:
         return following, ()
     try:
-        begun, after = datetime.fromisoformat(moments[0]), datetime.fromisoformat(asked["after"])
-        is_on = after - INSTANT > begun
+        start, after = (
+            datetime.fromisoformat(moments[0]),
+            datetime.fromisoformat(parameters["after"]),
+        )
+        advances = after - TIME_RESOLUTION > start
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
         return following, ()
-    if is_on:
-        return asking(following, after=(after - INSTANT).isoformat(), offset=None), ()
-    offset = int(asked_in(url).get("offset", 0)) + len(moments)
+    if advances:
+        return with_query_parameters(
+            following, after=(after - TIME_RESOLUTION).isoformat(), offset=None
+        ), ()
+    offset = int(query_parameters(url).get("offset", 0)) + len(moments)
     if offset <= MAX_OFFSET:
-        return asking(url, offset=offset), ()
-    reason = f"The source tells of no more than some {MAX_OFFSET:,} events of one moment."
-    lost = BadRow(place=f"events of {moments[0]}", reason=reason)
-    return asking(following, offset=None), (lost,)
+        return with_query_parameters(url, offset=offset), ()
+    reason = f"The source returns at most {MAX_OFFSET:,} events with the same timestamp."
+    lost = BadRow(location=f"events of {moments[0]}", reason=reason)
+    return with_query_parameters(following, offset=None), (lost,)
 
 
-def _next_window(instance: Instance, url: str, now: datetime) -> str:
-    """The year after that of an address; "" if there is none."""
-    before = asked_in(url).get("before")
-    # What happened at that very moment is neither before nor after it.
-    return _window(instance, datetime.fromisoformat(before) - INSTANT, now) if before else ""
+def _next_window(instance: PostHogInstance, url: str, now: datetime) -> str:
+    """Return the URL of the window after that of a URL; "" if there is none."""
+    before = query_parameters(url).get("before")
+    # An event at exactly that time is neither before nor after it.
+    return (
+        _window_url(instance, datetime.fromisoformat(before) - TIME_RESOLUTION, now)
+        if before
+        else ""
+    )
 
 
-def _window(instance: Instance, after: datetime, now: datetime) -> str:
-    """The last one has no end: sources know best what is now."""
+def _window_url(instance: PostHogInstance, after: datetime, now: datetime) -> str:
+    """Return the URL of a window. The last one has no end: the source's clock decides."""
     before = after + WINDOW
     end = {"before": before.isoformat()} if before < now else {}
     order = '["timestamp"]'
-    return instance.url("events/", limit=AT_ONCE, orderBy=order, after=after.isoformat(), **end)
+    return instance.url("events/", limit=PAGE_SIZE, orderBy=order, after=after.isoformat(), **end)
 
 
-async def _first(instance: Instance, since: str, newest: str, clock: Clock) -> str:
+async def _first_url(instance: PostHogInstance, since: str, newest: str, clock: Clock) -> str:
     now = clock()
     if newest:
-        # A clock that is wrong there must not hide what comes after.
+        # A wrong clock of the source must not hide later events.
         after = min(datetime.fromisoformat(newest), now) - OVERLAP
     elif since:
-        # What happened at that very moment is not after it.
-        after = asked_moment(since, now, UTC, "config__date_from") - INSTANT
+        # An event at exactly that time is not after it.
+        after = parse_date_parameter(since, now, UTC, "config__date_from") - TIME_RESOLUTION
     else:
-        after = await _oldest(instance, now)
-    return _window(instance, after, now)
+        after = await _find_oldest(instance, now)
+    return _window_url(instance, after, now)
 
 
-async def _oldest(instance: Instance, now: datetime) -> datetime:
-    """From when on there are events, if the source tells, so that no empty years are asked for."""
+async def _find_oldest(instance: PostHogInstance, now: datetime) -> datetime:
+    """Ask for the first timestamp, so that empty years are skipped; EARLIEST if that fails."""
     try:
-        answer = await instance.post(instance.url("query/"), OLDEST)
-        said = answer["results"][0][0]
-        if said is None:
+        answer = await instance.post(instance.url("query/"), OLDEST_EVENT_QUERY)
+        value = answer["results"][0][0]
+        if value is None:
             return now - WINDOW
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(value)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(moment.astimezone(UTC) - LEEWAY, EARLIEST)
-    except (JobProblem, CannotSend, LookupError, TypeError, ValueError, OverflowError):
+        return max(moment.astimezone(UTC) - TIME_ZONE_MARGIN, EARLIEST)
+    except (JobError, TransportError, LookupError, TypeError, ValueError, OverflowError):
         return EARLIEST
 
 
-def _row(event: dict[str, Any]) -> SourceRow:
+def _build_row(event: dict[str, Any]) -> SourceRow:
     properties = event.get("properties")
     values = {
         "uuid": event["id"],
@@ -129,4 +143,4 @@ def _row(event: dict[str, Any]) -> SourceRow:
         "elements_chain": event.get("elements_chain"),
     }
     place = f"event {event['id']}"
-    return SourceRow(identity=str(event["id"]), place=place, values=values)
+    return SourceRow(identity=str(event["id"]), location=place, values=values)

@@ -1,7 +1,7 @@
-"""The job of an import app: rows are read, mapped to events and accepted as if they had been sent.
+"""The import job: reads rows, maps them to events and accepts them like captured events.
 
-After each portion the place behind it is stored. What is read again after a crash makes the same
-uuids, and is stored once.
+The cursor is stored after each batch. Rows that are read again after a crash get the same uuids, so
+their events are stored once.
 """
 
 import asyncio
@@ -13,133 +13,138 @@ from typing import Any, Protocol, cast
 
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
-from hedgerow.lib.text import storable_text
-from hedgerow.lib.threads import in_daemon_thread
-from hedgerow.pipelines.component import Component
-from hedgerow.pipelines.deliveries import LogLevel, LogLine
-from hedgerow.pipelines.imports.mapping import mapped_by
-from hedgerow.pipelines.imports.model import (
-    Around,
+from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.pipelines.deliveries.model import LogLevel, LogLine
+from hedgerow.pipelines.imports.mapping import compile_mapping
+from hedgerow.pipelines.jobs.running import JobContext, JobStep
+from hedgerow.pipelines.model import RecordId
+from hedgerow.plugin.component import Component
+from hedgerow.plugin.http import HttpClient, TransportError
+from hedgerow.plugin.imports import (
     BadRow,
+    DatabaseReader,
+    FileVersion,
+    ImportBatch,
+    ImportContext,
     ImportFiles,
-    Portion,
-    QueriedRows,
-    Read,
+    JobError,
+    ReadSource,
 )
-from hedgerow.pipelines.model import FileMark, JobProblem, RecordId
-from hedgerow.pipelines.running import Held, Step
-from hedgerow.pipelines.sending import CannotSend, Outbound
 from hedgerow.projects.model import ProjectId
 
-# A source that gives nothing for so long is given up, unless it asks for patience.
-PORTION_S = 300.0
-# One that breaks off is tried again so often in a row, after so many seconds.
-PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-SAMPLES = 20
+# A source that yields no batch for this long is given up, unless it sleeps on purpose.
+BATCH_TIMEOUT_S = 300.0
+# Pauses before retries in a row of a source that fails.
+RETRY_PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+MAX_SAMPLES = 20
 TEXT_MAX = 300
 
 
-class Takes(Protocol):
-    """The way in for events."""
+class EventSink(Protocol):
+    """Accepts events for ingestion."""
 
-    async def take(
+    async def accept(
         self, project_id: ProjectId, events: Sequence[dict[str, Any]]
     ) -> Mapping[int, str]:
-        """Accept some events, once there is room for them. Why those were refused, by their place,
-        that were."""
+        """Accept events, after waiting for space in the inbox. Returns the reasons of rejected
+        events by index."""
         ...
 
 
-class ImportMemory(Protocol):
+class ImportStateStore(Protocol):
     async def cursor(self, record_id: RecordId, about: str) -> Any:
-        """Where the last import by the same settings ended; None if there was none."""
+        """Return where the last import of the same source ended; None if there was none."""
         ...
 
-    async def is_finished(self, record_id: RecordId, mark: FileMark) -> bool: ...
+    async def is_finished(self, record_id: RecordId, file: FileVersion) -> bool: ...
 
 
-class Tally:
-    """What became of rows, as it is told."""
+class ImportCounts:
+    """Counts of imported and bad rows, with samples of the bad ones."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self.imported = int(details.get("imported", 0))
         self.bad = int(details.get("bad", 0))
         self.samples: list[dict[str, str]] = list(details.get("samples", ()))
 
-    def refuse(self, rows: Sequence[BadRow]) -> list[LogLine]:
-        """Log lines for those that are told one by one."""
+    def add_bad_rows(self, rows: Sequence[BadRow]) -> list[LogLine]:
+        """Count bad rows and return log lines for the first ones."""
         self.bad += len(rows)
-        told = [
-            BadRow(place=_text(row.place), reason=_text(row.reason))
-            for row in rows[: SAMPLES - len(self.samples)]
+        samples = [
+            BadRow(location=_sanitize(row.location), reason=_sanitize(row.reason))
+            for row in rows[: MAX_SAMPLES - len(self.samples)]
         ]
-        self.samples += [{"place": row.place, "reason": row.reason} for row in told]
+        self.samples += [{"place": row.location, "reason": row.reason} for row in samples]
         return [
-            LogLine(level=LogLevel.WARNING, message=f"{row.place}: {row.reason}") for row in told
+            LogLine(level=LogLevel.WARNING, message=f"{row.location}: {row.reason}")
+            for row in samples
         ]
 
-    def details(self, portion: Portion) -> dict[str, Any]:
+    def details(self, batch: ImportBatch) -> dict[str, Any]:
         return {
             "imported": self.imported,
             "bad": self.bad,
             "samples": self.samples,
-            **portion.details,
+            **batch.details,
         }
 
 
-class Importing:
+class ImportJob:
     def __init__(
         self,
         *,
-        memory: ImportMemory,
-        takes: Takes,
-        http: Outbound,
+        state: ImportStateStore,
+        sink: EventSink,
+        http: HttpClient,
         files: ImportFiles,
-        queried: QueriedRows,
+        database: DatabaseReader,
         clock: Clock,
     ) -> None:
-        self._memory = memory
-        self._takes = takes
+        self._state = state
+        self._sink = sink
         self._http = http
         self._files = files
-        self._queried = queried
+        self._database = database
         self._clock = clock
 
-    def around(self, held: Held) -> Around:
-        again = bool(held.job.payload.get("again"))
+    def build_context(self, context: JobContext) -> ImportContext:
+        again = bool(context.job.payload.get("again"))
 
-        async def is_finished(mark: FileMark) -> bool:
-            return not again and await self._memory.is_finished(held.record.id, mark)
+        async def is_finished(file: FileVersion) -> bool:
+            return not again and await self._state.is_finished(context.record.id, file)
 
-        return Around(
-            project_id=held.record.project_id,
+        return ImportContext(
+            project_id=context.record.project_id,
             http=self._http,
             files=self._files,
-            queried=self._queried,
+            database=self._database,
             is_finished=is_finished,
-            aside=in_daemon_thread,
+            run_in_thread=run_in_thread,
             sleep=asyncio.sleep,
             clock=self._clock,
         )
 
-    async def run(self, held: Held) -> None:
-        read = held.component.read
+    async def run(self, context: JobContext) -> None:
+        read = context.component.read
         if read is None:
-            raise JobProblem("The component of this record imports nothing.")
-        about = fingerprint(held.component, held.settings)
-        cursor = held.job.cursor
-        if cursor is None and not held.job.payload.get("again"):
-            cursor = await self._memory.cursor(held.record.id, about)
-        run = _Run(held, self._takes, about)
-        pauses = iter(PAUSES_S)
+            raise JobError("The component of this record is not an import app.")
+        about = fingerprint_source(context.component, context.settings)
+        cursor = context.job.cursor
+        if cursor is None and not context.job.payload.get("again"):
+            cursor = await self._state.cursor(context.record.id, about)
+        run = _ImportRun(context, self._sink, about)
+        pauses = iter(RETRY_PAUSES_S)
         while True:
             try:
-                async for portion in _read(read, held.settings, cursor, self.around(held)):
-                    await run.take(portion)
-                    cursor = portion.cursor
-                    pauses = iter(PAUSES_S)
+                async for batch in _read_source(
+                    read, context.settings, cursor, self.build_context(context)
+                ):
+                    await run.process(batch)
+                    cursor = batch.cursor
+                    pauses = iter(RETRY_PAUSES_S)
                 break
-            except CannotSend:
+            except TransportError:
                 pause_s = next(pauses, None)
                 if pause_s is None:
                     raise
@@ -147,45 +152,45 @@ class Importing:
         await run.end(cursor)
 
 
-class _Run:
-    """One run of an import: portion by portion."""
+class _ImportRun:
+    """One run of an import."""
 
-    def __init__(self, held: Held, takes: Takes, about: str) -> None:
-        self._held = held
-        self._takes = takes
+    def __init__(self, context: JobContext, sink: EventSink, about: str) -> None:
+        self._context = context
+        self._sink = sink
         self._about = about
-        self._to_event = mapped_by(held.settings.get("mapping") or {})
-        self._tally = Tally(held.job.details)
-        self._done = held.job.done
-        self._last = Portion(rows=(), cursor=None)
+        self._to_event = compile_mapping(context.settings.get("mapping") or {})
+        self._counts = ImportCounts(context.job.details)
+        self._done = context.job.done
+        self._last = ImportBatch(rows=(), cursor=None)
 
-    async def take(self, portion: Portion) -> None:
-        rows = portion.rows
-        bad = list(portion.bad)
-        refused: Mapping[int, str] = {}
+    async def process(self, batch: ImportBatch) -> None:
+        rows = batch.rows
+        bad = list(batch.bad)
+        rejected: Mapping[int, str] = {}
         if rows:
             events = [self._to_event(row) for row in rows]
-            refused = await self._takes.take(self._held.record.project_id, events)
-            bad += [BadRow(place=rows[at].place, reason=why) for at, why in refused.items()]
-        self._tally.imported += len(rows) - len(refused)
-        self._done += len(rows) + len(portion.bad)
-        self._last = portion
-        await self._save(portion.cursor, portion.finished, self._tally.refuse(bad))
+            rejected = await self._sink.accept(self._context.record.project_id, events)
+            bad += [BadRow(location=rows[at].location, reason=why) for at, why in rejected.items()]
+        self._counts.imported += len(rows) - len(rejected)
+        self._done += len(rows) + len(batch.bad)
+        self._last = batch
+        await self._save(batch.cursor, batch.finished, self._counts.add_bad_rows(bad))
 
     async def end(self, cursor: Any) -> None:
-        tally = self._tally
-        message = f"Import: {tally.imported} rows taken, {tally.bad} bad ones left out."
+        counts = self._counts
+        message = f"Import: {counts.imported} rows imported, {counts.bad} bad rows skipped."
         await self._save(cursor, (), [LogLine(level=LogLevel.INFO, message=message)])
 
     async def _save(
-        self, cursor: Any, finished: Sequence[FileMark], logs: Sequence[LogLine]
+        self, cursor: Any, finished: Sequence[FileVersion], logs: Sequence[LogLine]
     ) -> None:
-        await self._held.save(
-            Step(
+        await self._context.save(
+            JobStep(
                 cursor=cursor,
                 done=self._done,
                 total=self._last.total,
-                details=self._tally.details(self._last),
+                details=self._counts.details(self._last),
                 logs=logs,
                 about=self._about,
                 finished=finished,
@@ -193,36 +198,36 @@ class _Run:
         )
 
 
-def fingerprint(component: Component, settings: Mapping[str, Any]) -> str:
-    """What a cursor is about: it means nothing to another source."""
-    aside = component.secret_keys | {"mapping", "schedule"}
-    said = {key: value for key, value in sorted(settings.items()) if key not in aside}
-    return sha256(jsonio.encode([component.key, said])).hexdigest()
+def fingerprint_source(component: Component, settings: Mapping[str, Any]) -> str:
+    """Identify the source that a cursor belongs to, by the settings that select it."""
+    ignored = component.secret_keys | {"mapping", "schedule"}
+    relevant = {key: value for key, value in sorted(settings.items()) if key not in ignored}
+    return sha256(jsonio.encode([component.key, relevant])).hexdigest()
 
 
-async def _read(
-    read: Read, settings: Mapping[str, Any], cursor: Any, around: Around
-) -> AsyncIterator[Portion]:
-    bound = asyncio.timeout(PORTION_S)
+async def _read_source(
+    read: ReadSource, settings: Mapping[str, Any], cursor: Any, ctx: ImportContext
+) -> AsyncIterator[ImportBatch]:
+    timeout = asyncio.timeout(BATCH_TIMEOUT_S)
 
-    async def asked_for(seconds: float) -> None:
-        if (end := bound.when()) is not None:
-            bound.reschedule(end + seconds)
-        await around.sleep(seconds)
+    async def sleep_without_timeout(seconds: float) -> None:
+        if (end := timeout.when()) is not None:
+            timeout.reschedule(end + seconds)
+        await ctx.sleep(seconds)
 
-    portions = cast(Any, read(settings, cursor, replace(around, sleep=asked_for)))
-    async with aclosing(portions):
+    batches = cast(Any, read(settings, cursor, replace(ctx, sleep=sleep_without_timeout)))
+    async with aclosing(batches):
         while True:
-            bound = asyncio.timeout(PORTION_S)
+            timeout = asyncio.timeout(BATCH_TIMEOUT_S)
             try:
-                async with bound:
-                    portion = await anext(portions)
+                async with timeout:
+                    batch = await anext(batches)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise JobProblem(f"The source gave nothing for {PORTION_S:.0f} s.") from None
-            yield portion
+                raise JobError(f"The source sent nothing for {BATCH_TIMEOUT_S:.0f} s.") from None
+            yield batch
 
 
-def _text(text: str) -> str:
-    return storable_text(text[:TEXT_MAX])
+def _sanitize(text: str) -> str:
+    return replace_unstorable_characters(text[:TEXT_MAX])

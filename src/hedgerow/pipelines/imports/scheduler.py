@@ -1,4 +1,4 @@
-"""Import apps that run by themselves: when one is due, its job is stored for whoever runs jobs."""
+"""Stores a job for each scheduled import app that is due."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,49 +9,51 @@ from uuid import uuid4
 from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.imports.schedule import next_run
-from hedgerow.pipelines.job_runner import SCHEDULE
+from hedgerow.pipelines.jobs.runner import SCHEDULE_ACTOR
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """When a record is due next by a schedule; None if never."""
+class PlannedRun:
+    """The next run of a record by its schedule; None if there is none."""
 
     schedule: str
     next_run_ms: int | None
 
 
 class ScheduleStore(Protocol):
-    async def importers(self) -> Sequence[tuple[Record, Planned | None]]:
-        """The enabled import apps, and what is planned for them."""
+    async def importers(self) -> Sequence[tuple[Record, PlannedRun | None]]:
+        """Return the enabled import apps and their planned runs."""
         ...
 
-    async def planned(self, record_id: RecordId) -> Planned | None: ...
+    async def planned(self, record_id: RecordId) -> PlannedRun | None: ...
 
-    async def plan(self, record_id: RecordId, planned: Planned) -> None: ...
+    async def plan(self, record_id: RecordId, planned: PlannedRun) -> None: ...
 
-    async def run(self, record: Record, job: Job, was: Planned, following: Planned) -> bool:
-        """Store a job and what is planned next, unless somebody else has done so. A record whose
-        last one is not over yet gets no other."""
+    async def run(
+        self, record: Record, job: Job, planned: PlannedRun, following: PlannedRun
+    ) -> bool:
+        """Store a job and the next planned run. Returns False if another process did so first, or
+        if the previous job of the record has not ended."""
         ...
 
 
-class Scheduler:
+class ImportScheduler:
     def __init__(self, store: ScheduleStore, catalogue: Catalogue, clock: Clock) -> None:
         self._store = store
         self._catalogue = catalogue
         self._clock = clock
 
-    async def look(self) -> None:
-        """One turn of the background loop."""
+    async def run_due(self) -> None:
+        """Plan new schedules and store the jobs that are due."""
         now = self._clock()
         now_ms = int(now.timestamp() * 1000)
-        for record, was in await self._store.importers():
+        for record, planned in await self._store.importers():
             schedule = str(record.config.get("schedule") or "")
-            if was is None or was.schedule != schedule:
-                if schedule or was is not None:
-                    await self._store.plan(record.id, _planned(schedule, now, None))
-            elif was.next_run_ms is not None and was.next_run_ms <= now_ms:
+            if planned is None or planned.schedule != schedule:
+                if schedule or planned is not None:
+                    await self._store.plan(record.id, _plan_run(schedule, now, None))
+            elif planned.next_run_ms is not None and planned.next_run_ms <= now_ms:
                 component = self._catalogue.component(record.component_id)
                 offer = component.default_job if component else None
                 if offer is None:
@@ -63,15 +65,15 @@ class Scheduler:
                     payload={field.key: field.default for field in offer.payload},
                     status=JobStatus.WAITING,
                     error="",
-                    requested_by=SCHEDULE,
+                    requested_by=SCHEDULE_ACTOR,
                     created_at=now,
                     updated_at=now,
                 )
-                last = datetime.fromtimestamp(was.next_run_ms / 1000, UTC)
-                await self._store.run(record, job, was, _planned(schedule, now, last))
+                last = datetime.fromtimestamp(planned.next_run_ms / 1000, UTC)
+                await self._store.run(record, job, planned, _plan_run(schedule, now, last))
 
 
-def _planned(schedule: str, now: datetime, last: datetime | None) -> Planned:
+def _plan_run(schedule: str, now: datetime, last: datetime | None) -> PlannedRun:
     moment = next_run(schedule, now, last) if schedule else None
     due_ms = None if moment is None else int(moment.timestamp() * 1000)
-    return Planned(schedule=schedule, next_run_ms=due_ms)
+    return PlannedRun(schedule=schedule, next_run_ms=due_ms)

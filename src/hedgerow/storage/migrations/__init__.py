@@ -1,1 +1,1 @@
-"""Alembic's steps from an empty database to the present one, the same for SQLite and PostgreSQL."""
+"""Alembic migrations, the same for SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""How Alembic runs our steps: inside the transaction that storage/migrate.py holds open."""
+"""Alembic environment: runs migrations in the transaction that `apply.py` opened."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Events of an instance whose next page is what comes after a moment, as PostHog's is."""
+"""Reading events from an instance whose next page begins after a timestamp, like PostHog's."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,30 +11,29 @@ import pytest
 
 from hedgerow.pipelines.imports import instance as reading
 from hedgerow.pipelines.imports import instance_events
-from hedgerow.pipelines.imports.instance import Instance, RefusedBy, is_address
-from hedgerow.pipelines.imports.instance_events import events_of
-from hedgerow.pipelines.imports.model import BadRow
-from hedgerow.pipelines.model import JobProblem
-from hedgerow.pipelines.sending import CannotSend, Request, Response, Stream
+from hedgerow.pipelines.imports.instance import InstanceError, PostHogInstance, is_instance_url
+from hedgerow.pipelines.imports.instance_events import read_events
+from hedgerow.plugin.http import Request, Response, StreamedResponse, TransportError
+from hedgerow.plugin.imports import BadRow, JobError
 
-HOST = "https://there.example.com"
+HOST = "https://source.example.com"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = 5
 
 
-class ByTime:
-    """Its events lie so many milliseconds after the start. It looks through a year at most, as
-    newer PostHogs. `ill` are statuses to answer with; `oldest` is its answer to a query."""
+class FakeInstance:
+    """Has events at these milliseconds after START, and refuses ranges of more than a year.
+    `failures` are the next statuses and headers; `oldest` is the result of a query."""
 
-    def __init__(self, *offsets_ms: int, elsewhere: str = HOST) -> None:
+    def __init__(self, *offsets_ms: int, next_host: str = HOST) -> None:
         self._events = [
             {"id": str(n), "timestamp": (START + timedelta(milliseconds=each)).isoformat()}
             for n, each in enumerate(sorted(offsets_ms))
         ]
-        self._elsewhere = elsewhere
+        self._next_host = next_host
         self.now = START + timedelta(days=1)
         self.oldest: Any = None
-        self.ill: list[tuple[int, dict[str, str]]] = []
+        self.failures: list[tuple[int, dict[str, str]]] = []
         self.slept: list[float] = []
         self.urls: list[str] = []
 
@@ -42,55 +41,57 @@ class ByTime:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
         assert request.headers["authorization"] == "Bearer key"
         assert request.url.startswith(f"{HOST}/api/projects/7/")
-        status, headers = self.ill.pop(0) if self.ill else (200, {})
-        told: Any = {"detail": "No."}
+        status, headers = self.failures.pop(0) if self.failures else (200, {})
+        content: Any = {"detail": "No."}
         if status == 200:
-            status, told = self._answer(request)
+            status, content = self._respond(request)
 
         async def parts() -> AsyncIterator[bytes]:
-            yield json.dumps(told).encode()
+            yield json.dumps(content).encode()
 
-        yield Stream(status=status, headers=headers, parts=parts())
+        yield StreamedResponse(status=status, headers=headers, chunks=parts())
 
-    def _answer(self, request: Request) -> tuple[int, Any]:
+    def _respond(self, request: Request) -> tuple[int, Any]:
         if request.method == "POST":
             return 200, {"results": [[self.oldest]]}
         self.urls.append(request.url)
-        asked = dict(parse_qsl(urlsplit(request.url).query))
-        after = datetime.fromisoformat(asked["after"])
-        before = datetime.fromisoformat(asked["before"]) if "before" in asked else self.now
+        parameters = dict(parse_qsl(urlsplit(request.url).query))
+        after = datetime.fromisoformat(parameters["after"])
+        before = (
+            datetime.fromisoformat(parameters["before"]) if "before" in parameters else self.now
+        )
         if before - after > timedelta(days=366):
             return 400, {"detail": "Date range cannot exceed 1 year"}
         moments = [(each, datetime.fromisoformat(each["timestamp"])) for each in self._events]
         found = [each for each, moment in moments if after < moment < before]
-        found = found[int(asked.get("offset", 0)) :]
-        limit = min(int(asked.get("limit", PAGE)), PAGE)
+        found = found[int(parameters.get("offset", 0)) :]
+        limit = min(int(parameters.get("limit", PAGE)), PAGE)
         page = found[:limit]
         following = None
         if len(found) > limit:
-            # Whatever else was asked for stays, also an offset.
-            query = urlencode({**asked, "after": page[-1]["timestamp"]})
-            following = f"{self._elsewhere}/api/projects/7/events/?{query}"
+            # All other parameters stay, including an offset.
+            query = urlencode({**parameters, "after": page[-1]["timestamp"]})
+            following = f"{self._next_host}/api/projects/7/events/?{query}"
         return 200, {"results": page, "next": following}
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
 
-def instance(http: ByTime, *pauses_s: float) -> Instance:
-    return Instance(HOST, "key", "7", http=http, sleep=http.sleep, pauses_s=pauses_s)
+def instance(http: FakeInstance, *pauses_s: float) -> PostHogInstance:
+    return PostHogInstance(HOST, "key", "7", http=http, sleep=http.sleep, pauses_s=pauses_s)
 
 
-async def read(http: ByTime, since: str = "") -> tuple[list[str], list[BadRow]]:
-    portions = [each async for each in events_of(instance(http), since, None, lambda: http.now)]
+async def read(http: FakeInstance, since: str = "") -> tuple[list[str], list[BadRow]]:
+    portions = [each async for each in read_events(instance(http), since, None, lambda: http.now)]
     rows = [row.identity for each in portions for row in each.rows]
     return rows, [row for each in portions for row in each.bad]
 
 
-async def ids(http: ByTime, since: str = "") -> list[str]:
+async def ids(http: FakeInstance, since: str = "") -> list[str]:
     return (await read(http, since))[0]
 
 
@@ -104,20 +105,20 @@ async def ids(http: ByTime, since: str = "") -> list[str]:
         (),
     ],
 )
-async def test_events_of_one_moment_are_not_cut_by_a_page(offsets: tuple[int, ...]) -> None:
-    found, bad = await read(ByTime(*offsets))
+async def test_events_of_one_timestamp_are_complete_across_pages(offsets: tuple[int, ...]) -> None:
+    found, bad = await read(FakeInstance(*offsets))
     assert sorted(set(found), key=int) == [str(n) for n in range(len(offsets))]
     assert bad == []
 
 
-async def test_of_a_moment_with_more_than_can_be_told_the_rest_is_missed_aloud(
+async def test_events_beyond_the_maximum_offset_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(instance_events, "MAX_OFFSET", 10)
-    found, bad = await read(ByTime(*[5] * 30, 6))
+    found, bad = await read(FakeInstance(*[5] * 30, 6))
     assert sorted(found, key=int) == [*(str(n) for n in range(15)), "30"]
     [row] = bad
-    assert "no more than some 10 events of one moment" in row.reason
+    assert "at most 10 events with the same timestamp" in row.reason
 
 
 YEAR_MS = 365 * 24 * 3600 * 1000
@@ -127,79 +128,81 @@ YEAR_MS = 365 * 24 * 3600 * 1000
     ("oldest", "most"),
     [(START.isoformat(), 6), ("2026-01-01 00:00:00", 6), (None, 6), ("soon", 140)],
 )
-async def test_it_walks_from_year_to_year(oldest: Any, most: int) -> None:
-    """Also past empty ones, and without asking for those before the first event."""
+async def test_events_are_read_in_windows_of_a_year(oldest: Any, most: int) -> None:
+    """Empty windows are skipped, and reading starts at the first event."""
     offsets = (0, YEAR_MS - 86_400_001, YEAR_MS - 86_400_000, YEAR_MS, 4 * YEAR_MS)
-    http = ByTime(*offsets)
+    http = FakeInstance(*offsets)
     http.oldest = oldest
     http.now = START + timedelta(milliseconds=4 * YEAR_MS, days=1)
     found = await ids(http)
-    wanted = [str(n) for n in range(len(offsets))] if oldest else ["4"]
-    assert sorted(set(found)) == wanted
+    expected = [str(n) for n in range(len(offsets))] if oldest else ["4"]
+    assert sorted(set(found)) == expected
     assert len(http.urls) <= most
     assert sorted(set(await ids(http, START.isoformat()))) == ["0", "1", "2", "3", "4"]
 
 
-async def test_what_happened_at_the_very_moment_is_from_there_on() -> None:
-    assert await ids(ByTime(0, 10), START.isoformat()) == ["0", "1"]
+async def test_event_at_exactly_date_from_is_included() -> None:
+    assert await ids(FakeInstance(0, 10), START.isoformat()) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
-    "text", ["ftp://x", "there.example.com", "https://bob:hush@there.example.com", "http://[x"]
+    "text", ["ftp://x", "source.example.com", "https://bob:hush@source.example.com", "http://[x"]
 )
-def test_an_address_has_no_password_in_it(text: str) -> None:
-    assert is_address(HOST)
-    assert not is_address(text)
+def test_url_with_a_password_is_refused(text: str) -> None:
+    assert is_instance_url(HOST)
+    assert not is_instance_url(text)
 
 
-@pytest.mark.parametrize("elsewhere", ["http://there.example.com", "https://evil.example.com"])
-async def test_the_key_is_for_one_host(elsewhere: str) -> None:
-    """A source may not know by which name it is called; ByTime sees to it that it is called so."""
-    http = ByTime(*range(9), elsewhere=elsewhere)
+@pytest.mark.parametrize("next_host", ["http://source.example.com", "https://evil.example.com"])
+async def test_key_is_sent_to_one_host_only(next_host: str) -> None:
+    """An instance may not know its public host; FakeInstance asserts the host of each request."""
+    http = FakeInstance(*range(9), next_host=next_host)
     http.oldest = START.isoformat()
     assert sorted(set(await ids(http))) == [str(n) for n in range(9)]
-    left = f"{elsewhere}/api/projects/7/events/?{urlencode({'after': START.isoformat()})}"
+    left = f"{next_host}/api/projects/7/events/?{urlencode({'after': START.isoformat()})}"
     assert len((await instance(http).page(left))[0]) == PAGE
-    with pytest.raises(JobProblem, match="another address"):
-        await instance(http).page(f"{elsewhere}/api/projects/8/events/")
-    with pytest.raises(JobProblem, match="another address"):
+    with pytest.raises(JobError, match="another address"):
+        await instance(http).page(f"{next_host}/api/projects/8/events/")
+    with pytest.raises(JobError, match="another address"):
         await instance(http).page(f"{HOST}/api/projects/7/%2e%2e/8/events/")
 
 
-async def test_a_page_that_is_too_large_is_asked_for_in_parts(
+async def test_page_that_is_too_large_is_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    http = ByTime(*range(9))
+    http = FakeInstance(*range(9))
     http.oldest = START.isoformat()
-    monkeypatch.setattr(instance_events, "AT_ONCE", 5)
-    monkeypatch.setattr(reading, "ANSWER_BYTES", 300)
+    monkeypatch.setattr(instance_events, "PAGE_SIZE", 5)
+    monkeypatch.setattr(reading, "MAX_RESPONSE_BYTES", 300)
     assert sorted(set(await ids(http))) == [str(n) for n in range(9)]
-    monkeypatch.setattr(reading, "ANSWER_BYTES", 40)
-    with pytest.raises(JobProblem, match="more than 40 bytes"):
+    monkeypatch.setattr(reading, "MAX_RESPONSE_BYTES", 40)
+    with pytest.raises(JobError, match="larger than 40 bytes"):
         await ids(http)
 
 
-async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
-    http = ByTime(1)
-    asked = instance(http, 1.0, 2.0)
-    url = asked.url("events/", after=START.isoformat())
-    http.ill = [(429, {"retry-after": "7"}), (429, {}), (502, {}), (503, {})]
-    assert len((await asked.page(url))[0]) == 1
+async def test_retry_after_is_respected_and_errors_are_retried() -> None:
+    http = FakeInstance(1)
+    parameters = instance(http, 1.0, 2.0)
+    url = parameters.url("events/", after=START.isoformat())
+    http.failures = [(429, {"retry-after": "7"}), (429, {}), (502, {}), (503, {})]
+    assert len((await parameters.page(url))[0]) == 1
     assert http.slept == [7.0, 10.0, 1.0, 2.0]
     http.slept.clear()
-    http.ill = [(429, {"retry-after": said}) for said in ("3300", "9999", "0", *["60"] * 20)]
-    assert len((await asked.page(url))[0]) == 1
+    http.failures = [(429, {"retry-after": value}) for value in ("3300", "9999", "0", *["60"] * 20)]
+    assert len((await parameters.page(url))[0]) == 1
     assert http.slept == [3300.0, 3700.0, 1.0, *[60.0] * 20]
-    http.ill = [(429, {})] * 11
-    with pytest.raises(RefusedBy, match="answers 429"):
-        await asked.page(url)
-    http.ill = [(502, {})] * 3
-    with pytest.raises(CannotSend, match="answers 502"):
-        await asked.page(url)
-    http.ill = [(403, {})]
-    with pytest.raises(RefusedBy, match=r"The service answers 403\. No\.") as refused:
-        await asked.page(url)
-    assert refused.value.status == 403
-    http.ill = [(301, {"location": "https://new.example.com/"})]
-    with pytest.raises(RefusedBy, match=r"It sends you to https://new\."):
-        await asked.page(url)
+    http.failures = [(429, {})] * 11
+    with pytest.raises(InstanceError, match="HTTP 429"):
+        await parameters.page(url)
+    http.failures = [(502, {})] * 3
+    with pytest.raises(TransportError, match="HTTP 502"):
+        await parameters.page(url)
+    http.failures = [(403, {})]
+    with pytest.raises(
+        InstanceError, match=r"The instance responds with HTTP 403\. No\."
+    ) as caught:
+        await parameters.page(url)
+    assert caught.value.status == 403
+    http.failures = [(301, {"location": "https://new.example.com/"})]
+    with pytest.raises(InstanceError, match=r"It redirects to https://new\."):
+        await parameters.page(url)

@@ -3,20 +3,20 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.pipelines.imports.mapping import check_mapping, mapped_by
-from hedgerow.pipelines.imports.model import SourceRow
+from hedgerow.pipelines.imports.mapping import check_mapping, compile_mapping
+from hedgerow.plugin.imports import SourceRow
 
 
 def event(mapping: dict[str, Any], is_text: bool = False, **values: Any) -> dict[str, Any]:
     check_mapping(mapping)
-    row = SourceRow(identity="a.csv 1", place="line 1", values=values, is_text=is_text)
-    return mapped_by(mapping)(row)
+    row = SourceRow(identity="a.csv 1", location="line 1", values=values, is_text=is_text)
+    return compile_mapping(mapping)(row)
 
 
-def test_columns_are_found_by_name_constant_and_their_own_name() -> None:
-    made = event({"event": "=signup", "distinct_id": "who"}, who="ann", timestamp="t", price=3)
-    assert made.pop("uuid")
-    assert made == {
+def test_fields_come_from_columns_and_constants() -> None:
+    mapped = event({"event": "=signup", "distinct_id": "who"}, who="ann", timestamp="t", price=3)
+    assert mapped.pop("uuid")
+    assert mapped == {
         "event": "signup",
         "distinct_id": "ann",
         "timestamp": "t",
@@ -24,20 +24,20 @@ def test_columns_are_found_by_name_constant_and_their_own_name() -> None:
     }
 
 
-def test_properties_are_named_and_the_rest_may_stay_away() -> None:
+def test_properties_are_mapped_and_extra_columns_can_be_excluded() -> None:
     mapping = {"properties": {"cost": "price", "source": "=csv"}}
-    made = event(mapping, event="e", distinct_id="d", price=3, colour="red")
-    assert made["properties"] == {"colour": "red", "cost": 3, "source": "csv"}
-    made = event(mapping | {"rest": False}, event="e", distinct_id="d", price=3, colour="red")
-    assert made["properties"] == {"cost": 3, "source": "csv"}
+    mapped = event(mapping, event="e", distinct_id="d", price=3, colour="red")
+    assert mapped["properties"] == {"colour": "red", "cost": 3, "source": "csv"}
+    mapped = event(mapping | {"rest": False}, event="e", distinct_id="d", price=3, colour="red")
+    assert mapped["properties"] == {"cost": 3, "source": "csv"}
 
 
-def test_a_row_with_properties_of_its_own_says_what_they_are() -> None:
+def test_properties_column_excludes_other_columns() -> None:
     for own in ({"a": 1}, '{"a": 1}'):
-        made = event({}, event="e", distinct_id="d", properties=own, person_id="p")
-        assert made["properties"] == {"a": 1}
-    made = event({"rest": True}, event="e", distinct_id="d", properties={"a": 1}, more=2)
-    assert made["properties"] == {"a": 1, "more": 2}
+        mapped = event({}, event="e", distinct_id="d", properties=own, person_id="p")
+        assert mapped["properties"] == {"a": 1}
+    mapped = event({"rest": True}, event="e", distinct_id="d", properties={"a": 1}, more=2)
+    assert mapped["properties"] == {"a": 1, "more": 2}
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_a_row_with_properties_of_its_own_says_what_they_are() -> None:
         ("٣", "٣"),
     ],
 )
-def test_numbers_among_texts_are_told_by_their_form(text: str, value: Any) -> None:
-    made = event({}, is_text=True, event="e", distinct_id="7", p=text)
-    assert (made["properties"], made["distinct_id"]) == ({"p": value}, "7")
-    assert type(made["properties"]["p"]) is type(value)
+def test_numbers_and_booleans_are_recognized_in_text(text: str, value: Any) -> None:
+    mapped = event({}, is_text=True, event="e", distinct_id="7", p=text)
+    assert (mapped["properties"], mapped["distinct_id"]) == ({"p": value}, "7")
+    assert type(mapped["properties"]["p"]) is type(value)
     assert event({}, event="e", distinct_id="7", p=text)["properties"] == {"p": text}
 
 
-def test_what_is_empty_is_left_out_and_the_same_row_is_the_same_event() -> None:
-    made = event({}, is_text=True, event="e", distinct_id="", p="", timestamp="")
-    assert made == {"event": "e", "uuid": made["uuid"], "properties": {}}
-    assert event({}, event="other")["uuid"] == made["uuid"]
+def test_empty_values_are_omitted_and_a_row_is_always_the_same_event() -> None:
+    mapped = event({}, is_text=True, event="e", distinct_id="", p="", timestamp="")
+    assert mapped == {"event": "e", "uuid": mapped["uuid"], "properties": {}}
+    assert event({}, event="other")["uuid"] == mapped["uuid"]
     assert event({"uuid": "id"}, id="given")["uuid"] == "given"
 
 
@@ -82,7 +82,7 @@ def test_what_is_empty_is_left_out_and_the_same_row_is_the_same_event() -> None:
         {"rest": "yes"},
     ],
 )
-def test_what_is_no_mapping_is_refused(mapping: Any) -> None:
+def test_invalid_mapping_is_refused(mapping: Any) -> None:
     with pytest.raises(Invalid) as refusal:
         check_mapping(mapping)
     assert refusal.value.attr == "config__mapping"

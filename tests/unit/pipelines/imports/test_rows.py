@@ -7,50 +7,57 @@ from typing import Any
 import pytest
 
 from hedgerow.pipelines.imports import rows
-from hedgerow.pipelines.imports.rows import CSV, JSONL, PARQUET, Portion, format_of, portions
-from hedgerow.pipelines.model import JobProblem
+from hedgerow.pipelines.imports.rows import (
+    CSV,
+    JSONL,
+    PARQUET,
+    FileBatch,
+    detect_format,
+    read_batches,
+)
+from hedgerow.plugin.imports import JobError
 
 
-def read(data: bytes, format: str, position: Mapping[str, int] | None = None) -> list[Portion]:
-    return list(portions(BytesIO(data), format, "f", position))
+def read(data: bytes, format: str, position: Mapping[str, int] | None = None) -> list[FileBatch]:
+    return list(read_batches(BytesIO(data), format, "f", position))
 
 
-def values(found: list[Portion]) -> list[Mapping[str, Any]]:
+def values(found: list[FileBatch]) -> list[Mapping[str, Any]]:
     return [row.values for portion in found for row in portion.rows]
 
 
-def bad(found: list[Portion]) -> list[tuple[str, str]]:
-    return [(row.place, row.reason) for portion in found for row in portion.bad]
+def bad(found: list[FileBatch]) -> list[tuple[str, str]]:
+    return [(row.location, row.reason) for portion in found for row in portion.bad]
 
 
 @pytest.mark.parametrize("between", [",", ";", "\t", "|"])
-def test_csv_is_read_whatever_stands_between(between: str) -> None:
+def test_csv_delimiters_are_detected(between: str) -> None:
     data = "\ufeffa,b\r\n1,ü\r\n\r\n2,\r\n".replace(",", between).encode()
     assert values(read(data, CSV)) == [{"a": "1", "b": "ü"}, {"a": "2", "b": ""}]
 
 
-def test_bad_rows_of_csv_are_told_by_their_line_and_others_kept() -> None:
+def test_bad_rows_of_csv_are_reported_by_line() -> None:
     data = b'a,b\n1,2,3\n"x\ny",5\n\xff,6\n"7"8,9\n10,11\n'
     found = read(data, CSV)
     assert values(found) == [{"a": "x\ny", "b": "5"}, {"a": "10", "b": "11"}]
     assert [place for place, _ in bad(found)] == ["f line 2", "f line 5", "f line 6"]
-    assert [row.place for portion in found for row in portion.rows] == ["f line 3", "f line 7"]
+    assert [row.location for portion in found for row in portion.rows] == ["f line 3", "f line 7"]
 
 
-def test_lines_of_json_and_what_is_none() -> None:
+def test_json_lines_with_bad_rows() -> None:
     data = b'{"a": 1}\n\n[1]\n{"b": NaN}\n{"c": "\\ud83e\\udd94"}\n{"d": "\\ud800"}'
     found = read(data, JSONL)
-    # Half a character is no reason to refuse a row: it is mended when the event is accepted.
+    # A lone surrogate does not make a bad row: it is replaced when the event is accepted.
     assert values(found) == [{"a": 1}, {"c": "🦔"}, {"d": "\ud800"}]
     assert [place for place, _ in bad(found)] == ["f line 3", "f line 4"]
 
 
 @pytest.mark.parametrize("format", [CSV, JSONL])
 @pytest.mark.parametrize("packed", [False, True])
-def test_reading_goes_on_at_every_position(
+def test_reading_continues_from_any_position(
     format: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "PORTION", 3)
+    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
     lines = ["a,b"] if format == CSV else []
     lines += [f'{n},"x\n"' if format == CSV else f'{{"n": {n}}}' for n in range(10)]
     data = "\n".join(lines).encode()
@@ -65,8 +72,8 @@ def test_reading_goes_on_at_every_position(
     assert len(identities) == 10
 
 
-def test_parquet_is_read_by_rows_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "PORTION", 4)
+def test_parquet_is_read_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "BATCH_ROWS", 4)
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     file = BytesIO()
     table = arrow.table({"n": list(range(10)), "at": [None] * 9 + [b"\xff"]})
@@ -78,8 +85,8 @@ def test_parquet_is_read_by_rows_and_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     assert [row["n"] for row in values(read(file.getvalue(), PARQUET, {"line": 7}))] == [7, 8, 9]
 
 
-def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MAX_LINE", 100)
+def test_endless_line_uses_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 100)
     found = read(b'{"a": 1}\n' + b"x" * 1000 + b'\n{"b": 2}\n', JSONL)
     assert values(found) == [{"a": 1}, {"b": 2}]
     assert bad(found) == [("f line 2", "The line is longer than 100 bytes.")]
@@ -96,8 +103,8 @@ def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> 
         (b"PAR1" * 10, PARQUET),
     ],
 )
-def test_a_file_that_cannot_be_read_says_so(data: bytes, format: str) -> None:
-    with pytest.raises(JobProblem, match=r"^f"):
+def test_unreadable_file_is_an_error(data: bytes, format: str) -> None:
+    with pytest.raises(JobError, match=r"^f"):
         read(data, format)
 
 
@@ -114,6 +121,6 @@ def test_a_file_that_cannot_be_read_says_so(data: bytes, format: str) -> None:
         ("x.gz", None),
     ],
 )
-def test_a_format_is_told_by_the_name(name: str, format: str | None) -> None:
-    assert format_of(name, "auto") == format
-    assert format_of(name, JSONL) == JSONL
+def test_format_is_detected_by_suffix(name: str, format: str | None) -> None:
+    assert detect_format(name, "auto") == format
+    assert detect_format(name, JSONL) == JSONL

@@ -9,10 +9,10 @@ NOW = datetime(2026, 3, 1, 12, 30, 15, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def test_an_interval_begins_at_once_and_keeps_its_pace() -> None:
+def test_interval_starts_immediately_and_keeps_its_rhythm() -> None:
     assert next_run("6h", NOW, None) == NOW
     assert next_run("6h", NOW, NOW - HOUR) == NOW + 5 * HOUR
-    # What was missed is made up for once, not as often as it was missed.
+    # Several missed runs are made up for by one run.
     assert next_run("15m", NOW, NOW - 100 * HOUR) == NOW + timedelta(minutes=15)
 
 
@@ -26,7 +26,7 @@ def test_an_interval_begins_at_once_and_keeps_its_pace() -> None:
         ("0 0 L * *", datetime(2026, 3, 31, tzinfo=UTC)),
     ],
 )
-def test_a_line_of_cron_is_in_utc(line: str, moment: datetime) -> None:
+def test_cron_expression_is_in_utc(line: str, moment: datetime) -> None:
     assert next_run(line, NOW, None) == next_run(line, NOW, NOW - HOUR) == moment
     check_schedule(line)
 
@@ -34,11 +34,11 @@ def test_a_line_of_cron_is_in_utc(line: str, moment: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["0m", "999d", "5s", "soon", "* * *", "61 * * * *", "0 0 30 2 *", "1h30m", "٣h"]
 )
-def test_what_is_no_schedule_is_refused(text: str) -> None:
+def test_invalid_schedule_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as refusal:
         check_schedule(text)
     assert refusal.value.attr == "config__schedule"
 
 
-def test_no_schedule_is_one() -> None:
+def test_empty_schedule_is_valid() -> None:
     check_schedule("")

@@ -1,0 +1,244 @@
+"""Every periodic background task of a process, with its interval."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from hedgerow.app.backup import BackupRequests
+from hedgerow.app.container import Container
+from hedgerow.app.event_store import event_store_location
+from hedgerow.app.periodic_tasks import PeriodicTask
+from hedgerow.events.deletion import EventRetention
+from hedgerow.http.sdk.sdk_config import SdkConfigs
+from hedgerow.lib.clock import utc_now
+from hedgerow.pipelines.deliveries.deliverer import (
+    LEASE_RENEW_INTERVAL_S as DELIVERY_LEASE_INTERVAL_S,
+)
+from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
+from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_INTERVAL_S
+from hedgerow.projects.directory import POLL_INTERVAL_S
+from hedgerow.projects.model import Project
+from hedgerow.storage.backup.requests import BackupRequestFiles
+from hedgerow.surveys.lifecycle import SurveyLifecycle
+
+INGESTION_INTERVAL_S = 0.01
+PROGRESS_INTERVAL_S = 0.05
+DELIVERY_INTERVAL_S = 0.5
+JOB_INTERVAL_S = 0.5
+CHECK_INTERVAL_S = 1.0
+CLEANUP_INTERVAL_S = 2.0
+BACKLOG_INTERVAL_S = 5.0
+INBOX_LEASE_INTERVAL_S = 5.0
+MINUTE_S = 60.0
+HOUR_S = 3600.0
+# An outage of the event store or of a destination must not delay the recovery for long.
+INGESTION_MAX_BACKOFF_S = 2.0
+DELIVERY_MAX_BACKOFF_S = 5.0
+
+
+def build_service_tasks(
+    container: Container, sdk_configs: SdkConfigs, destination_health: DestinationHealthCache
+) -> list[PeriodicTask]:
+    """Tasks of every process that serves HTTP: keep its caches current."""
+    ingestion = container.ingestion
+    return [
+        *_build_backup_tasks(container),
+        _poll("poll projects and keys", container.state.directory.refresh_and_save_usage),
+        _poll("poll flags", container.flag_cache.refresh_changed),
+        _poll("poll surveys", container.surveys.cache.refresh_changed),
+        _poll("poll frontend apps", sdk_configs.refresh),
+        PeriodicTask(
+            name="poll destination health",
+            interval_s=CHECK_INTERVAL_S,
+            run=destination_health.refresh,
+            has_backoff=False,
+        ),
+        PeriodicTask(
+            name="check free disk space",
+            interval_s=CHECK_INTERVAL_S,
+            run=ingestion.admission.refresh,
+            has_backoff=False,
+        ),
+        *build_shared_tasks(container),
+    ]
+
+
+def build_shared_tasks(container: Container) -> list[PeriodicTask]:
+    """Tasks of every process, whether it serves, works or does both."""
+    ingestion = container.ingestion
+    progress = PeriodicTask(
+        name="poll ingestion progress",
+        interval_s=PROGRESS_INTERVAL_S,
+        run=ingestion.processor.poll_backlog,
+    )
+    return [
+        *([] if ingestion.is_embedded else [progress]),
+        PeriodicTask(
+            name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
+        ),
+        PeriodicTask(
+            name="close idle connections",
+            interval_s=CLEANUP_INTERVAL_S,
+            run=container.delivery.databases.close_idle,
+        ),
+    ]
+
+
+def build_worker_tasks(container: Container) -> list[PeriodicTask]:
+    """Tasks of every process that processes and delivers events."""
+    return [
+        *_build_ingestion_tasks(container),
+        PeriodicTask(
+            name="replicate persons to the event store",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.replication.replicate_changes,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        ),
+        *_build_delivery_tasks(container),
+        *_build_job_tasks(container),
+        PeriodicTask(
+            name="update surveys", interval_s=MINUTE_S, run=_build_survey_updates(container).advance
+        ),
+        PeriodicTask(
+            name="delete expired project keys",
+            interval_s=HOUR_S,
+            run=lambda: container.state.project_store.delete_expired_tokens(utc_now()),
+        ),
+        # More often than once a day, so that a failed run is repeated within the day.
+        PeriodicTask(
+            name="enforce event retention",
+            interval_s=HOUR_S,
+            run=EventRetention(container.deletion, _project_loader(container), utc_now).enforce,
+        ),
+    ]
+
+
+def _build_ingestion_tasks(container: Container) -> list[PeriodicTask]:
+    ingestion, processor = container.ingestion, container.ingestion.processor
+    leases = PeriodicTask(
+        name="renew inbox leases",
+        interval_s=INBOX_LEASE_INTERVAL_S,
+        run=processor.renew_leases,
+        has_backoff=False,
+    )
+    return [
+        *([] if ingestion.is_embedded else [leases]),
+        PeriodicTask(
+            name="process events",
+            interval_s=INGESTION_INTERVAL_S,
+            run=processor.process,
+            max_backoff_s=INGESTION_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
+            name="store events",
+            interval_s=INGESTION_INTERVAL_S,
+            run=processor.store,
+            max_backoff_s=INGESTION_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
+            name="open event store",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.event_store.open_if_used,
+        ),
+        PeriodicTask(
+            name="merge event store parts",
+            interval_s=MINUTE_S,
+            run=container.event_store.compact,
+        ),
+        PeriodicTask(
+            name="delete old ingestion warnings",
+            interval_s=MINUTE_S,
+            run=ingestion.warnings.delete_old,
+        ),
+    ]
+
+
+def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
+    delivery = container.delivery
+
+    async def delete_old() -> None:
+        await delivery.records.expire_old(delivery.ages, utc_now())
+
+    notifier = delivery.notifier
+    return [
+        *(
+            [
+                PeriodicTask(
+                    name="send notifications", interval_s=CHECK_INTERVAL_S, run=notifier.send_due
+                )
+            ]
+            if notifier is not None
+            else []
+        ),
+        PeriodicTask(
+            name="count waiting deliveries",
+            interval_s=BACKLOG_INTERVAL_S,
+            run=delivery.backlogs.refresh,
+        ),
+        PeriodicTask(
+            name="deliver events",
+            interval_s=DELIVERY_INTERVAL_S,
+            run=delivery.deliverer.run,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
+            name="renew delivery leases",
+            interval_s=DELIVERY_LEASE_INTERVAL_S,
+            run=delivery.deliverer.renew_leases,
+        ),
+        PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
+        PeriodicTask(
+            name="complete export files",
+            interval_s=CLEANUP_INTERVAL_S,
+            run=delivery.files.finish_due_files,
+        ),
+    ]
+
+
+def _build_job_tasks(container: Container) -> list[PeriodicTask]:
+    jobs = container.jobs
+    return [
+        PeriodicTask(
+            name="run jobs",
+            interval_s=JOB_INTERVAL_S,
+            run=jobs.runner.run,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
+            name="renew job leases", interval_s=JOB_LEASE_INTERVAL_S, run=jobs.runner.renew_leases
+        ),
+        PeriodicTask(
+            name="start scheduled imports", interval_s=CHECK_INTERVAL_S, run=jobs.scheduler.run_due
+        ),
+    ]
+
+
+def _build_backup_tasks(container: Container) -> list[PeriodicTask]:
+    """Only for an embedded event store: no other process can open it to copy it."""
+    settings = container.settings
+    if settings.database_url or settings.clickhouse_url:
+        return []
+    desk = BackupRequestFiles(event_store_location(settings).folder)
+    requests = BackupRequests(desk, container.event_store)
+    return [
+        PeriodicTask(name="serve backup requests", interval_s=CHECK_INTERVAL_S, run=requests.serve)
+    ]
+
+
+def _build_survey_updates(container: Container) -> SurveyLifecycle:
+    surveys = container.surveys
+    return SurveyLifecycle(
+        surveys.surveys, surveys.cache, surveys.responses, _project_loader(container), utc_now
+    )
+
+
+def _project_loader(container: Container) -> Callable[[], Awaitable[Iterable[Project]]]:
+    directory = container.state.directory
+
+    async def load_projects() -> Iterable[Project]:
+        await directory.refresh()
+        return directory.list_projects()
+
+    return load_projects
+
+
+def _poll(name: str, run: Callable[[], Awaitable[None]]) -> PeriodicTask:
+    return PeriodicTask(name=name, interval_s=POLL_INTERVAL_S, run=run, has_backoff=False)

@@ -1,0 +1,115 @@
+"""The object graph of a process, built in one place for `serve` and `worker` alike."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from hedgerow.app.delivery import DeliverySystem, build_delivery
+from hedgerow.app.event_queries import (
+    EventQueryServices,
+    ExperimentServices,
+    SurveyServices,
+    build_event_queries,
+    build_experiments,
+    build_surveys,
+)
+from hedgerow.app.event_store import LazyEventStore, event_store_location
+from hedgerow.app.ingestion import Ingestion, build_deletion, build_ingestion
+from hedgerow.app.jobs import JobSystem, build_jobs
+from hedgerow.app.metrics import build_metrics
+from hedgerow.app.periodic_tasks import TaskHealth
+from hedgerow.app.pipelines import Pipelines, build_pipelines
+from hedgerow.app.state import State, build_state, state_location
+from hedgerow.events.deletion import EventDeletion
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.http.server.metrics import Metrics
+from hedgerow.lib.encryption import EncryptionKeys
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.outbound.geoip import GeoIp
+from hedgerow.persons.replication import Replicator
+from hedgerow.settings import Settings
+from hedgerow.storage.connect import open_database
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.events.person_replicas import ClickHousePersonReplicas
+from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """The services of one process. Fields are in the order in which they are built."""
+
+    settings: Settings
+    database: Database
+    event_store: LazyEventStore
+    geoip: GeoIp
+    state: State
+    flag_store: SqlFlagStore
+    flag_cache: FlagCache
+    pipelines: Pipelines
+    delivery: DeliverySystem
+    ingestion: Ingestion
+    deletion: EventDeletion
+    replication: Replicator
+    jobs: JobSystem
+    event_queries: EventQueryServices
+    surveys: SurveyServices
+    experiments: ExperimentServices
+    task_health: TaskHealth
+    metrics: Metrics
+
+    async def close(self) -> None:
+        """Close in reverse order: nothing is closed before the services that use it."""
+        await self.event_queries.queries.stop()
+        await self.ingestion.processor.stop()
+        await self.delivery.close()
+        self.pipelines.close()
+        await self.event_store.close()
+        await self.database.close()
+
+
+def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Container:
+    """Build every service. An embedded event store is locked; nothing is read or written yet."""
+    location = state_location(settings)
+    event_store = LazyEventStore(event_store_location(settings), locks_at_once=location.is_sqlite)
+    database = open_database(location)
+    geoip = GeoIp(settings.geoip_file)
+    flag_store = SqlFlagStore(database)
+    flag_cache = FlagCache(flag_store, run_in_thread)
+    pipelines = build_pipelines(database, encryption_keys)
+    delivery = build_delivery(settings, database, pipelines)
+    ingestion = build_ingestion(
+        settings, database, event_store, geoip, pipelines.transformations, delivery.routing
+    )
+    replication = build_replication(database, event_store)
+    event_queries = build_event_queries(
+        database,
+        event_store,
+        ingestion.read_barrier.wait_until_stored,
+        partial(replication.wait_until_replicated, timeout_s=settings.read_after_write_timeout_s),
+    )
+    task_health = TaskHealth()
+    return Container(
+        settings=settings,
+        database=database,
+        event_store=event_store,
+        geoip=geoip,
+        state=build_state(database),
+        flag_store=flag_store,
+        flag_cache=flag_cache,
+        pipelines=pipelines,
+        delivery=delivery,
+        ingestion=ingestion,
+        deletion=build_deletion(database, event_store, ingestion.read_barrier),
+        replication=replication,
+        jobs=build_jobs(settings, database, pipelines, delivery, ingestion),
+        event_queries=event_queries,
+        surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
+        experiments=build_experiments(database, flag_store, flag_cache, event_queries),
+        task_health=task_health,
+        metrics=build_metrics(database, ingestion, delivery, task_health),
+    )
+
+
+def build_replication(database: Database, events: LazyEventStore) -> Replicator:
+    tables = ClickHousePersonReplicas(events.open, lambda: events.is_open)
+    return Replicator(SqlReplicationQueue(database), tables)

@@ -1,0 +1,122 @@
+"""Services that query events: listings, HogQL queries, survey responses, experiment results."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hedgerow.app.event_store import LazyEventStore
+from hedgerow.events.listing.event_listing import EventListing
+from hedgerow.events.listing.property_values import PropertyValues
+from hedgerow.events.listing.select_listing import SelectListing
+from hedgerow.events.query.executor import QueryExecutor, ReadBarrier
+from hedgerow.events.query.limiter import QueryLimiter
+from hedgerow.experiments.experiments import Experiments
+from hedgerow.experiments.query_runners import ExperimentQueryRunner
+from hedgerow.experiments.results import ExperimentAnalyzer
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.queries.cache import Freshness
+from hedgerow.queries.events_query import EventsQueryRunner
+from hedgerow.queries.hogql_query import HogQLQueryRunner
+from hedgerow.queries.queries import Queries
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.events.queries import ClickHouseEventReader
+from hedgerow.storage.experiments import SqlExperimentStore
+from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.persons.cohorts import SqlCohortStore
+from hedgerow.storage.persons.event_persons import SqlEventPersons
+from hedgerow.storage.persons.persons import SqlPersonStore
+from hedgerow.storage.surveys import SqlSurveyStore
+from hedgerow.surveys.cache import SurveyCache
+from hedgerow.surveys.responses import SurveyResponses
+from hedgerow.surveys.surveys import Surveys
+
+# How long a result is reused while nothing changes: queries about "now" grow stale.
+EMBEDDED_MAX_AGE = timedelta(seconds=60)
+# Other processes change data without this one seeing it.
+SHARED_MAX_AGE = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQueryServices:
+    """`executor` runs every query. `freshness` and `change_counter` say how long a cached result
+    is valid."""
+
+    executor: QueryExecutor
+    listing: EventListing
+    select_listing: SelectListing
+    property_values: PropertyValues
+    queries: Queries
+    freshness: Freshness
+    change_counter: Callable[[], int]
+
+
+def build_event_queries(
+    database: Database, events: LazyEventStore, arrived: ReadBarrier, mirrored: ReadBarrier
+) -> EventQueryServices:
+    is_alone = database.engine_name == "sqlite"
+    reading = QueryExecutor(
+        ClickHouseEventReader(events.open_or_unavailable),
+        SqlCohortStore(database),
+        QueryLimiter(),
+        arrived,
+        mirrored,
+    )
+    persons = SqlPersonStore(database)
+    listing = EventListing(reading, SqlEventPersons(database), persons)
+    selecting = SelectListing(reading, listing)
+    freshness = Freshness(max_age=EMBEDDED_MAX_AGE if is_alone else SHARED_MAX_AGE)
+
+    def state() -> int:
+        return database.stats().changes
+
+    return EventQueryServices(
+        executor=reading,
+        listing=listing,
+        select_listing=selecting,
+        property_values=PropertyValues(reading),
+        queries=Queries(
+            HogQLQueryRunner(reading),
+            EventsQueryRunner(selecting),
+            freshness,
+            state,
+            reading.wait_until_readable,
+            utc_now,
+        ),
+        freshness=freshness,
+        change_counter=state,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyServices:
+    cache: SurveyCache
+    surveys: Surveys
+    responses: SurveyResponses
+
+
+def build_surveys(
+    database: Database, flag_records: SqlFlagStore, flags: FlagCache, reading: QueryExecutor
+) -> SurveyServices:
+    records = SqlSurveyStore(database, flag_records)
+    board = SurveyCache(records, run_in_thread)
+    return SurveyServices(
+        cache=board, surveys=Surveys(records, board, flags), responses=SurveyResponses(reading)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentServices:
+    experiments: Experiments
+    results: ExperimentAnalyzer
+
+
+def build_experiments(
+    database: Database, flag_records: SqlFlagStore, flags: FlagCache, reading: EventQueryServices
+) -> ExperimentServices:
+    """Build the services and register the experiment query kinds with the query endpoint."""
+    experiments = Experiments(SqlExperimentStore(database, flag_records), flags)
+    results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.change_counter)
+    reading.queries.register(ExperimentQueryRunner(experiments, results).handlers())
+    return ExperimentServices(experiments=experiments, results=results)

@@ -1,0 +1,334 @@
+"""The HTTP side of the service: every endpoint, and the gateway in front of them."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.types import Scope
+
+from hedgerow.app.container import Container
+from hedgerow.flags.early_access import EarlyAccessFeatures
+from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
+from hedgerow.flags.evaluation.decide import Decider
+from hedgerow.flags.flags import Flags
+from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
+from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.http.api.activity import ActivityEndpoints
+from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.early_access import EarlyAccessEndpoints
+from hedgerow.http.api.events import EventEndpoints
+from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
+from hedgerow.http.api.flag_summary import FlagRenderer
+from hedgerow.http.api.flags import FlagEndpoints
+from hedgerow.http.api.groups import GroupEndpoints
+from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.keys import KeyEndpoints
+from hedgerow.http.api.persons import PersonEndpoints
+from hedgerow.http.api.pipelines.components import ComponentEndpoints
+from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
+from hedgerow.http.api.pipelines.jobs import JobEndpoints
+from hedgerow.http.api.pipelines.record_actions import RecordActionEndpoints
+from hedgerow.http.api.pipelines.record_items import RecordRenderer
+from hedgerow.http.api.pipelines.records import PageCache, RecordEndpoints
+from hedgerow.http.api.pipelines.transformations import TransformationEndpoints
+from hedgerow.http.api.projects import ProjectEndpoints
+from hedgerow.http.api.query import QueryEndpoints
+from hedgerow.http.api.surveys import SurveyEndpoints
+from hedgerow.http.api.users import UserEndpoints
+from hedgerow.http.auth.access import Authenticator
+from hedgerow.http.call import CallContext
+from hedgerow.http.endpoint import Handler
+from hedgerow.http.openapi.docs import DocsEndpoints
+from hedgerow.http.payload.body import BodyReader
+from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.routes import build_api, build_fast_routes, documented_endpoints
+from hedgerow.http.sdk.capture import CaptureEndpoints
+from hedgerow.http.sdk.decide import DecideEndpoints, LocateRequest
+from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
+from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
+from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
+from hedgerow.http.sdk.sdk_config import SdkConfigs
+from hedgerow.http.sdk.sdk_stubs import RecordingEndpoints, ScriptEndpoints
+from hedgerow.http.sdk.site_apps import SiteAppEndpoints
+from hedgerow.http.sdk.stream import StreamEndpoints
+from hedgerow.http.sdk.surveys import PublicSurveyEndpoints
+from hedgerow.http.server.access_log import AccessLog
+from hedgerow.http.server.gateway import Gateway
+from hedgerow.http.server.health import Readiness
+from hedgerow.http.server.proxies import Origins
+from hedgerow.ingestion.read_barrier import FreshEvaluationData
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.logs import is_human_readable
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.outbound.geoip import GeoIp
+from hedgerow.persons.cohorts import Cohorts
+from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
+from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
+from hedgerow.pipelines.jobs.jobs import Jobs
+from hedgerow.pipelines.transformations.preview import TransformationPreviews
+from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
+from hedgerow.storage.deliveries.history import SqlDeliveryHistory
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.flags.early_access import SqlFeatureStore
+from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
+from hedgerow.storage.persons.cohorts import SqlCohortStore
+from hedgerow.storage.persons.persons import SqlPersonStore
+from hedgerow.storage.pipelines.import_states import SqlImportStore
+from hedgerow.storage.pipelines.jobs import SqlJobStore
+from hedgerow.storage.pipelines.records import SqlRecordStore
+from hedgerow.storage.pipelines.transformation_counts import SqlTransformationHistory
+from hedgerow.storage.projects.activity import SqlActivityStore
+
+DECIDE_BYTES = 1024 * 1024
+CAPTURE_BYTES = 20 * 1024 * 1024
+CAPTURE_UNPACKED_BYTES = 100 * 1024 * 1024
+
+
+class HttpServices:
+    """The services that only the HTTP API needs; endpoints share them. Fields are in the order in
+    which they are built."""
+
+    def __init__(self, container: Container, stopping: asyncio.Event) -> None:
+        settings, database = container.settings, container.database
+        flag_cache, pipelines = container.flag_cache, container.pipelines
+        self.stopping = stopping
+        self.activity = SqlActivityStore(database)
+        self.persons = SqlPersonStore(database)
+        self.public_records = SqlRecordStore(database)
+        self.decider = Decider(
+            flag_cache,
+            FreshEvaluationData(
+                SqlEvaluationDataStore(database),
+                container.ingestion.progress,
+                timeout_s=settings.read_after_write_timeout_s,
+            ),
+        )
+        self.flags = Flags(container.flag_store, flag_cache, pipelines.encryption_keys)
+        self.early_access = EarlyAccessFeatures(
+            SqlFeatureStore(database, container.flag_store), flag_cache
+        )
+        self.blast_radius = BlastRadiusCounter(flag_cache, self.persons)
+        self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
+        self.sdk_configs = SdkConfigs(
+            self.public_records, pipelines.catalogue, container.surveys.cache.has_running
+        )
+        self.destination_health = DestinationHealthCache(container.delivery.records, utc_now)
+        self.page_cache = PageCache()
+        self.origins = Origins(settings.trusted_proxies, settings.public_url)
+        self.sdk_rate_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
+        self.authenticator = Authenticator(
+            CallContext(
+                directory=container.state.directory,
+                bodies=BodyReader(settings.max_body_bytes, settings.request_read_timeout_s),
+                origins=self.origins,
+                clock=utc_now,
+            ),
+            RateLimiter(API_RATE_LIMITS if settings.rate_limits_enabled else ()),
+            self.sdk_rate_limiter,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpEdge:
+    """The gateway, with the services that the background tasks keep up to date."""
+
+    gateway: Gateway
+    readiness: Readiness
+    log: AccessLog
+    sdk_configs: SdkConfigs
+    destination_health: DestinationHealthCache
+
+
+def build_http(container: Container) -> HttpEdge:
+    services = HttpServices(container, asyncio.Event())
+    readiness = Readiness(lambda: _ping(container.database))
+    settings = container.settings
+    log = AccessLog(
+        sys.stderr,
+        for_people=is_human_readable(settings.log_format, sys.stderr),
+        enabled=settings.log_level in ("debug", "info"),
+    )
+    gateway = Gateway(
+        build_fast_routes(
+            [*_build_sdk_endpoints(container, services), readiness, container.metrics]
+        ),
+        _build_api(container, services),
+        readiness=readiness,
+        metrics=container.metrics,
+        log=log,
+        stopping=services.stopping,
+    )
+    return HttpEdge(
+        gateway=gateway,
+        readiness=readiness,
+        log=log,
+        sdk_configs=services.sdk_configs,
+        destination_health=services.destination_health,
+    )
+
+
+def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    directory, timeout_s = container.state.directory, container.settings.request_read_timeout_s
+    payloads = PayloadReader(
+        max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=timeout_s
+    )
+    capture_payloads = PayloadReader(
+        max_bytes=CAPTURE_BYTES,
+        max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
+        timeout_s=timeout_s,
+        is_lenient=True,
+    )
+    locate = _build_locator(container.geoip, services.origins)
+    decider = services.decider
+    return [
+        DecideEndpoints(directory, decider, services.sdk_configs, payloads, locate, utc_now),
+        OfrepEndpoints(directory, decider, payloads, locate, utc_now),
+        LocalEvaluationEndpoints(directory, services.local_evaluation, services.sdk_rate_limiter),
+        CaptureEndpoints(
+            directory, container.ingestion.capture, capture_payloads, services.origins, utc_now
+        ),
+        RecordingEndpoints(max_bytes=CAPTURE_BYTES, timeout_s=timeout_s),
+        PublicFeatureEndpoints(directory, services.early_access),
+        PublicSurveyEndpoints(directory, container.surveys.cache),
+    ]
+
+
+def _build_api(container: Container, services: HttpServices) -> Starlette:
+    handlers: list[Handler] = [
+        DocsEndpoints(documented_endpoints()),
+        *_build_project_endpoints(container, services),
+        *_build_flag_endpoints(container, services),
+        *_build_event_endpoints(container, services),
+        *_build_pipeline_endpoints(container, services),
+    ]
+    return build_api(handlers, services.authenticator)
+
+
+def _build_project_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    state = container.state
+    return [
+        ProjectEndpoints(directory=state.directory, projects=state.projects),
+        KeyEndpoints(directory=state.directory, keys=state.keys),
+        UserEndpoints(state.directory),
+        ActivityEndpoints(activity=services.activity),
+    ]
+
+
+def _build_flag_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    state = container.state
+    flag_renderer = FlagRenderer(
+        services.early_access, container.experiments.experiments, container.surveys.cache
+    )
+    streams = EtagStreams(container.flag_cache, services.local_evaluation, services.stopping)
+    return [
+        FlagEndpoints(
+            activity=services.activity,
+            flag_renderer=flag_renderer,
+            flags=services.flags,
+            surveys=container.surveys.surveys,
+        ),
+        FlagEvaluationEndpoints(
+            blast_radius=services.blast_radius,
+            decider=services.decider,
+            flags=services.flags,
+            local_evaluation_cache=services.local_evaluation,
+        ),
+        EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),
+        SurveyEndpoints(
+            activity=services.activity,
+            responses=container.surveys.responses,
+            surveys=container.surveys.surveys,
+        ),
+        ExperimentEndpoints(
+            activity=services.activity,
+            directory=state.directory,
+            experiments=container.experiments.experiments,
+            flag_renderer=flag_renderer,
+            results=container.experiments.results,
+        ),
+        StreamEndpoints(streams),
+        RemoteConfigEndpoints(state.directory, services.sdk_configs),
+    ]
+
+
+def _build_event_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    queries = container.event_queries
+    cohorts = Cohorts(SqlCohortStore(container.database))
+    return [
+        EventEndpoints(
+            deletion=container.deletion,
+            event_listing=queries.listing,
+            persons=services.persons,
+            select_listing=queries.select_listing,
+            property_values=queries.property_values,
+        ),
+        QueryEndpoints(queries=queries.queries),
+        PersonEndpoints(
+            blast_radius=services.blast_radius,
+            cohorts=cohorts,
+            deletion=container.deletion,
+            persons=services.persons,
+            read_barrier=container.ingestion.read_barrier,
+        ),
+        GroupEndpoints(
+            flags=services.flags,
+            persons=services.persons,
+            read_barrier=container.ingestion.read_barrier,
+        ),
+        CohortEndpoints(activity=services.activity, cohorts=cohorts, flags=services.flags),
+        IngestionWarningEndpoints(warnings=container.ingestion.warnings),
+    ]
+
+
+def _build_pipeline_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    settings, database, pipelines = container.settings, container.database, container.pipelines
+    record_renderer = RecordRenderer(pipelines.records, services.destination_health)
+    scripts = Path(settings.sdk_scripts_dir) if settings.sdk_scripts_dir else None
+    return [
+        ComponentEndpoints(catalogue=pipelines.catalogue),
+        RecordEndpoints(
+            destination_health=services.destination_health,
+            page_cache=services.page_cache,
+            records=pipelines.records,
+            renderer=record_renderer,
+        ),
+        RecordActionEndpoints(
+            activity=services.activity, records=pipelines.records, renderer=record_renderer
+        ),
+        DeliveryEndpoints(
+            deliveries=SqlDeliveryHistory(database),
+            records=pipelines.records,
+            delivery_preview=DeliveryPreviews(pipelines.records, container.delivery.clients),
+        ),
+        JobEndpoints(
+            jobs=Jobs(SqlJobStore(database), services.activity),
+            records=pipelines.records,
+            schedules=SqlImportStore(database),
+        ),
+        TransformationEndpoints(
+            records=pipelines.records,
+            transformation_preview=TransformationPreviews(
+                pipelines.records, pipelines.preview_transformations
+            ),
+            transformation_metrics=SqlTransformationHistory(database),
+        ),
+        SiteAppEndpoints(services.public_records, pipelines.catalogue),
+        ScriptEndpoints(scripts),
+    ]
+
+
+def _build_locator(geoip: GeoIp, origins: Origins) -> LocateRequest | None:
+    def locate(scope: Scope) -> Mapping[str, str]:
+        address = origins.reported_address(scope)
+        return geoip.properties(address) if address else {}
+
+    return locate if geoip.is_available else None
+
+
+async def _ping(database: Database) -> None:
+    await database.version()

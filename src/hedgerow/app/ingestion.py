@@ -1,0 +1,132 @@
+"""Ingestion: from an accepted request through the inbox to the event store."""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from hedgerow.app.event_store import LazyEventStore
+from hedgerow.events.deletion import CountableEvents, EventDeletion
+from hedgerow.ingestion.accept import Capture
+from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.lag_monitor import LagMonitor
+from hedgerow.ingestion.poison_isolation import OnDeadLetter
+from hedgerow.ingestion.process import Processor
+from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.read_barrier import ReadBarrier
+from hedgerow.ingestion.store import Stage
+from hedgerow.ingestion.transform_stage import TransformStage
+from hedgerow.lib.clock import utc_now
+from hedgerow.outbound.geoip import GeoIp
+from hedgerow.pipelines.deliveries.routing import RoutingStage
+from hedgerow.pipelines.transformations.registry import TransformationRegistry
+from hedgerow.settings import Settings
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
+from hedgerow.storage.projects.activity import SqlActivityStore
+
+# Partitions of the inbox: how many workers can process events at the same time.
+BUCKETS = 16
+# How long a worker waits for more events when it found none.
+EMBEDDED_IDLE_S = 0.5
+SHARED_IDLE_S = 0.05
+
+_log = structlog.get_logger("hedgerow.ingestion")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion:
+    progress: Progress
+    read_barrier: ReadBarrier
+    capture: Capture
+    processor: Processor
+    admission: AdmissionControl
+    event_store: LazyEventStore
+    inbox: SqlInboxStore
+    lag_monitor: LagMonitor
+    warnings: SqlWarningStore
+    # Whether no other process accepts or processes events.
+    is_embedded: bool
+
+
+def build_deletion(
+    database: Database, events: CountableEvents, read_barrier: ReadBarrier
+) -> EventDeletion:
+    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
+    return EventDeletion(events, copies, SqlActivityStore(database), read_barrier.wait_until_stored)
+
+
+def build_ingestion(
+    settings: Settings,
+    database: Database,
+    events: LazyEventStore,
+    geoip: GeoIp,
+    transformations: TransformationRegistry,
+    routing: RoutingStage,
+) -> Ingestion:
+    is_embedded = database.engine_name == "sqlite"
+    inbox = SqlInboxStore(database, 1 if is_embedded else BUCKETS)
+    progress = Progress()
+    admission = AdmissionControl(
+        progress,
+        lambda: shutil.disk_usage(settings.data_dir).free,
+        max_waiting=settings.inbox_max_events,
+        min_free_bytes=settings.min_free_disk_mb * 1024 * 1024 if is_embedded else 0,
+    )
+
+    def locate_ip(address: str) -> Mapping[str, Any]:
+        return geoip.details(address)
+
+    return Ingestion(
+        progress=progress,
+        read_barrier=ReadBarrier(
+            progress, events.open, timeout_s=settings.read_after_write_timeout_s
+        ),
+        capture=Capture(inbox, progress, admission),
+        processor=Processor(
+            inbox=inbox,
+            events=events,
+            progress=progress,
+            is_only_worker=is_embedded,
+            idle_s=EMBEDDED_IDLE_S if is_embedded else SHARED_IDLE_S,
+            locate_ip=locate_ip,
+            transform_stage=TransformStage(transformations),
+            routing=routing,
+            is_data_error=is_data_error,
+            on_dead_letter=_log_dead_letters(),
+            clock=utc_now,
+        ),
+        admission=admission,
+        event_store=events,
+        inbox=inbox,
+        lag_monitor=LagMonitor(inbox, utc_now),
+        warnings=SqlWarningStore(database),
+        is_embedded=is_embedded,
+    )
+
+
+def _log_dead_letters() -> OnDeadLetter:
+    """Return a function that logs dead letters: the 1st, 2nd, 4th … for each kind of reason."""
+    counts: Counter[str] = Counter()
+
+    def note(stage: Stage, uuid: str, reason: str, error: Exception | None) -> None:
+        kind = reason.partition(":")[0]
+        counts[kind] += 1
+        if counts[kind] & (counts[kind] - 1) == 0:
+            _log.error(
+                "event dead-lettered: see `hedgerow events dead-letters list`",
+                stage=stage,
+                uuid=uuid,
+                reason=reason,
+                times=counts[kind],
+                exc_info=error,
+            )
+
+    return note

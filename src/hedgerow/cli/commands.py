@@ -1,0 +1,348 @@
+"""The command tree: the name, the summary and the module of every command.
+
+A command's module is imported when the command runs or shows its own help. `hedgerow --help`
+imports none of them.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from hedgerow.cli.coercion import PlainCommand, use_plain_coercion
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """`target` is a module below hedgerow.cli and a function in it. `renamed_options` maps the old
+    spelling of an option to the new one. `replaced_by` marks a deprecated command."""
+
+    target: str
+    summary: str
+    renamed_options: Mapping[str, str] = field(default_factory=dict)
+    replaced_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """`default` is the command that gets the arguments when the first one names no command."""
+
+    summary: str
+    entries: "Mapping[str, CommandEntry | GroupEntry]"
+    default: str = ""
+
+
+Entry = CommandEntry | GroupEntry
+
+_TARGET_PROJECT = {"--into": "--target-project"}
+
+COMMANDS: Mapping[str, Entry] = {
+    "serve": CommandEntry(
+        "installation.serve:serve",
+        "Start the service. The first start creates everything it needs.",
+    ),
+    "worker": CommandEntry(
+        "installation.worker:worker",
+        "Process events and run background tasks, without answering requests.",
+    ),
+    "init": CommandEntry(
+        "installation.init:init", "Create the database, a project and its first keys."
+    ),
+    "settings": CommandEntry(
+        "installation.settings:settings", "Show every setting with its value, source and meaning."
+    ),
+    "migrate": CommandEntry(
+        "installation.migrate:migrate", "Apply pending migrations to the database."
+    ),
+    "backup": CommandEntry(
+        "installation.backup:backup",
+        "Copy the data directory to another directory, even while the service runs.",
+    ),
+    "restore": CommandEntry("installation.backup:restore", "Create an installation from a backup."),
+    "doctor": CommandEntry(
+        "installation.doctor:doctor", "Check storage, permissions, engine versions and the clock."
+    ),
+    "keys": GroupEntry(
+        "Manage personal API keys.",
+        {
+            "create": CommandEntry(
+                "config.keys:create_key", "Create a personal API key and print its value once."
+            ),
+            "list": CommandEntry(
+                "config.keys:list_keys", "List personal API keys, newest first, without values."
+            ),
+            "revoke": CommandEntry("config.keys:revoke_key", "Revoke a personal API key."),
+            "roll": CommandEntry(
+                "config.keys:roll_key",
+                "Replace the value of a personal API key and print the new one once.",
+            ),
+        },
+    ),
+    "projects": GroupEntry(
+        "Manage projects and their secret keys.",
+        {
+            "create": CommandEntry(
+                "config.projects:create_project", "Create a project and print its id and key."
+            ),
+            "list": CommandEntry(
+                "config.projects:list_projects", "List all projects with their project keys."
+            ),
+            "secret": CommandEntry(
+                "config.projects:manage_secret", "Show, create or revoke a project's secret keys."
+            ),
+        },
+    ),
+    "components": CommandEntry(
+        "config.components:components", "List the components that pipeline records can use."
+    ),
+    "flags": GroupEntry(
+        "Explain flag values, and manage flags as a YAML file.",
+        {
+            "evaluate": CommandEntry(
+                "config.flag_evaluation:evaluate_flags",
+                "Evaluate flags for a distinct id and explain why.",
+            ),
+            "export": CommandEntry(
+                "config.flags:export_flags", "Write all flags of a project as YAML."
+            ),
+            "apply": CommandEntry(
+                "config.flags:apply_flags", "Make a project's flags match a YAML file."
+            ),
+        },
+    ),
+    "pipelines": GroupEntry(
+        "Manage pipeline records as a YAML file, and their stored secrets.",
+        {
+            "export": CommandEntry(
+                "config.pipelines:export_pipelines",
+                "Write all pipeline records of a project as YAML.",
+            ),
+            "apply": CommandEntry(
+                "config.pipelines:apply_pipelines",
+                "Make a project's pipeline records match a YAML file.",
+            ),
+            "re-encrypt": CommandEntry(
+                "config.pipelines:re_encrypt", "Encrypt all stored secrets with the newest key."
+            ),
+            "reseal": CommandEntry(
+                "config.pipelines:re_encrypt",
+                "Encrypt all stored secrets with the newest key.",
+                replaced_by="pipelines re-encrypt",
+            ),
+        },
+    ),
+    "import": GroupEntry(
+        "Import events from files, a PostHog project, or flags from another service.",
+        {
+            "files": CommandEntry(
+                "importers.files:import_files",
+                "Send the rows of CSV, JSON Lines or Parquet files to the service as events.",
+                {
+                    "--rest": "--extra-columns",
+                    "--no-rest": "--no-extra-columns",
+                    "--key": "--project-key",
+                },
+            ),
+            "posthog": CommandEntry(
+                "importers.posthog:import_posthog",
+                "Copy a PostHog project: definitions, groups, persons and events.",
+                _TARGET_PROJECT,
+            ),
+            "unleash": CommandEntry(
+                "importers.flags:import_unleash",
+                "Create the flags of an Unleash export.",
+                _TARGET_PROJECT,
+            ),
+            "flagsmith": CommandEntry(
+                "importers.flags:import_flagsmith",
+                "Create the flags of a Flagsmith export.",
+                _TARGET_PROJECT,
+            ),
+        },
+        default="files",
+    ),
+    "query": CommandEntry("data.query:query", "Run a HogQL query on the running service."),
+    "events": GroupEntry(
+        "Watch, export and delete events, and handle dead letters.",
+        {
+            "tail": CommandEntry(
+                "data.tail:tail_events", "Show the latest events, then new ones as they arrive."
+            ),
+            "export": CommandEntry(
+                "data.export:export_events", "Write events to files, oldest first."
+            ),
+            "delete": CommandEntry(
+                "data.delete:delete_events", "Delete events permanently, after a confirmation."
+            ),
+            "dead-letters": GroupEntry(
+                "Inspect, retry or discard events that could not be processed.",
+                {
+                    "list": CommandEntry(
+                        "data.dead_letters:list_dead_letters",
+                        "List dead letters, oldest first, with the reason for each.",
+                    ),
+                    "show": CommandEntry(
+                        "data.dead_letters:show_dead_letter",
+                        "Print the content of a dead letter as JSON.",
+                    ),
+                    "retry": CommandEntry(
+                        "data.dead_letters:retry_dead_letters", "Process dead letters again."
+                    ),
+                    "discard": CommandEntry(
+                        "data.dead_letters:discard_dead_letters",
+                        "Delete dead letters permanently.",
+                    ),
+                },
+            ),
+            "aside": CommandEntry(
+                "data.dead_letters:list_or_show_dead_letters",
+                "List dead letters, or show one.",
+                replaced_by="events dead-letters list",
+            ),
+            "retry": CommandEntry(
+                "data.dead_letters:retry_dead_letters",
+                "Process dead letters again.",
+                replaced_by="events dead-letters retry",
+            ),
+            "discard": CommandEntry(
+                "data.dead_letters:discard_dead_letters",
+                "Delete dead letters permanently.",
+                replaced_by="events dead-letters discard",
+            ),
+        },
+    ),
+    "experiments": GroupEntry(
+        "Show experiments and their results.",
+        {
+            "list": CommandEntry(
+                "data.experiments:list_experiments", "List experiments, newest first."
+            ),
+            "results": CommandEntry(
+                "data.experiments:show_results",
+                "Show the exposures and the metric results of an experiment.",
+            ),
+        },
+    ),
+}
+
+
+class CommandGroup(TyperGroup):
+    """A group that lists its commands from their entries and loads the one that is called."""
+
+    def __init__(
+        self, *, entries: Mapping[str, Entry], default: str = "", **attributes: Any
+    ) -> None:
+        super().__init__(no_args_is_help=True, **attributes)
+        self.entries = entries
+        self._default = default
+        for name, entry in entries.items():
+            self.add_command(
+                TyperCommand(
+                    name,
+                    short_help=entry.summary,
+                    hidden=isinstance(entry, CommandEntry) and bool(entry.replaced_by),
+                )
+            )
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        use_plain_coercion(self.get_params(ctx))
+        words = {*self.entries, *ctx.help_option_names}
+        if self._default and args and args[0] not in words:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        if name is None:
+            return None, None, rest
+        entry = self.entries[name]
+        if isinstance(entry, CommandEntry):
+            if entry.replaced_by and not ctx.resilient_parsing:
+                _print_deprecation(f"{ctx.command_path} {name}", f"hedgerow {entry.replaced_by}")
+            rest = _replace_options(rest, entry.renamed_options)
+        return name, load_command(name, entry), rest
+
+
+class RootGroup(CommandGroup):
+    """The group of all top-level commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        attributes.pop("no_args_is_help", None)
+        super().__init__(entries=COMMANDS, **attributes)
+
+
+def load_command(name: str, entry: Entry) -> TyperCommand | TyperGroup:
+    """Import a command and build its parser. A group imports nothing."""
+    if isinstance(entry, GroupEntry):
+        return CommandGroup(
+            name=name,
+            entries=entry.entries,
+            default=entry.default,
+            help=entry.summary,
+            rich_markup_mode=None,
+        )
+    module, _, function = entry.target.partition(":")
+    with _paused_gc():
+        callback = getattr(import_module(f"hedgerow.cli.{module}"), function)
+    app = typer.Typer(rich_markup_mode=None)
+    app.callback()(_do_nothing)  # keeps Typer from collapsing a group of one command
+    app.command(name, cls=PlainCommand)(callback)
+    command = get_group(app).commands[name]
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+def walk_commands(
+    entries: Mapping[str, Entry] = COMMANDS, parents: Sequence[str] = ()
+) -> Iterator[tuple[str, Entry]]:
+    """Yield every command and group that is not deprecated, under its full name."""
+    for name, entry in entries.items():
+        path = (*parents, name)
+        if isinstance(entry, GroupEntry):
+            yield " ".join(path), entry
+            yield from walk_commands(entry.entries, path)
+        elif not entry.replaced_by:
+            yield " ".join(path), entry
+
+
+def _replace_options(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    replaced = []
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        if option in renamed:
+            _print_deprecation(option, renamed[option])
+            argument = f"{renamed[option]}{equals}{value}"
+        replaced.append(argument)
+    return replaced
+
+
+def _print_deprecation(old: str, new: str) -> None:
+    print(
+        f"hedgerow: warning: `{old}` is deprecated: use `{new}`. The next release removes the old "
+        "name.",
+        file=sys.stderr,
+    )
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@contextmanager
+def _paused_gc() -> Iterator[None]:
+    """Pause garbage collection: imports create many objects and free few, and collecting them
+    takes a sixth of the start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

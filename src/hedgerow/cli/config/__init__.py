@@ -1,0 +1,1 @@
+"""Commands for projects, keys, and definitions as code (flags, pipelines)."""

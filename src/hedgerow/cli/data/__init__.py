@@ -1,0 +1,1 @@
+"""Commands for events, queries, dead letters and experiments."""

@@ -1,0 +1,1 @@
+"""Commands that import files and the projects of other services."""

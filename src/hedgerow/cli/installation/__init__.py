@@ -1,0 +1,1 @@
+"""Commands for the installation: serve, worker, init, migrate, doctor, backup, settings."""

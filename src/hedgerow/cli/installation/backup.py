@@ -1,0 +1,48 @@
+"""`hedgerow backup` and `hedgerow restore`: copy an embedded installation and bring it back."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hedgerow.app import commands
+from hedgerow.cli.existing_installation import check_installation
+from hedgerow.cli.options import DataOption, format_command, load_command_settings
+
+
+def backup(
+    folder: Annotated[
+        Path, typer.Argument(help="A new or empty directory for the copy.", metavar="DIR")
+    ],
+    data: DataOption = None,
+) -> None:
+    """Copy the data directory to another directory, even while the service runs.
+
+    The copy holds the state, the encryption key and the events of one moment. Protect it as you
+    protect the original.
+    """
+    settings = load_command_settings(data_dir=data)
+    commands.backup.check_embedded(settings)
+    check_installation(settings)
+    asyncio.run(
+        commands.backup.make_backup(settings, folder, lambda line: print(line, file=sys.stderr))
+    )
+    print(f"The backup is in {folder}. Restore it with `{format_command(f'restore {folder}')}`.")
+
+
+def restore(
+    folder: Annotated[
+        Path, typer.Argument(help="A directory that `hedgerow backup` wrote.", metavar="DIR")
+    ],
+    data: DataOption = None,
+) -> None:
+    """Create an installation from a backup.
+
+    The data directory must not contain an installation.
+    """
+    settings = load_command_settings(data_dir=data)
+    commands.backup.check_embedded(settings)
+    asyncio.run(commands.backup.restore_backup(settings, folder))
+    print(f"Restored to {settings.data_dir}. Check it with `{format_command('doctor', settings)}`.")

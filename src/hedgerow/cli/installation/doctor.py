@@ -1,0 +1,33 @@
+"""`hedgerow doctor`: check an installation, one line per check."""
+
+from dataclasses import asdict
+
+import typer
+
+from hedgerow.app import commands
+from hedgerow.cli.options import DataOption, JsonOption, format_command, load_command_settings
+from hedgerow.cli.output import colorize, print_json
+from hedgerow.lib.text import escape_control_characters
+
+VERDICT_COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
+_VERDICT_WIDTH = max(map(len, VERDICT_COLORS))
+
+
+def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Check storage, permissions, engine versions and the clock.
+
+    Exits with status 0 if there is no problem, though there may be warnings, and with status 1
+    if something needs your attention.
+    """
+    settings = load_command_settings(data_dir=data)
+    results = commands.doctor.Doctor(
+        settings, lambda arguments: format_command(arguments, settings)
+    ).run()
+    if as_json:
+        print_json([asdict(result) for result in results])
+    else:
+        for result in results:
+            verdict = colorize(result.verdict.ljust(_VERDICT_WIDTH), VERDICT_COLORS[result.verdict])
+            print(f"{verdict} {result.check}: {escape_control_characters(result.detail)}")
+    if any(result.verdict == "problem" for result in results):
+        raise typer.Exit(1)

@@ -1,0 +1,111 @@
+"""`hedgerow serve`: start the service. The first start prints the keys and commands to try."""
+
+import gc
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from hedgerow import __version__
+from hedgerow.app.serve import ServiceCallbacks, run_service
+from hedgerow.app.state import ensure_data_dir
+from hedgerow.app.topology import SPLIT_EVENTS, has_local_events_only, require_shared_stores
+from hedgerow.cli.options import (
+    DataOption,
+    describe_state_location,
+    format_command,
+    load_command_settings,
+)
+from hedgerow.http.server.server import build_server, display_url, listen
+from hedgerow.projects.bootstrap import InitialKeys
+from hedgerow.settings import Settings
+
+_log = structlog.get_logger("hedgerow")
+
+
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on [env HEDGEROW_HOST; default 127.0.0.1]."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port, 0 for any [env HEDGEROW_PORT; default 8000]."),
+    ] = None,
+    data: DataOption = None,
+    no_worker: Annotated[
+        bool,
+        typer.Option(
+            "--no-worker",
+            help="Only answer requests; `hedgerow worker` processes events. Needs PostgreSQL and "
+            "ClickHouse.",
+        ),
+    ] = False,
+) -> None:
+    """Start the service. The first start creates everything it needs.
+
+    Stop it with Ctrl-C: it finishes open requests first.
+    """
+    settings = load_command_settings(_log.warning, host=host, port=port, data_dir=data)
+    if no_worker:
+        require_shared_stores(settings, "--no-worker")
+    elif has_local_events_only(settings):
+        _log.warning(SPLIT_EVENTS)
+    ensure_data_dir(settings.data_dir)
+    uvloop.run(run(settings, worker=not no_worker))
+
+
+async def run(settings: Settings, *, worker: bool) -> None:
+    """Serve until a signal stops the process. Without `worker`, other processes process events."""
+    listening = listen(settings.host, settings.port)
+    address = settings.public_url or display_url(listening)
+    failure: list[Exception] = []
+
+    def ready(first: InitialKeys | None) -> None:
+        # The objects made so far stay. Freezing them keeps the collector from scanning them again.
+        gc.collect()
+        gc.freeze()
+        print(format_start_screen(address, settings, first), flush=True)
+
+    def failed(error: Exception) -> None:
+        failure.append(error)
+        running.should_exit = True
+
+    async with run_service(
+        settings, ServiceCallbacks(ready=ready, failed=failed), worker=worker
+    ) as gateway:
+        running = build_server(
+            gateway,
+            header_timeout_s=settings.request_read_timeout_s,
+            grace_s=settings.shutdown_grace_s,
+        )
+        await running.serve(sockets=[listening])
+    if failure:
+        raise failure[0]
+
+
+def format_start_screen(address: str, settings: Settings, first: InitialKeys | None) -> str:
+    """Return what a start prints. The first start shows the keys once, and commands to try."""
+    heading = f"Hedgerow {__version__} is ready at {address}"
+    docs = f"API docs:  {address}/api/docs/"
+    new_keys = f"New keys:  {format_command('keys create --label my-laptop', settings)}"
+    if first is None:
+        return f"{heading}\n{docs}\n{new_keys}\n"
+    return f"""{heading}
+
+  Project key   {first.project_key}   public: for your apps
+  Personal key  {first.personal_key}   secret: shown only once, store it now
+
+Try it:
+  # list your pipeline destinations
+  curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
+  # evaluate your flags for a user
+  curl -H 'Content-Type: application/json' '{address}/decide?v=3' -d '{{"api_key": "{first.project_key}", "distinct_id": "ann"}}'
+  # capture an event
+  curl -H 'Content-Type: application/json' '{address}/capture/' -d '{{"api_key": "{first.project_key}", "event": "signed up", "distinct_id": "ann"}}'
+
+{docs}
+{new_keys}
+Data:      {describe_state_location(settings)}
+"""

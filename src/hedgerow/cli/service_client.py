@@ -1,0 +1,158 @@
+"""HTTP client for a running service, used by commands that read or send events.
+
+It is built on urllib: httpx takes 0.24 s of CPU to import, aiohttp 0.37 s, urllib 0.05 s.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from hedgerow.cli.options import describe_missing_project, load_command_settings
+from hedgerow.errors import Invalid, OperatorError
+from hedgerow.settings import Settings
+
+T = TypeVar("T")
+
+ALL_INTERFACES = ("0.0.0.0", "::", "")
+TIMEOUT_S = 60.0
+# Pauses between attempts while the service is busy or unreachable.
+RETRY_PAUSES_S = (1, 2, 5, 10, 10, 30)
+
+
+class ServiceUnavailable(OperatorError):
+    """The service is unreachable or busy. `retry_after_s` is the pause that it requests."""
+
+    def __init__(self, text: str, retry_after_s: float = 0) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
+class ServiceForbidden(OperatorError):
+    """The key may not do this."""
+
+
+def with_retries(call: Callable[[], T]) -> T:
+    """Run an idempotent call, and repeat it while the service is unavailable."""
+    for pause_s in RETRY_PAUSES_S:
+        try:
+            return call()
+        except ServiceUnavailable as error:
+            time.sleep(max(pause_s, error.retry_after_s))
+    return call()
+
+
+class ServiceClient:
+    """Client for one project of a running service.
+
+    Without `project` it is the only project that the key can see.
+    """
+
+    def __init__(self, url: str, key: str, project: int | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._key = key
+        self._project: int | str | None = project
+
+    def query(
+        self, text: str, values: Mapping[str, Any] | None = None, *, fresh: bool = False
+    ) -> dict[str, Any]:
+        """Run a HogQL query. `fresh` bypasses the result cache."""
+        query = {"kind": "HogQLQuery", "query": text, "values": dict(values or {})}
+        refresh = "force_blocking" if fresh else "blocking"
+        result: dict[str, Any] = self.request(
+            "POST", "query/", {"query": query, "refresh": refresh}
+        )
+        return result
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Call a path below the project; None for an empty response."""
+        if self._project is None:
+            self._project = self._find_project()
+        return self._send(method, f"{self._url}/api/projects/{self._project}/{path}", body)
+
+    def capture(self, project_key: str, events: Sequence[Any]) -> list[str]:
+        """Send historical events, and return why the service rejected any of them."""
+        batch = {"api_key": project_key, "historical_migration": True, "batch": events}
+        rejected = self._send("POST", f"{self._url}/batch/", batch).get("rejected", ())
+        return [f"event {each.get('uuid')}: {each.get('detail')}" for each in rejected]
+
+    def _find_project(self) -> int | str:
+        try:
+            page = self._send("GET", f"{self._url}/api/projects/?limit=20", None)
+        except ServiceForbidden:
+            # A key without the scope project:read cannot list projects.
+            return "@current"
+        projects = [(each["id"], each["name"]) for each in page["results"]]
+        if len(projects) > 1:
+            raise OperatorError(describe_missing_project(None, projects))
+        return projects[0][0] if projects else "@current"
+
+    def _send(self, method: str, url: str, body: Any) -> Any:
+        request = Request(  # noqa: S310 - the settings allow http and https only
+            url,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - as above
+                text = response.read()
+                return json.loads(text) if text else None
+        except HTTPError as error:
+            raise self._convert_error(error) from None
+        except (URLError, OSError, ValueError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceUnavailable(
+                f"{self._url} does not answer: {reason}. Is the service running?"
+            ) from None
+
+    def _convert_error(self, error: HTTPError) -> Exception:
+        try:
+            body = json.load(error)
+            detail, code = str(body["detail"]), str(body["code"])
+        except (ValueError, KeyError, TypeError, OSError):
+            return ServiceUnavailable(
+                f"{self._url} answers {error.code} {error.reason}, which is not an answer of "
+                "Hedgerow. Check --server."
+            )
+        if error.code == 400:
+            return Invalid(detail, code=code, attr=body.get("attr"))
+        if error.code >= 500 or error.code == 429:
+            pause = error.headers.get("Retry-After", "")
+            return ServiceUnavailable(
+                f"{self._url}: {detail}", float(pause) if pause.isdecimal() else 0
+            )
+        if error.code == 403:
+            return ServiceForbidden(f"{self._url}: {detail}")
+        return OperatorError(f"{self._url}: {detail}")
+
+
+def connect_service(
+    server: str | None, key: str | None, project: int | None, scope: str = "query:read"
+) -> ServiceClient:
+    """Build a client from options and settings. Raises OperatorError if there is no key."""
+    settings = load_service_settings(server, key)
+    check_personal_key(settings, scope)
+    return ServiceClient(resolve_service_url(settings), settings.personal_key, project)
+
+
+def check_personal_key(settings: Settings, scope: str) -> None:
+    if not settings.personal_key:
+        raise OperatorError(
+            "This command calls the running service and needs a personal API key. Use --key or "
+            "HEDGEROW_PERSONAL_KEY. Create a key with `hedgerow keys create --label cli --scope "
+            f"{scope}`."
+        )
+
+
+def load_service_settings(server: str | None, key: str | None, **overrides: Any) -> Settings:
+    return load_command_settings(server_url=server, personal_key=key, **overrides)
+
+
+def resolve_service_url(settings: Settings) -> str:
+    host = "127.0.0.1" if settings.host in ALL_INTERFACES else settings.host
+    host = f"[{host}]" if ":" in host else host
+    return settings.server_url or f"http://{host}:{settings.port}"

@@ -1,0 +1,1 @@
+"""Property filters, compiled to HogQL conditions."""

@@ -1,0 +1,1 @@
+"""The events endpoints: listings, selected columns, property values and CSV."""

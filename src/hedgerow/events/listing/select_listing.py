@@ -1,0 +1,237 @@
+"""Selected columns of events, or aggregates: the `select` and `where` parameters.
+
+With an aggregate, the query groups by all other columns, and conditions of `where` on aggregates go
+to HAVING.
+"""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from hedgerow.errors import Invalid
+from hedgerow.events.listing.clauses import (
+    EVENTS_TABLE,
+    build_conditions,
+    build_cursor_condition,
+    order_by_time,
+    parse_where,
+)
+from hedgerow.events.listing.cursor import EventCursor
+from hedgerow.events.listing.event_listing import PAGE_SHRINK_FACTOR, PAGE_SIZE, EventListing
+from hedgerow.events.listing.query import MAX_OFFSET, EventsQuery
+from hedgerow.events.listing.select_columns import SelectColumn, parse_select_column
+from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.executor import QueryExecutor
+from hedgerow.events.store import QueryResult, ResultTooLarge
+from hedgerow.hogql.ast import Expr, FunctionCall, OrderExpr, SelectQuery
+from hedgerow.hogql.builders import all_of, constant, field
+from hedgerow.hogql.parser.parse import parse_order
+from hedgerow.hogql.traversal import has_aggregate
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.projects.model import Project
+
+_MINUS = re.compile(r"\s*-\s*(?=[A-Za-z_$`(])")
+CURSOR_COLUMNS = ("timestamp", "uuid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTable:
+    """`next` is where the table continues: a cursor if rows are ordered by time, else an offset. It
+    is None on the last page, or if the maximum offset is reached."""
+
+    columns: Sequence[str]
+    types: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    has_more: bool
+    next: EventCursor | int | None
+    query: SelectQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SelectPlan:
+    """With `has_cursor`, rows are events in order of time, and the query also selects their time
+    and uuid."""
+
+    columns: Sequence[SelectColumn]
+    query: SelectQuery
+    has_cursor: bool
+
+
+class SelectListing:
+    def __init__(self, executor: QueryExecutor, listing: EventListing) -> None:
+        self._executor = executor
+        self._listing = listing
+
+    async def fetch_table(self, project: Project, query: EventsQuery, now: datetime) -> ResultTable:
+        page_size = query.limit or PAGE_SIZE
+        return await anext(self.iterate_tables(project, query, now, page_size=page_size))
+
+    async def iterate_tables(
+        self, project: Project, query: EventsQuery, now: datetime, *, page_size: int = PAGE_SIZE
+    ) -> AsyncIterator[ResultTable]:
+        """Yield all rows in tables, at least one."""
+        context = await self._executor.build_context(project, now, query.documents)
+        distinct_ids = await self._listing.resolve_person_ids(project, query.person)
+        left = query.limit
+        while left is None or left > 0:
+            limit = page_size if left is None else min(left, page_size)
+            table = await self._fetch(context, query, distinct_ids, limit)
+            yield table
+            if table.next is None:
+                return
+            left = None if left is None else left - len(table.rows)
+            query = (
+                replace(query, cursor=table.next, offset=0)
+                if isinstance(table.next, EventCursor)
+                else replace(query, offset=table.next)
+            )
+
+    async def _fetch(
+        self,
+        context: QueryContext,
+        query: EventsQuery,
+        distinct_ids: Sequence[str] | None,
+        limit: int,
+    ) -> ResultTable:
+        plan = await run_in_thread(partial(_plan_select, query, context, distinct_ids, limit))
+        try:
+            answer = await self._executor.execute(
+                context, lambda: plan.query, texts=query.hogql_texts
+            )
+        except ResultTooLarge:
+            if limit == 1 or plan.query.group_by:
+                raise
+            return await self._fetch(
+                context, query, distinct_ids, max(1, limit // PAGE_SHRINK_FACTOR)
+            )
+        return await run_in_thread(partial(_build_table, plan, query, answer, limit))
+
+
+def _build_table(
+    plan: _SelectPlan, query: EventsQuery, answer: QueryResult, limit: int
+) -> ResultTable:
+    rows, has_more = answer.rows[:limit], len(answer.rows) > limit
+    return ResultTable(
+        columns=[column.text for column in plan.columns],
+        types=_list_types(plan, answer.types),
+        rows=[_assemble_row(plan.columns, row) for row in rows],
+        has_more=has_more,
+        next=_next_position(plan, query, rows) if has_more else None,
+        query=plan.query,
+    )
+
+
+def _plan_select(
+    query: EventsQuery, context: QueryContext, distinct_ids: Sequence[str] | None, limit: int
+) -> _SelectPlan:
+    columns = [parse_select_column(text) for text in query.select or ()]
+    where, having = build_conditions(query, context, distinct_ids), list[Expr]()
+    is_grouped = any(column.has_aggregate for column in columns)
+    for each in parse_where(query):
+        (having if has_aggregate(each) else where).append(each)
+    if having and not is_grouped:
+        raise Invalid(
+            "A condition on an aggregate requires an aggregate in `select`.", attr="where"
+        )
+    grouped = (
+        [column.parts[0] for column in columns if not column.has_aggregate] if is_grouped else []
+    )
+    if is_grouped and not all(column.is_single_expression for column in columns):
+        raise Invalid("`*` and `person` cannot be combined with aggregates.", attr="select")
+    has_cursor = not is_grouped and query.is_by_time and (query.order or _has_time_column(columns))
+    if query.cursor is not None:
+        if not has_cursor:
+            raise Invalid(
+                "This query has no cursor. Use `offset`, or order by timestamp.", attr="cursor"
+            )
+        where.append(build_cursor_condition(query.cursor, ascending=query.is_ascending))
+    select = [part for column in columns for part in column.parts]
+    select_query = SelectQuery(
+        select=select + [field(name) for name in CURSOR_COLUMNS] if has_cursor else select,
+        source=EVENTS_TABLE,
+        where=all_of(where),
+        group_by=grouped,
+        having=all_of(having) if having else None,
+        order_by=_build_order(query, columns, grouped, has_cursor=bool(has_cursor)),
+        limit=constant(limit + 1),
+        offset=constant(query.offset) if query.offset else None,
+    )
+    return _SelectPlan(columns=columns, query=select_query, has_cursor=bool(has_cursor))
+
+
+def _has_time_column(columns: Sequence[SelectColumn]) -> bool:
+    return any(column.text.strip() == "*" or column.is_field("timestamp") for column in columns)
+
+
+def _build_order(
+    query: EventsQuery,
+    columns: Sequence[SelectColumn],
+    grouped: Sequence[Expr],
+    *,
+    has_cursor: bool,
+) -> list[OrderExpr]:
+    """Build the requested order, or the default. Adds unique columns at the end, so that pages do
+    not overlap."""
+    if has_cursor:
+        return order_by_time(ascending=query.is_ascending)
+    order = [_parse_order_by(text) for text in query.order] or [_default_order(columns)]
+    is_grouped = any(column.has_aggregate for column in columns)
+    rest = (
+        [OrderExpr(expr=each) for each in grouped] if is_grouped else order_by_time(ascending=False)
+    )
+    return order + rest
+
+
+def _parse_order_by(text: str) -> OrderExpr:
+    minus = _MINUS.match(text)
+    try:
+        order = parse_order(text[minus.end() :] if minus else text)
+    except Invalid as error:
+        raise Invalid(error.detail, attr="orderBy", code=error.code) from None
+    return replace(order, descending=True) if minus else order
+
+
+def _default_order(columns: Sequence[SelectColumn]) -> OrderExpr:
+    aggregated = [column.parts[0] for column in columns if column.has_aggregate]
+    counts = [
+        each
+        for each in aggregated
+        if isinstance(each, FunctionCall) and (each.name, each.args) == COUNT
+    ]
+    if aggregated:
+        return OrderExpr(expr=(counts or aggregated)[0], descending=True)
+    return OrderExpr(expr=columns[0].parts[0])
+
+
+COUNT = ("count", ())
+
+
+def _list_types(plan: _SelectPlan, types: Sequence[str]) -> list[str]:
+    found, at = list[str](), 0
+    for column in plan.columns:
+        own = types[at : at + len(column.parts)]
+        found.append(own[0] if column.is_single_expression else f"Tuple({', '.join(own)})")
+        at += len(column.parts)
+    return found
+
+
+def _assemble_row(columns: Sequence[SelectColumn], row: Sequence[Any]) -> list[Any]:
+    found, at = list[Any](), 0
+    for column in columns:
+        found.append(column.assemble(row[at : at + len(column.parts)]))
+        at += len(column.parts)
+    return found
+
+
+def _next_position(
+    plan: _SelectPlan, query: EventsQuery, rows: Sequence[Sequence[Any]]
+) -> EventCursor | int | None:
+    if plan.has_cursor:
+        timestamp, uuid = rows[-1][-2:]
+        return EventCursor(timestamp=timestamp.astimezone(UTC), uuid=UUID(str(uuid)))
+    following = query.offset + len(rows)
+    return following if following <= MAX_OFFSET else None

@@ -1,0 +1,1 @@
+"""Execution of queries over a project's events."""

@@ -1,0 +1,72 @@
+"""The context of a query, and compilation to SQL."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedgerow.errors import Invalid
+from hedgerow.events.filters.cohorts import CohortsById, find_cohort_by_name, select_members
+from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.hogql.ast import Join, Select, SelectQuery
+from hedgerow.hogql.builders import field
+from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.parser.parse import parse_expr, parse_order
+from hedgerow.hogql.printer.context import PrintContext
+from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
+from hedgerow.persons.model import CohortId
+from hedgerow.projects.model import Project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryContext:
+    """The project, its cohorts and the time that a query runs with."""
+
+    project: Project
+    cohorts: CohortsById
+    time: QueryTime
+
+
+# The name of a parameter, and the HogQL in it.
+NamedHogQL = tuple[str, str]
+
+# The caller sets the LIMIT.
+UNLIMITED_ROWS = RowLimits(default=None, maximum=None)
+
+
+def compile_query(
+    query: Select,
+    context: QueryContext,
+    limits: RowLimits = UNLIMITED_ROWS,
+    text: str | None = None,
+) -> PrintedQuery:
+    """Print a query as SQL. With its source `text`, errors contain the position."""
+    return print_select(query, build_print_context(context), limits, text)
+
+
+def locate_error(error: HogQLError, texts: Sequence[NamedHogQL], context: QueryContext) -> Invalid:
+    """Return the error with the parameter that causes it, if one of the texts is invalid on its
+    own."""
+    for attr, text in texts:
+        try:
+            expr = parse_order(text).expr if attr == "orderBy" else parse_expr(text)
+            alone = SelectQuery(select=[expr], source=Join(table=field("events")))
+            print_select(alone, build_print_context(context), UNLIMITED_ROWS, text)
+        except HogQLError as found:
+            return Invalid(found.detail, attr=attr, code=found.code)
+    return error
+
+
+def build_print_context(context: QueryContext) -> PrintContext:
+    def cohort(which: int | str) -> Select:
+        id = (
+            CohortId(which)
+            if isinstance(which, int)
+            else find_cohort_by_name(which, context.cohorts)
+        )
+        return select_members(id, context.cohorts, context.time)
+
+    return PrintContext(
+        project_id=context.project.id,
+        now=context.time.now,
+        timezone=context.project.timezone,
+        find_cohort=cohort,
+    )

@@ -1,0 +1,51 @@
+"""A limit on concurrent queries: per project, so that projects do not block each other, and in
+total, so that the event store keeps capacity for ingestion.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hedgerow.errors import Throttled
+from hedgerow.projects.model import ProjectId
+
+MAX_PER_PROJECT = 2
+MAX_TOTAL = 3
+QUEUE_TIMEOUT_S = 30.0
+RETRY_AFTER_S = 5
+
+
+class QueryLimiter:
+    def __init__(
+        self,
+        per_project: int = MAX_PER_PROJECT,
+        total: int = MAX_TOTAL,
+        timeout_s: float = QUEUE_TIMEOUT_S,
+    ) -> None:
+        self._per_project = per_project
+        self._total = total
+        self._timeout_s = timeout_s
+        self._running: Counter[ProjectId] = Counter()
+        self._slot_freed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def acquire(self, project_id: ProjectId) -> AsyncIterator[None]:
+        """Wait for a free slot. Raises Throttled on timeout."""
+        try:
+            async with asyncio.timeout(self._timeout_s), self._slot_freed:
+                await self._slot_freed.wait_for(lambda: self._has_free_slot(project_id))
+                self._running[project_id] += 1
+        except TimeoutError:
+            raise Throttled(RETRY_AFTER_S) from None
+        try:
+            yield
+        finally:
+            self._running[project_id] -= 1
+            if not self._running[project_id]:
+                del self._running[project_id]
+            async with self._slot_freed:
+                self._slot_freed.notify_all()
+
+    def _has_free_slot(self, project_id: ProjectId) -> bool:
+        return self._running[project_id] < self._per_project and self._running.total() < self._total

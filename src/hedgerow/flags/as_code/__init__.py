@@ -1,0 +1,1 @@
+"""Flags as code: export flags to a document, and apply a document."""

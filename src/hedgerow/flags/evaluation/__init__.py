@@ -1,0 +1,1 @@
+"""Evaluate flags: compile definitions once, then decide without I/O where possible."""

@@ -1,0 +1,190 @@
+"""Decide the requested flags for one person.
+
+Stored data is loaded only if an outcome depends on it. If it cannot be loaded, flags that do not
+need it are still correct, and the decision has `has_errors` set.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from hedgerow.errors import Unavailable
+from hedgerow.flags.evaluation.compile import CompiledFlag
+from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.snapshot import FlagSnapshot
+from hedgerow.flags.model import SURVEY_PREFIX, FlagOutcome, Runtime
+from hedgerow.flags.store import EvaluationDataStore
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
+from hedgerow.projects.model import Project
+
+
+def _any_runtime() -> Runtime | None:
+    return None
+
+
+def no_geoip() -> Mapping[str, str]:
+    return {}
+
+
+class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`flag_keys` and `contexts` limit the flags; None means no limit. `runtime` and `geoip` are
+    called only if a flag uses them."""
+
+    distinct_id: str
+    person_properties: Mapping[str, Any] = {}
+    groups: Mapping[str, str] = {}
+    group_properties: Mapping[str, Mapping[str, Any]] = {}
+    anonymous_id: str | None = None
+    device_id: str | None = None
+    flag_keys: frozenset[str] | None = None
+    contexts: frozenset[str] | None = None
+    runtime: Callable[[], Runtime | None] = _any_runtime
+    only_surveys: bool = False
+    geoip: Callable[[], Mapping[str, str]] = no_geoip
+
+
+class FlagDecision(msgspec.Struct, frozen=True, kw_only=True):
+    outcomes: Sequence[FlagOutcome]
+    has_errors: bool
+
+
+class Decider:
+    def __init__(self, flag_cache: FlagCache, data: EvaluationDataStore) -> None:
+        self._flag_cache = flag_cache
+        self._data = data
+
+    async def decide(
+        self, project: Project, request: EvaluationRequest, now: datetime
+    ) -> FlagDecision:
+        snapshot = self._flag_cache.get_cached(project) or await self._flag_cache.refresh(project)
+        flags = _select_flags(snapshot, request)
+        context = build_context(snapshot, request, now)
+        is_saved = True
+        if request.anonymous_id and _has_continuity(snapshot, flags):
+            is_saved = await self._save_hash_keys(project, snapshot, request, request.anonymous_id)
+        outcomes = snapshot.evaluate(flags, context, stop_at_stored_data=True)
+        if context.needs_stored_data:
+            await self._add_stored_data(project, snapshot, context, request.anonymous_id)
+            outcomes = snapshot.evaluate(flags, context)
+        return FlagDecision(outcomes=outcomes, has_errors=context.has_errors or not is_saved)
+
+    async def _add_stored_data(
+        self,
+        project: Project,
+        snapshot: FlagSnapshot,
+        context: EvaluationContext,
+        before: str | None,
+    ) -> None:
+        """Load the stored data into the context. Does nothing if the database is unavailable."""
+        try:
+            stored = await self._data.load(
+                project.id,
+                context.distinct_id,
+                context.groups,
+                cohorts=snapshot.has_static_cohorts,
+                hash_keys=bool(snapshot.continuity_keys),
+            )
+            hash_keys = stored.hash_keys
+            if before and snapshot.continuity_keys:
+                # The anonymous id may have hash keys from before the login; the own ones win.
+                earlier = await self._data.load(project.id, before, {}, cohorts=False)
+                hash_keys = {**earlier.hash_keys, **hash_keys}
+        except Unavailable:
+            return
+        context.add_stored_data(
+            stored.properties,
+            groups=stored.groups,
+            cohorts=stored.cohorts,
+            hash_keys=hash_keys,
+        )
+
+    async def _save_hash_keys(
+        self, project: Project, snapshot: FlagSnapshot, request: EvaluationRequest, before: str
+    ) -> bool:
+        """Save the identifier from before a login, for flags with experience continuity. False if
+        the database is unavailable."""
+        id = request.distinct_id[:DISTINCT_ID_MAX_CHARS]
+        try:
+            stored_data = [
+                await self._data.load(project.id, each, {}, cohorts=False) for each in (id, before)
+            ]
+            if not any(
+                stored.person_id is not None
+                and not stored.hash_keys.keys() >= set(snapshot.continuity_keys)
+                for stored in stored_data
+            ):
+                return True
+            await self._data.save_hash_keys(
+                project.id,
+                [id, before],
+                before,
+                snapshot.continuity_keys,
+            )
+        except Unavailable:
+            return False
+        return True
+
+
+def _has_continuity(snapshot: FlagSnapshot, flags: Sequence[CompiledFlag]) -> bool:
+    if not snapshot.continuity_keys or flags is snapshot.all_flags:
+        return bool(snapshot.continuity_keys)
+    return any(each.flag.active and each.flag.ensure_experience_continuity for each in flags)
+
+
+def _select_flags(snapshot: FlagSnapshot, request: EvaluationRequest) -> Sequence[CompiledFlag]:
+    flags: Sequence[CompiledFlag] = snapshot.all_flags
+    if request.flag_keys is not None:
+        flags = snapshot.select(request.flag_keys)
+    if snapshot.has_runtime_or_context_limits:
+        runtime = request.runtime()
+        flags = [each for each in flags if _is_for(each, runtime, request.contexts)]
+    if request.only_surveys:
+        flags = [each for each in flags if each.flag.key.startswith(SURVEY_PREFIX)]
+    return flags
+
+
+def _is_for(each: CompiledFlag, runtime: Runtime | None, contexts: frozenset[str] | None) -> bool:
+    flag = each.flag
+    runs_there = Runtime.ALL in (flag.evaluation_runtime, runtime) or (
+        flag.evaluation_runtime is runtime
+    )
+    has_context = (
+        not flag.evaluation_contexts
+        or contexts is None
+        or not contexts.isdisjoint(flag.evaluation_contexts)
+    )
+    return runs_there and has_context
+
+
+def build_context(
+    snapshot: FlagSnapshot, request: EvaluationRequest, now: datetime
+) -> EvaluationContext:
+    properties = request.person_properties
+    if snapshot.uses_geoip:
+        # Precedence: properties of the request, then GeoIP, then stored properties.
+        properties = {**request.geoip(), **properties}
+    if not request.groups:
+        return EvaluationContext(
+            distinct_id=request.distinct_id,
+            now=now,
+            person_properties=properties,
+            anonymous_id=request.anonymous_id,
+            device_id=request.device_id,
+        )
+    indexes = snapshot.definitions.group_types
+    return EvaluationContext(
+        distinct_id=request.distinct_id,
+        now=now,
+        person_properties=properties,
+        groups={indexes[name]: key for name, key in request.groups.items() if name in indexes},
+        group_properties={
+            indexes[name]: properties
+            for name, properties in request.group_properties.items()
+            if name in indexes
+        },
+        anonymous_id=request.anonymous_id,
+        device_id=request.device_id,
+    )

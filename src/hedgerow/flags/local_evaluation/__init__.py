@@ -1,0 +1,1 @@
+"""Flag definitions for SDKs that evaluate flags locally."""

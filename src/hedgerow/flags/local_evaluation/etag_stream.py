@@ -1,0 +1,75 @@
+"""Stream the ETag of the local evaluation definitions to SDKs whenever it changes."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from hedgerow.errors import Throttled
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.snapshot import FlagSnapshot
+from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
+from hedgerow.flags.local_evaluation.definitions import SdkProfile
+from hedgerow.projects.model import Project, ProjectId
+
+# Proxies close silent connections. Each heartbeat also checks that the key is still valid.
+HEARTBEAT_S = 15.0
+# Per process. A listener costs a connection and a few kilobytes.
+MAX_LISTENERS = 1000
+MAX_LISTENERS_PER_PROJECT = 100
+RETRY_AFTER_S = 30
+
+
+class EtagStreams:
+    """The open streams. All of them end when `stopping` is set."""
+
+    def __init__(
+        self,
+        flag_cache: FlagCache,
+        local_evaluation_cache: LocalEvaluationCache,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._flag_cache = flag_cache
+        self._local_evaluation_cache = local_evaluation_cache
+        self._stopping = stopping
+        self._listeners: Counter[ProjectId] = Counter()
+
+    def check_capacity(self, project: Project) -> None:
+        is_full = self._listeners.total() >= MAX_LISTENERS
+        if is_full or self._listeners[project.id] >= MAX_LISTENERS_PER_PROJECT:
+            raise Throttled(RETRY_AFTER_S)
+
+    async def stream_etags(
+        self, project: Project, is_authorized: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[str | None]:
+        """Yield the ETag at once, so that no change is missed, and again after each change. Yields
+        None as a heartbeat. Ends when `is_authorized` returns false."""
+        self._listeners[project.id] += 1
+        try:
+            last = ""
+            while not self._stopping.is_set():
+                seen = await self._flag_cache.snapshot(project)
+                etag = (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
+                if etag != last:
+                    last = etag
+                    yield etag
+                if not await self._wait_for_change(project, seen):
+                    if not await is_authorized():
+                        return
+                    yield None
+        finally:
+            self._listeners[project.id] -= 1
+
+    async def _wait_for_change(self, project: Project, seen: FlagSnapshot) -> bool:
+        """Return False if nothing changes until the next heartbeat."""
+        waiting = [
+            asyncio.ensure_future(self._flag_cache.wait_for_change(project, seen)),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for each in waiting:
+                each.cancel()
+        return bool(done)

@@ -1,0 +1,1 @@
+"""The HogQL parser: lexer, token stream and recursive descent."""

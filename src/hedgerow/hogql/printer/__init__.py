@@ -1,0 +1,1 @@
+"""The HogQL printer: syntax tree to ClickHouse SQL with bound parameters."""

@@ -1,0 +1,146 @@
+"""The context of a printed query, and the state that its printers share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+from hedgerow.hogql.ast import Select
+from hedgerow.hogql.errors import HogQLError
+from hedgerow.hogql.printer.parameters import QueryParameters
+from hedgerow.hogql.typed_sql import TypedSql, ValueType
+from hedgerow.lib.dates import parse_iso_date
+
+
+class PropertyType(StrEnum):
+    """The known type of a property. Properties without a known type are text."""
+
+    NUMERIC = "Numeric"
+    DATETIME = "DateTime"
+    BOOLEAN = "Boolean"
+    STRING = "String"
+
+
+def _no_cohort(_: int | str) -> Select | None:
+    return None
+
+
+@dataclass(frozen=True)
+class PrintContext:
+    """The project, time and definitions that a query is printed for.
+
+    `property_types` maps "event", "person" and "group_0" to "group_4" to property types by name.
+    `find_cohort` returns a query for the person ids of a cohort, by id or name, or None.
+    """
+
+    project_id: int
+    now: datetime
+    timezone: str = "UTC"
+    property_types: Mapping[str, Mapping[str, PropertyType]] = field(default_factory=dict)
+    find_cohort: Callable[[int | str], Select | None] = _no_cohort
+
+    def property_type(self, owner: str, name: str) -> PropertyType:
+        return self.property_types.get(owner, {}).get(name, PropertyType.STRING)
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
+
+# The limits of the printed SQL. A CTE is printed wherever it is used.
+MAX_SQL_CHARS = 400_000
+MAX_TABLES = 60
+
+
+class PrinterState:
+    """The state of printing one query: its parameters, generated names and size limits."""
+
+    def __init__(self, world: PrintContext) -> None:
+        self.print_context = world
+        self.parameters = QueryParameters()
+        self.tables = 0
+        self._name_count = 0
+
+    def new_name(self, letter: str) -> str:
+        """Generate a name. Names from the query never appear in the SQL."""
+        self._name_count += 1
+        return f"{letter}{self._name_count}"
+
+    def count_table(self) -> None:
+        self.tables += 1
+        if self.tables > MAX_TABLES:
+            raise HogQLError(f"The query reads more than {MAX_TABLES} tables")
+
+    def check_size(self, sql: str) -> str:
+        """Return the SQL. Raises HogQLError if it is too long."""
+        if len(sql) > MAX_SQL_CHARS:
+            raise HogQLError("The query is too large")
+        return sql
+
+    @property
+    def project(self) -> str:
+        return self.parameters.add("Int64", self.print_context.project_id)
+
+    @property
+    def zone(self) -> str:
+        return self.parameters.add_text(self.print_context.timezone)
+
+    @property
+    def now(self) -> TypedSql:
+        return self.localize_time(self.parameters.add_time(self.print_context.now))
+
+    def localize_time(self, sql: str, *, nullable: bool = False) -> TypedSql:
+        """Convert a time to the project's time zone."""
+        shown = sql if self.print_context.timezone == "UTC" else f"toTimeZone({sql}, {self.zone})"
+        return TypedSql(shown, ValueType.DATETIME, nullable=nullable, instant=sql)
+
+    def parse_time(self, sql: str) -> TypedSql:
+        """Parse text as a time in the project's time zone. NULL for text that is not a time."""
+        return TypedSql(
+            f"parseDateTime64BestEffortOrNull({sql}, 6, {self.zone})", ValueType.DATETIME
+        )
+
+    def parse_time_constant(self, text: str) -> TypedSql | None:
+        """Parse a constant here if possible, so that the event store can use its index."""
+        try:
+            moment = parse_iso_date(text.strip(), self.print_context.zone)
+        except ValueError:
+            return None
+        if not 1900 < moment.year < 2290:
+            return None
+        return TypedSql(
+            self.parameters.add_time(moment), ValueType.DATETIME, nullable=False, is_constant=True
+        )
+
+    def extract_property(self, base: str, keys: Sequence[str | int], owner: str) -> TypedSql:
+        """Extract a value from JSON text. A first-level property may have a known type."""
+        path = ", ".join(
+            self.parameters.add_text(key)
+            if isinstance(key, str)
+            else self.parameters.add_integer(key)
+            for key in keys
+        )
+        text = f"JSONExtract({base}, {path}, 'Nullable(String)')"
+        known = PropertyType.STRING
+        if len(keys) == 1 and isinstance(keys[0], str):
+            known = self.print_context.property_type(owner, keys[0])
+        match known:
+            case PropertyType.NUMERIC:
+                return TypedSql(f"toFloat64OrNull({text})", ValueType.NUMBER)
+            case PropertyType.DATETIME:
+                return self.parse_time(text)
+            case PropertyType.BOOLEAN:
+                return TypedSql(bool_from_text(text), ValueType.BOOL)
+            case _:
+                return TypedSql(text, ValueType.STRING, is_untyped=True)
+
+
+def bool_from_text(sql: str) -> str:
+    """Convert "true" and "false" to a boolean, and other text to NULL."""
+    return f"transform({sql}, ['true', 'false'], [true, false], NULL)"
+
+
+def number_from_text(sql: str) -> str:
+    return f"toFloat64OrNull({sql})"

@@ -1,0 +1,231 @@
+"""The printer of conversions, current time, date arithmetic, CASE and other special functions."""
+
+from collections.abc import Callable
+
+from hedgerow.hogql.ast import Compare, Constant, Expr, Field, FunctionCall
+from hedgerow.hogql.errors import HogQLError, did_you_mean, quote
+from hedgerow.hogql.printer.comparisons import bool_sql, print_comparison, time_from_text, to_text
+from hedgerow.hogql.printer.context import number_from_text
+from hedgerow.hogql.printer.expressions import ExpressionPrinter
+from hedgerow.hogql.typed_sql import TypedSql, ValueType
+
+_TYPES = {
+    **dict.fromkeys(("int", "integer", "bigint", "smallint", "tinyint", "int8", "int16", "int32",
+                     "int64"), "toInt"),
+    **dict.fromkeys(("float", "double", "real", "numeric", "float32", "float64", "decimal"),
+                    "toFloat"),
+    **dict.fromkeys(("string", "text", "varchar", "char"), "toString"),
+    **dict.fromkeys(("bool", "boolean"), "toBool"),
+    **dict.fromkeys(("datetime", "datetime64", "timestamp", "timestamptz",
+                     "timestamp with time zone", "timestamp without time zone"), "toDateTime"),
+    "date": "toDate",
+    "uuid": "toUUID",
+}  # fmt: skip
+_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year", "millisecond")
+
+
+class ConversionPrinter(ExpressionPrinter):
+    """Prints the functions of `functions.SPECIAL`."""
+
+    def print_cast(self, expr: Expr, type_name: str, start: int | None) -> TypedSql:
+        name = _TYPES.get(type_name.lower())
+        if name is None:
+            hint = did_you_mean(type_name, _TYPES)
+            raise HogQLError(f"Unknown type {quote(type_name)}", start=start, hint=hint)
+        return self.print_special(name, FunctionCall(name=name, args=(expr,), start=start))
+
+    def print_special(self, name: str, call: FunctionCall) -> TypedSql:
+        if call.params is not None or call.distinct:
+            raise HogQLError(
+                f"Function '{name}' takes one list of arguments, without DISTINCT", start=call.start
+            )
+        return _PRINTERS[name](self, call)
+
+    def to_int(self, call: FunctionCall) -> TypedSql:
+        inner = self.print_expr(call.args[0])
+        return TypedSql(f"accurateCastOrNull({inner.sql}, 'Int64')", ValueType.NUMBER)
+
+    def to_float(self, call: FunctionCall) -> TypedSql:
+        inner = self.print_expr(call.args[0])
+        return TypedSql(f"accurateCastOrNull({inner.sql}, 'Float64')", ValueType.NUMBER)
+
+    def to_decimal(self, call: FunctionCall) -> TypedSql:
+        inner = self.print_expr(call.args[0])
+        scale = _read_integer(call.args[1], 0, 18)
+        return TypedSql(
+            f"accurateCastOrNull({inner.sql}, 'Decimal(18, {scale})')", ValueType.NUMBER
+        )
+
+    def to_bool(self, call: FunctionCall) -> TypedSql:
+        inner = self.print_expr(call.args[0])
+        if inner.type is ValueType.BOOL:
+            return inner
+        text = f"lower(toString({inner.sql}))"
+        return TypedSql(
+            f"transform({text}, ['true', '1', 'yes', 'false', '0', 'no'],"
+            " [true, true, true, false, false, false], NULL)",
+            ValueType.BOOL,
+        )
+
+    def to_string(self, call: FunctionCall) -> TypedSql:
+        inner = self.print_expr(call.args[0])
+        if len(call.args) == 2:
+            return TypedSql(
+                f"toString({inner.sql}, {self._print_zone(call.args[1])})", ValueType.STRING
+            )
+        return TypedSql(f"toString({inner.sql})", ValueType.STRING, nullable=inner.nullable)
+
+    def to_uuid(self, call: FunctionCall) -> TypedSql:
+        return TypedSql(
+            f"accurateCastOrNull({self.print_expr(call.args[0]).sql}, 'UUID')", ValueType.UUID
+        )
+
+    def to_date(self, call: FunctionCall) -> TypedSql:
+        inner = self._print_time(call.args[0])
+        return TypedSql(f"toDate({inner.sql})", ValueType.DATE, nullable=inner.nullable)
+
+    def to_date_time(self, call: FunctionCall) -> TypedSql:
+        inner = self._print_time(call.args[0])
+        if len(call.args) > 1 and call.name.lower() != "todatetime64":
+            zone = self._print_zone(call.args[1])
+            piece = self.print_expr(call.args[0])
+            if piece.type in (ValueType.STRING, ValueType.UNKNOWN):
+                text = to_text(piece).sql
+                return TypedSql(
+                    f"parseDateTime64BestEffortOrNull({text}, 6, {zone})", ValueType.DATETIME
+                )
+            return TypedSql(f"toTimeZone({inner.sql}, {zone})", ValueType.DATETIME)
+        return inner
+
+    def _print_time(self, node: Expr) -> TypedSql:
+        """Convert any value to a time."""
+        piece = self.print_expr(node)
+        match piece.type:
+            case ValueType.DATETIME:
+                return piece
+            case ValueType.DATE:
+                sql = f"toDateTime64({piece.sql}, 6, {self.state.zone})"
+                return TypedSql(sql, ValueType.DATETIME, nullable=piece.nullable)
+            case ValueType.NUMBER:
+                sql = f"toDateTime64({piece.sql}, 6, {self.state.zone})"
+                return TypedSql(sql, ValueType.DATETIME, nullable=piece.nullable)
+            case ValueType.STRING:
+                moment = time_from_text(self.state, piece)
+                return self.state.localize_time(moment.sql, nullable=moment.nullable)
+            case _:
+                return self.state.parse_time(f"toString({piece.sql})")
+
+    def _print_zone(self, node: Expr) -> str:
+        if not isinstance(node, Constant) or not isinstance(node.value, str):
+            raise HogQLError("A time zone must be a string", start=node.start)
+        return self.state.parameters.add_text(node.value)
+
+    def now(self, call: FunctionCall) -> TypedSql:
+        del call
+        return self.state.now
+
+    def today(self, call: FunctionCall) -> TypedSql:
+        del call
+        return TypedSql(f"toDate({self.state.now.sql})", ValueType.DATE, nullable=False)
+
+    def yesterday(self, call: FunctionCall) -> TypedSql:
+        del call
+        return TypedSql(f"minus(toDate({self.state.now.sql}), 1)", ValueType.DATE, nullable=False)
+
+    def timezone(self, call: FunctionCall) -> TypedSql:
+        del call
+        return self.state.parameters.add_constant(self.state.print_context.timezone)
+
+    def date_add(self, call: FunctionCall) -> TypedSql:
+        """Print `dateAdd('day', 1, x)`, `dateAdd(day, 1, x)` and `dateAdd(x, interval 1 day)`."""
+        sign = "minus" if "sub" in call.name.lower() else "plus"
+        if len(call.args) == 2:
+            moment, interval = self.print_expr(call.args[0]), self.print_expr(call.args[1])
+            if moment.is_untyped:
+                moment = self.state.parse_time(moment.sql)
+            return TypedSql(f"{sign}({moment.sql}, {interval.sql})", ValueType.DATETIME)
+        unit = _read_unit(call.args[0])
+        amount, moment = self.print_expr(call.args[1]), self.print_expr(call.args[2])
+        if moment.type is ValueType.STRING:
+            moment = time_from_text(self.state, moment)
+        number = number_from_text(amount.sql) if amount.is_untyped else amount.sql
+        return TypedSql(
+            f"{sign}({moment.sql}, toInterval{unit.capitalize()}({number}))", ValueType.DATETIME
+        )
+
+    def cast_call(self, call: FunctionCall) -> TypedSql:
+        kind = call.args[1]
+        if not isinstance(kind, Constant) or not isinstance(kind.value, str):
+            raise HogQLError("A type must be a string", start=kind.start)
+        return self.print_cast(call.args[0], kind.value, call.start)
+
+    def case(self, call: FunctionCall) -> TypedSql:
+        """Print `CASE x WHEN 1 THEN ...`."""
+        subject, *rest = call.args
+        if len(rest) % 2 == 0:
+            raise HogQLError("Every WHEN needs a THEN", start=call.start)
+        left = self.print_expr(subject)
+        parts: list[str] = []
+        for when, then in zip(rest[:-1:2], rest[1::2], strict=True):
+            equal = print_comparison(self.state, Compare.EQ, left, self.print_expr(when))
+            parts += [equal.sql, self.print_expr(then).sql]
+        return TypedSql(f"multiIf({', '.join(parts)}, {self.print_expr(rest[-1]).sql})")
+
+    def is_null(self, call: FunctionCall) -> TypedSql:
+        return bool_sql(f"isNull({self.print_expr(call.args[0]).sql})")
+
+    def is_not_null(self, call: FunctionCall) -> TypedSql:
+        return bool_sql(f"isNotNull({self.print_expr(call.args[0]).sql})")
+
+    def exists(self, call: FunctionCall) -> TypedSql:
+        return bool_sql(f"exists{self.print_expr(call.args[0]).sql}")
+
+
+_PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
+    "toInt": ConversionPrinter.to_int,
+    "toFloat": ConversionPrinter.to_float,
+    "toDecimal": ConversionPrinter.to_decimal,
+    "toBool": ConversionPrinter.to_bool,
+    "toString": ConversionPrinter.to_string,
+    "toUUID": ConversionPrinter.to_uuid,
+    "toDate": ConversionPrinter.to_date,
+    "date": ConversionPrinter.to_date,
+    "toDateTime": ConversionPrinter.to_date_time,
+    "toDateTime64": ConversionPrinter.to_date_time,
+    "timestamp": ConversionPrinter.to_date_time,
+    "now": ConversionPrinter.now,
+    "now64": ConversionPrinter.now,
+    "today": ConversionPrinter.today,
+    "current_date": ConversionPrinter.today,
+    "yesterday": ConversionPrinter.yesterday,
+    "timezone": ConversionPrinter.timezone,
+    "dateAdd": ConversionPrinter.date_add,
+    "date_add": ConversionPrinter.date_add,
+    "dateSub": ConversionPrinter.date_add,
+    "date_sub": ConversionPrinter.date_add,
+    "cast": ConversionPrinter.cast_call,
+    "accurateCast": ConversionPrinter.cast_call,
+    "accurateCastOrNull": ConversionPrinter.cast_call,
+    "_caseWithExpression": ConversionPrinter.case,
+    "isNull": ConversionPrinter.is_null,
+    "isNotNull": ConversionPrinter.is_not_null,
+    "exists": ConversionPrinter.exists,
+}
+
+
+def _read_integer(node: Expr, low: int, high: int) -> int:
+    if isinstance(node, Constant) and isinstance(node.value, int) and low <= node.value <= high:
+        return node.value
+    raise HogQLError(f"Expected a whole number from {low} to {high}", start=node.start)
+
+
+def _read_unit(node: Expr) -> str:
+    sent = node.value if isinstance(node, Constant) else None
+    if isinstance(node, Field) and len(node.chain) == 1:
+        sent = node.chain[0]
+    unit = str(sent).lower().removesuffix("s")
+    if unit not in _UNITS:
+        raise HogQLError(
+            "Unknown unit of time", start=node.start, hint=f"Use one of: {', '.join(_UNITS)}."
+        )
+    return unit

@@ -1,0 +1,1 @@
+"""Endpoints under /api, one file per resource."""

@@ -1,0 +1,233 @@
+"""Cohorts: sets of persons that flag conditions can refer to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from starlette.responses import Response
+
+from hedgerow.errors import Invalid, NotFound
+from hedgerow.flags.flags import Flags
+from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.auth.access import in_project
+from hedgerow.http.call import ProjectCall
+from hedgerow.http.endpoint import endpoint, project_paths
+from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import parse_positive
+from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Text
+from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import format_iso
+from hedgerow.persons.cohorts import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
+    SCOPE,
+    CohortFields,
+    Cohorts,
+    parse_csv_ids,
+)
+from hedgerow.persons.model import Cohort, CohortId
+from hedgerow.projects.store import ActivityStore
+
+BASES = tuple(f"/api/{root}/{{project_id}}/cohorts/" for root in ("projects", "environments"))
+
+
+class CohortItem(msgspec.Struct, kw_only=True):
+    """A cohort. `count` is null unless the cohort is static."""
+
+    id: int
+    name: str
+    description: str
+    deleted: bool
+    filters: Mapping[str, Any]
+    is_static: bool
+    is_calculating: bool
+    errors_calculating: int
+    count: int | None
+    created_by: str
+    created_at: str
+    last_calculation: str | None
+
+
+class CohortBody(Fields):
+    """`filters.properties` nests AND and OR groups. `csv` adds the persons with the distinct ids in
+    its first column to a static cohort."""
+
+    name: Annotated[str, Text(NAME_MAX)] | None = None
+    description: Annotated[str, Text(DESCRIPTION_MAX, blank=True)] | None = None
+    is_static: Boolean | None = None
+    deleted: Boolean | None = None
+    filters: Any = None
+    csv: str | None = None
+
+    def to_fields(self) -> CohortFields:
+        return CohortFields(
+            name=self.name,
+            description=self.description,
+            is_static=self.is_static,
+            definition=_parse_definition(self.filters),
+            deleted=self.deleted,
+        )
+
+
+def _parse_definition(filters: Any) -> Any:
+    if isinstance(filters, str):  # a form sends JSON as text
+        try:
+            filters = jsonio.parse(filters.encode("utf-8", "surrogatepass"))
+        except jsonio.JsonError as error:
+            raise Invalid(str(error), attr="filters") from None
+    if filters is None:
+        return None
+    if not isinstance(filters, dict) or "properties" not in filters:
+        raise Invalid("Expected an object with `properties`.", attr="filters")
+    return filters["properties"]
+
+
+def _render_cohort(cohort: Cohort, count: int | None) -> CohortItem:
+    return CohortItem(
+        id=cohort.id,
+        name=cohort.name,
+        description=cohort.description,
+        deleted=cohort.deleted,
+        filters={"properties": cohort.definition},
+        is_static=cohort.is_static,
+        is_calculating=False,
+        errors_calculating=0,
+        count=count,
+        created_by=cohort.created_by,
+        created_at=format_iso(cohort.created_at),
+        last_calculation=None,
+    )
+
+
+def _parse_id(call: ProjectCall) -> CohortId:
+    text = call.path_param("cohort_id")
+    number = parse_positive(text) if text.isdecimal() else None
+    if number is None or number > INT64_MAX:
+        raise NotFound
+    return CohortId(number)
+
+
+def _parse_members(body: CohortBody, *, is_static: bool) -> list[str]:
+    if body.csv is None:
+        return []
+    if not is_static:
+        raise Invalid(
+            "`csv` requires a static cohort. Set `is_static` to true when you create it.",
+            attr="is_static",
+        )
+    return parse_csv_ids(body.csv)
+
+
+class CohortEndpoints:
+    tag = "Cohorts"
+
+    def __init__(self, activity: ActivityStore, cohorts: Cohorts, flags: Flags) -> None:
+        self._activity = activity
+        self._cohorts = cohorts
+        self._flags = flags
+
+    async def _render_one(self, cohort: Cohort) -> CohortItem:
+        [only] = await self._render([cohort])
+        return only
+
+    async def _render(self, cohorts: Sequence[Cohort]) -> list[CohortItem]:
+        sizes = await self._cohorts.count_members(cohorts)
+        return [_render_cohort(cohort, sizes.get(cohort.id)) for cohort in cohorts]
+
+    @endpoint(
+        "GET",
+        *project_paths("cohorts/"),
+        access=in_project("cohort:read"),
+        response=Page[CohortItem],
+        query=PAGE_PARAMETERS,
+    )
+    async def list_cohorts(self, call: ProjectCall) -> Response:
+        """List the project's cohorts, newest first."""
+        window = call.window
+        found, count = await self._cohorts.list_cohorts(
+            call.project.id, limit=window.limit, offset=window.offset
+        )
+        listed = await self._render(found)
+        return JsonResponse(call.page(count, listed))
+
+    @endpoint(
+        "POST",
+        *project_paths("cohorts/"),
+        access=in_project("cohort:write"),
+        response=CohortItem,
+        status=201,
+        body=CohortBody,
+    )
+    async def create_cohort(self, call: ProjectCall) -> Response:
+        """Create a cohort."""
+        body = await call.body(CohortBody)
+        ids = _parse_members(body, is_static=bool(body.is_static))
+        cohort = await self._cohorts.create(call.project.id, body.to_fields(), call.actor, call.now)
+        return await self._add_members_and_respond(call, cohort, ids, 201)
+
+    @endpoint(
+        "GET",
+        *project_paths("cohorts/{cohort_id}/"),
+        access=in_project("cohort:read"),
+        response=CohortItem,
+    )
+    async def retrieve_cohort(self, call: ProjectCall) -> Response:
+        """Retrieve a cohort."""
+        cohort = await self._cohorts.find(call.project.id, _parse_id(call))
+        return JsonResponse(await self._render_one(cohort))
+
+    @endpoint(
+        "PATCH",
+        *project_paths("cohorts/{cohort_id}/"),
+        access=in_project("cohort:write"),
+        response=CohortItem,
+        body=CohortBody,
+    )
+    async def change_cohort(self, call: ProjectCall) -> Response:
+        """Update the given fields. `csv` adds persons to a static cohort."""
+        found = await self._cohorts.find(call.project.id, _parse_id(call))
+        body = await call.body(CohortBody)
+        ids = _parse_members(body, is_static=found.is_static)
+        cohort = await self._cohorts.change(
+            call.project.id, found.id, body.to_fields(), call.actor, call.now
+        )
+        return await self._add_members_and_respond(call, cohort, ids, 200)
+
+    @endpoint(
+        "DELETE",
+        *project_paths("cohorts/{cohort_id}/"),
+        access=in_project("cohort:write"),
+        status=204,
+    )
+    async def delete_cohort(self, call: ProjectCall) -> Response:
+        """Delete a cohort. Fails while a flag or another cohort refers to it."""
+        await self._cohorts.change(
+            call.project.id,
+            _parse_id(call),
+            CohortFields(deleted=True),
+            call.actor,
+            call.now,
+        )
+        await self._flags.refresh(call.project)
+        return no_content()
+
+    @endpoint(
+        "GET",
+        *project_paths("cohorts/{cohort_id}/activity/"),
+        access=in_project("cohort:read"),
+        response=ActivityPage,
+        query=ACTIVITY_PARAMETERS,
+    )
+    async def list_cohort_activity(self, call: ProjectCall) -> Response:
+        """List the changes made to a cohort, newest first."""
+        found = await self._cohorts.find(call.project.id, _parse_id(call))
+        return await respond_with_activity(call, self._activity, SCOPE, str(found.id))
+
+    async def _add_members_and_respond(
+        self, call: ProjectCall, cohort: Cohort, ids: list[str], status: int
+    ) -> Response:
+        if ids:
+            await self._cohorts.add_members(cohort, ids)
+        await self._flags.refresh(call.project)
+        return JsonResponse(await self._render_one(cohort), status_code=status)

@@ -1,0 +1,277 @@
+"""Feature flags: definitions, status and activity."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import ConfigDict
+from starlette.responses import Response
+
+from hedgerow.errors import MethodNotAllowed
+from hedgerow.flags.edits import EditBase, FlagFields
+from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_flag_status
+from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
+from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
+from hedgerow.http.auth.access import in_project
+from hedgerow.http.call import ProjectCall
+from hedgerow.http.endpoint import endpoint, project_paths
+from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
+from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib.clock import format_iso
+from hedgerow.projects.store import ActivityStore
+from hedgerow.surveys.surveys import Surveys
+
+BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("projects", "environments"))
+NAME_MAX = 10_000
+# Path segments that are not flag keys, with the methods of their own routes.
+RESERVED = {
+    "activity": "GET, HEAD",
+    "evaluation_reasons": "GET, HEAD",
+    "local_evaluation": "GET, HEAD",
+    "stream": "GET, HEAD",
+    "user_blast_radius": "POST",
+}
+LIST_PARAMETERS = (
+    Parameter("search", "Only flags whose key or name contains this text."),
+    Parameter("active", "Only active (true), inactive (false) or stale (STALE) flags."),
+    Parameter("type", f"Only flags of this type: {', '.join(TYPES)}."),
+)
+
+
+class FlagStatus(msgspec.Struct, kw_only=True):
+    """`calls` counts the `$feature_flag_called` events for each value."""
+
+    status: str
+    reason: str
+    last_called_at: str | None
+    calls: Mapping[str, int]
+
+
+class FlagReference(msgspec.Struct, kw_only=True):
+    id: int
+    key: str
+    name: str
+
+
+class FlagBody(Fields):
+    """The writable fields. `version` and `original_flag` describe the flag before the edit, so that
+    conflicting edits are detected."""
+
+    model_config = ConfigDict(str_strip_whitespace=False)
+
+    key: Annotated[str, Text(KEY_MAX_CHARS, blank=True)] = OMITTED
+    name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
+    filters: Any = None
+    active: Boolean = OMITTED
+    deleted: Boolean = OMITTED
+    archived: Boolean = OMITTED
+    ensure_experience_continuity: Boolean | None = None
+    is_remote_configuration: Boolean | None = None
+    has_encrypted_payloads: Boolean | None = None
+    evaluation_runtime: Runtime | None = None
+    bucketing_identifier: Bucketing | None = None
+    evaluation_contexts: list[Annotated[str, Text(200)]] | None = None
+    tags: list[Annotated[str, Text(200)]] | None = None
+    version: Annotated[int, Between()] | None = None
+    original_flag: Any = None
+
+    def to_fields(self) -> FlagFields:
+        fields = {
+            name: getattr(self, name)
+            for name in FlagFields.__slots__
+            if getattr(self, name) is not None
+        }
+        for name in ("evaluation_contexts", "tags"):
+            if name in fields:
+                fields[name] = tuple(dict.fromkeys(fields[name]))
+        return FlagFields(**fields)
+
+    def to_base(self) -> EditBase | None:
+        if self.version is None:
+            return None
+        original = self.original_flag
+        return EditBase(
+            version=self.version, fields=original if isinstance(original, dict) else None
+        )
+
+
+class FlagEndpoints:
+    tag = "Feature flags"
+
+    def __init__(
+        self,
+        activity: ActivityStore,
+        flag_renderer: FlagRenderer,
+        flags: Flags,
+        surveys: Surveys,
+    ) -> None:
+        self._activity = activity
+        self._flag_renderer = flag_renderer
+        self._flags = flags
+        self._surveys = surveys
+
+    async def _respond(self, call: ProjectCall, flag: Flag, status: int = 200) -> Response:
+        return JsonResponse(await self._flag_renderer.render_one(call, flag), status_code=status)
+
+    async def _find_unreserved(self, call: ProjectCall, *, deleted_too: bool = False) -> Flag:
+        """Find the flag with the id or key at the end of the path."""
+        flag_id = call.path_param("flag_id")
+        if flag_id in RESERVED:  # has its own route, which does not accept this method
+            raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
+        return await self._find(call, deleted_too=deleted_too)
+
+    async def _find(self, call: ProjectCall, *, deleted_too: bool = False) -> Flag:
+        flag_id = call.path_param("flag_id")
+        return await self._flags.find(call.project, flag_id, deleted_too=deleted_too)
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/"),
+        access=in_project("feature_flag:read"),
+        response=Page[FlagItem],
+        query=PAGE_PARAMETERS + LIST_PARAMETERS,
+    )
+    async def list_flags(self, call: ProjectCall) -> Response:
+        """List the project's flags, newest first, without deleted ones."""
+        window = call.window
+        search = parse_text(call.query_param("search"), "search")
+        kind = parse_choice(call.query_param("type"), "type", TYPES)
+        active = call.query_param("active") or ""
+        is_stale = active.upper() == STALE
+        links = await self._flag_renderer.load_links(call.project)
+        flag_filter = FlagFilter(
+            search=search.strip()[:200],
+            active=None if is_stale else parse_boolean(active, "active"),
+            type=kind,
+            experimental=links.experiments.keys(),
+            stale_at=call.now if is_stale else None,
+        )
+        # Like PostHog, leave out the internal flags of surveys.
+        owned = await self._surveys.owned_flags(call.project)
+        found = await self._flags.list_flags(call.project, flag_filter)
+        flags = [flag for flag in found if flag.id not in owned]
+        listed = [self._flag_renderer.render(call, flag, links) for flag in window.of(flags)]
+        return JsonResponse(call.page(len(flags), listed))
+
+    @endpoint(
+        "POST",
+        *project_paths("feature_flags/"),
+        access=in_project("feature_flag:write"),
+        response=FlagItem,
+        status=201,
+        body=FlagBody,
+    )
+    async def create_flag(self, call: ProjectCall) -> Response:
+        """Create a flag."""
+        fields = (await call.body(FlagBody)).to_fields()
+        flag = await self._flags.create(call.project, fields, call.actor, call.now)
+        return await self._respond(call, flag, 201)
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/{flag_id}/"),
+        access=in_project("feature_flag:read"),
+        response=FlagItem,
+    )
+    async def retrieve_flag(self, call: ProjectCall) -> Response:
+        """Retrieve a flag by its id or key."""
+        return await self._respond(call, await self._find_unreserved(call))
+
+    @endpoint(
+        "PATCH",
+        *project_paths("feature_flags/{flag_id}/"),
+        access=in_project("feature_flag:write"),
+        response=FlagItem,
+        body=FlagBody,
+    )
+    async def change_flag(self, call: ProjectCall) -> Response:
+        """Update the given fields. `deleted: false` restores a deleted flag."""
+        found = await self._find_unreserved(call, deleted_too=True)
+        body = await call.body(FlagBody)
+        flag = await self._flags.change(
+            call.project,
+            found.id,
+            body.to_fields(),
+            seen=body.to_base(),
+            actor=call.actor,
+            now=call.now,
+        )
+        return await self._respond(call, flag)
+
+    @endpoint(
+        "DELETE",
+        *project_paths("feature_flags/{flag_id}/"),
+        access=in_project("feature_flag:write"),
+        status=204,
+    )
+    async def delete_flag(self, call: ProjectCall) -> Response:
+        """Delete a flag. It is disabled and hidden. Restore it by its id with `deleted: false`."""
+        found = await self._find_unreserved(call)
+        await self._flags.change(
+            call.project,
+            found.id,
+            FlagFields(deleted=True),
+            seen=None,
+            actor=call.actor,
+            now=call.now,
+        )
+        return no_content()
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/{flag_id}/status/"),
+        access=in_project("feature_flag:read"),
+        response=FlagStatus,
+    )
+    async def retrieve_flag_status(self, call: ProjectCall) -> Response:
+        """Retrieve the status of a flag (ACTIVE, STALE or DELETED) and the reason for it."""
+        found = await self._find(call, deleted_too=True)
+        status, reason = get_flag_status(found, call.now)
+        return JsonResponse(
+            FlagStatus(
+                status=status,
+                reason=reason,
+                last_called_at=format_iso(found.last_called_at) if found.last_called_at else None,
+                calls=await self._flags.count_calls(found),
+            )
+        )
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/{flag_id}/dependent_flags/"),
+        access=in_project("feature_flag:read"),
+        response=list[FlagReference],
+    )
+    async def list_dependent_flags(self, call: ProjectCall) -> Response:
+        """List the flags that depend on this one."""
+        found = await self._find(call)
+        flags = await self._flags.list_dependents(call.project, found.id)
+        return JsonResponse(
+            [FlagReference(id=flag.id, key=flag.key, name=flag.name) for flag in flags]
+        )
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/{flag_id}/activity/"),
+        access=in_project("feature_flag:read"),
+        response=ActivityPage,
+        query=ACTIVITY_PARAMETERS,
+    )
+    async def list_flag_activity(self, call: ProjectCall) -> Response:
+        """List the changes made to a flag, newest first."""
+        found = await self._find(call, deleted_too=True)
+        return await respond_with_activity(call, self._activity, SCOPE, str(found.id))
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/activity/"),
+        access=in_project("feature_flag:read"),
+        response=ActivityPage,
+        query=ACTIVITY_PARAMETERS,
+    )
+    async def list_flags_activity(self, call: ProjectCall) -> Response:
+        """List the changes made to all flags, newest first."""
+        return await respond_with_activity(call, self._activity, SCOPE)

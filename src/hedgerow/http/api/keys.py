@@ -1,0 +1,185 @@
+"""Personal API keys. An all-access key manages all keys; every key can retrieve itself."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from annotated_types import MaxLen
+from starlette.responses import Response
+
+from hedgerow.errors import Forbidden, Invalid, NotFound
+from hedgerow.http.auth.access import anywhere
+from hedgerow.http.auth.personal_key import CURRENT, NO_KEY_ACCESS
+from hedgerow.http.call import Call
+from hedgerow.http.endpoint import endpoint
+from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Fields, Text
+from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib.clock import format_iso
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.keys import MAX_LABEL_CHARS, IssuedKey, KeyRequest, Keys
+from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
+from hedgerow.projects.scopes import ALL_SCOPES
+
+Label = Annotated[str, Text(MAX_LABEL_CHARS)]
+Scopes = Annotated[list[Annotated[str, Text(200)]], MaxLen(200)]
+Organizations = Annotated[list[Annotated[str, Text(100)]], MaxLen(100)]
+ProjectIds = Annotated[list[Annotated[ProjectId, Between(1, INT64_MAX)]], MaxLen(1000)]
+
+
+class KeyDetail(msgspec.Struct, kw_only=True):
+    """`value` is present only in the response that creates it. Hedgerow does not store it."""
+
+    id: str
+    label: str
+    value: str | None
+    mask_value: str
+    created_at: str
+    last_used_at: str | None
+    last_rolled_at: str | None
+    user_id: int
+    scopes: Sequence[str]
+    scoped_teams: Sequence[int]
+    scoped_organizations: Sequence[str]
+
+
+class NewKey(Fields):
+    label: Label
+    scopes: Scopes
+    scoped_teams: ProjectIds | None = None
+    scoped_organizations: Organizations | None = None
+
+
+class KeyChange(Fields):
+    label: Label = OMITTED
+    scopes: Scopes = OMITTED
+    scoped_teams: ProjectIds | None = None
+    scoped_organizations: Organizations | None = None
+
+
+def _render_key(key: PersonalKey, value: str | None = None) -> KeyDetail:
+    return KeyDetail(
+        id=key.id,
+        label=key.label,
+        value=value,
+        mask_value=key.mask,
+        created_at=format_iso(key.created_at),
+        last_used_at=format_iso(key.last_used_at) if key.last_used_at else None,
+        last_rolled_at=format_iso(key.last_rolled_at) if key.last_rolled_at else None,
+        user_id=key.user_id,
+        scopes=key.scopes,
+        scoped_teams=key.project_ids,
+        scoped_organizations=(),
+    )
+
+
+def _respond_with_value(key: IssuedKey, status: int) -> Response:
+    return JsonResponse(_render_key(key.key, key.value), status_code=status)
+
+
+def _check_organizations(call: Call, ids: list[str] | None) -> None:
+    """Reject other organizations: an installation has one, and a key scoped to another one must not
+    become unrestricted.
+    """
+    own = call.owner.organization.id
+    if any(id != own for id in ids or ()):
+        raise Invalid(
+            "You must be a member of all organizations that you are scoping the key to.",
+            attr="scoped_organizations",
+        )
+
+
+class KeyEndpoints:
+    tag = "Personal API keys"
+
+    def __init__(self, directory: Directory, keys: Keys) -> None:
+        self._directory = directory
+        self._keys = keys
+
+    @endpoint(
+        "GET", "/api/personal_api_keys/", access=anywhere(ALL_SCOPES), response=list[KeyDetail]
+    )
+    async def list_keys(self, call: Call) -> Response:
+        """List all personal API keys, newest first."""
+        return JsonResponse([_render_key(key) for key in self._directory.list_keys()])
+
+    @endpoint(
+        "POST",
+        "/api/personal_api_keys/",
+        access=anywhere(ALL_SCOPES),
+        response=KeyDetail,
+        status=201,
+        body=NewKey,
+    )
+    async def create_key(self, call: Call) -> Response:
+        """Create a key. Only this response contains its value."""
+        fields = await call.body(NewKey)
+        _check_organizations(call, fields.scoped_organizations)
+        new_key = KeyRequest(
+            label=fields.label,
+            scopes=tuple(fields.scopes),
+            project_ids=tuple(fields.scoped_teams or ()),
+        )
+        return _respond_with_value(
+            await self._keys.issue(new_key, call.key.user_id, call.actor, call.now), 201
+        )
+
+    @endpoint(
+        "GET",
+        "/api/personal_api_keys/{key_id}/",
+        access=anywhere("", restricted_keys=True),
+        response=KeyDetail,
+    )
+    async def retrieve_key(self, call: Call) -> Response:
+        """Retrieve a key. `@current` is the key that sends the request."""
+        return JsonResponse(_render_key(self._find(call)))
+
+    @endpoint(
+        "PATCH",
+        "/api/personal_api_keys/{key_id}/",
+        access=anywhere(ALL_SCOPES),
+        response=KeyDetail,
+        body=KeyChange,
+    )
+    async def change_key(self, call: Call) -> Response:
+        """Update the label, scopes or projects of a key."""
+        key = self._find(call)
+        fields = await call.body(KeyChange)
+        _check_organizations(call, fields.scoped_organizations)
+        names = fields.model_fields_set
+        changed = await self._keys.change(
+            key.id,
+            label=fields.label,
+            scopes=tuple(fields.scopes) if "scopes" in names else None,
+            project_ids=tuple(fields.scoped_teams or ()) if "scoped_teams" in names else None,
+            actor=call.actor,
+            now=call.now,
+        )
+        return JsonResponse(_render_key(changed))
+
+    @endpoint(
+        "POST",
+        "/api/personal_api_keys/{key_id}/roll/",
+        access=anywhere(ALL_SCOPES),
+        response=KeyDetail,
+    )
+    async def roll_key(self, call: Call) -> Response:
+        """Give a key a new value. The old value stops working."""
+        key = self._find(call)
+        return _respond_with_value(await self._keys.roll(key.id, call.actor, call.now), 200)
+
+    @endpoint("DELETE", "/api/personal_api_keys/{key_id}/", access=anywhere(ALL_SCOPES), status=204)
+    async def revoke_key(self, call: Call) -> Response:
+        """Revoke a key. It stops working in all processes within a second."""
+        key = self._find(call)
+        await self._keys.revoke(key.id, call.actor, call.now)
+        return no_content()
+
+    def _find(self, call: Call) -> PersonalKey:
+        key_id = call.path_param("key_id")
+        id = call.key.id if key_id == CURRENT else KeyId(key_id)
+        if id != call.key.id and not (ALL_SCOPES in call.key.scopes and call.key.is_unrestricted):
+            raise Forbidden(NO_KEY_ACCESS)
+        key = self._directory.get_key(id)
+        if key is None:
+            raise NotFound
+        return key

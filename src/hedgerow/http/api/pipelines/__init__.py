@@ -1,0 +1,1 @@
+"""Endpoints of pipeline records and components."""

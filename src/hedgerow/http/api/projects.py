@@ -1,0 +1,218 @@
+"""Projects, under `/api/projects/` and its alias `/api/environments/`."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+from starlette.responses import Response
+
+from hedgerow.http.auth.access import anywhere, in_project
+from hedgerow.http.call import Call, ProjectCall
+from hedgerow.http.endpoint import endpoint, project_paths
+from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.payload.fields import OMITTED, Between, Fields, Text
+from hedgerow.http.server.response import JsonResponse
+from hedgerow.lib.clock import format_iso
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
+from hedgerow.projects.projects import (
+    MAX_GRACE_S,
+    MAX_NAME_CHARS,
+    MAX_RETENTION_DAYS,
+    ProjectFields,
+    Projects,
+)
+
+PATHS = ("/api/projects/", "/api/environments/")
+
+Name = Annotated[str, Text(MAX_NAME_CHARS)]
+Timezone = Annotated[str, Text(64)]
+
+
+class ProjectItem(msgspec.Struct, kw_only=True):
+    """A project in lists. Fields that Hedgerow does not use have PostHog's default value."""
+
+    id: int
+    uuid: str
+    organization: str
+    project_id: int
+    api_token: str
+    name: str
+    completed_snippet_onboarding: bool = True
+    has_completed_onboarding_for: dict[str, bool] = {}
+    ingested_event: bool = False
+    is_demo: bool = False
+    timezone: str
+    access_control: bool = False
+
+
+class ProjectDetail(ProjectItem, kw_only=True):
+    """A project with all its fields."""
+
+    retention_days: int | None
+    created_at: str
+    updated_at: str
+
+
+class ProjectSecrets(ProjectDetail, kw_only=True):
+    """A project with its secret API keys. Only the response that creates a key contains its value;
+    later responses show a mask."""
+
+    secret_api_token: str | None
+    secret_api_token_mask: str | None
+    secret_api_token_backup_mask: str | None
+
+
+class NewProjectBody(Fields):
+    name: Name = "Default project"
+    timezone: Timezone = "UTC"
+
+
+class ProjectChange(Fields):
+    """`retention_days` is the number of days to keep events; null keeps them forever."""
+
+    name: Name = OMITTED
+    timezone: Timezone = OMITTED
+    retention_days: Annotated[int, Between(1, MAX_RETENTION_DAYS)] | None = None
+
+
+class TokenRotation(Fields):
+    """`grace_s` is how many seconds the old public key stays valid. 0, the default, revokes it
+    immediately."""
+
+    grace_s: Annotated[int, Between(0, MAX_GRACE_S)] = 0
+
+
+def _common_fields(project: Project) -> dict[str, Any]:
+    return {
+        "id": project.id,
+        "uuid": project.uuid,
+        "organization": project.organization_id,
+        "project_id": project.id,
+        "api_token": project.api_token,
+        "name": project.name,
+        "timezone": project.timezone,
+    }
+
+
+def render_project(project: Project) -> ProjectItem:
+    return ProjectItem(**_common_fields(project))
+
+
+def _detail_fields(project: Project) -> dict[str, Any]:
+    return _common_fields(project) | {
+        "retention_days": project.retention_days,
+        "created_at": format_iso(project.created_at),
+        "updated_at": format_iso(project.updated_at),
+    }
+
+
+def _render_detail(project: Project) -> ProjectDetail:
+    return ProjectDetail(**_detail_fields(project))
+
+
+def _render_secrets(project: Project, value: str | None = None) -> ProjectSecrets:
+    return ProjectSecrets(
+        **_detail_fields(project),
+        secret_api_token=value,
+        secret_api_token_mask=project.secret_mask or None,
+        secret_api_token_backup_mask=project.backup_secret_mask or None,
+    )
+
+
+class ProjectEndpoints:
+    tag = "Projects"
+
+    def __init__(self, directory: Directory, projects: Projects) -> None:
+        self._directory = directory
+        self._projects = projects
+
+    @endpoint(
+        "GET",
+        *PATHS,
+        access=anywhere("project:read", restricted_keys=True),
+        response=Page[ProjectItem],
+        query=PAGE_PARAMETERS,
+    )
+    async def list_projects(self, call: Call) -> Response:
+        """List the projects that the key can access, oldest first."""
+        visible = self._directory.list_projects_for(call.key)
+        window = call.window
+        items = [render_project(project) for project in window.of(visible)]
+        return JsonResponse(call.page(len(visible), items))
+
+    @endpoint(
+        "POST",
+        *PATHS,
+        access=anywhere("project:write"),
+        response=ProjectDetail,
+        status=201,
+        body=NewProjectBody,
+    )
+    async def create_project(self, call: Call) -> Response:
+        """Create a project. The response contains its public key."""
+        fields = await call.body(NewProjectBody)
+        project = await self._projects.create(fields.name, fields.timezone, call.actor, call.now)
+        return JsonResponse(_render_detail(project), status_code=201)
+
+    @endpoint(
+        "GET",
+        *project_paths(""),
+        access=in_project("project:read"),
+        response=ProjectDetail,
+    )
+    async def retrieve_project(self, call: ProjectCall) -> Response:
+        """Retrieve a project. `@current` is the first project that the key can access."""
+        return JsonResponse(_render_detail(call.project))
+
+    @endpoint(
+        "PATCH",
+        *project_paths(""),
+        access=in_project("project:write"),
+        response=ProjectDetail,
+        body=ProjectChange,
+    )
+    async def change_project(self, call: ProjectCall) -> Response:
+        """Update the name, time zone or event retention of a project."""
+        body = await call.body(ProjectChange)
+        fields = ProjectFields(**{name: getattr(body, name) for name in body.model_fields_set})
+        project = await self._projects.change(call.project.id, fields, call.actor, call.now)
+        return JsonResponse(_render_detail(project))
+
+    @endpoint(
+        "PATCH",
+        *project_paths("reset_token/"),
+        access=in_project("project:write"),
+        response=ProjectDetail,
+        body=TokenRotation,
+    )
+    async def reset_token(self, call: ProjectCall) -> Response:
+        """Replace the public key of a project. The old key stays valid for `grace_s` seconds."""
+        fields = await call.body(TokenRotation)
+        project = await self._projects.rotate_token(
+            call.project.id, timedelta(seconds=fields.grace_s), call.actor, call.now
+        )
+        return JsonResponse(_render_detail(project))
+
+    @endpoint(
+        "PATCH",
+        *project_paths("rotate_secret_token/"),
+        access=in_project("project:write"),
+        response=ProjectSecrets,
+    )
+    async def rotate_secret_token(self, call: ProjectCall) -> Response:
+        """Create a new secret API key. The previous key stays valid until you delete it or rotate
+        again."""
+        issued = await self._projects.rotate_secret(call.project.id, call.actor, call.now)
+        return JsonResponse(_render_secrets(issued.project, issued.value))
+
+    @endpoint(
+        "PATCH",
+        *project_paths("delete_secret_token_backup/"),
+        access=in_project("project:write"),
+        response=ProjectSecrets,
+    )
+    async def delete_secret_token_backup(self, call: ProjectCall) -> Response:
+        """Revoke the secret API key from before the last rotation."""
+        project = await self._projects.drop_backup_secret(call.project.id, call.actor, call.now)
+        return JsonResponse(_render_secrets(project))

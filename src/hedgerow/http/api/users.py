@@ -1,0 +1,88 @@
+"""The user that owns the personal API key."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from hedgerow.http.api.projects import ProjectItem, render_project
+from hedgerow.http.auth.access import anywhere
+from hedgerow.http.call import Call, ProjectCall
+from hedgerow.http.endpoint import endpoint
+from hedgerow.http.server.response import JsonResponse
+from hedgerow.projects.directory import Directory
+
+
+class OrganizationItem(msgspec.Struct, kw_only=True):
+    id: str
+    name: str
+    slug: str
+
+
+class UserDetail(msgspec.Struct, kw_only=True):
+    id: int
+    uuid: str
+    distinct_id: str
+    first_name: str
+    last_name: str
+    email: str
+    is_staff: bool
+    is_2fa_enabled: bool
+    has_password: bool
+    team: ProjectItem | None
+    organization: OrganizationItem
+    organizations: Sequence[OrganizationItem]
+
+
+def render_user(call: ProjectCall, email: str) -> Mapping[str, Any]:
+    """Render the creator of an object. Only the owner of the key is known beyond the email."""
+    owner = call.owner
+    if email != owner.email:
+        return {"first_name": email, "email": email}
+    return {
+        "id": owner.id,
+        "uuid": owner.uuid,
+        "distinct_id": owner.distinct_id,
+        "first_name": owner.first_name,
+        "email": owner.email,
+    }
+
+
+class UserEndpoints:
+    tag = "Users"
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    @endpoint(
+        "GET",
+        "/api/users/@me/",
+        access=anywhere("user:read", restricted_keys=True),
+        response=UserDetail,
+    )
+    async def retrieve_me(self, call: Call) -> Response:
+        """Retrieve the owner of the key, with the project that `@current` refers to."""
+        user = call.owner
+        current = next(iter(self._directory.list_projects_for(call.key)), None)
+        organization = OrganizationItem(
+            id=user.organization.id,
+            name=user.organization.name,
+            slug=user.organization.name.lower(),
+        )
+        return JsonResponse(
+            UserDetail(
+                id=user.id,
+                uuid=user.uuid,
+                distinct_id=user.distinct_id,
+                first_name=user.first_name,
+                last_name="",
+                email=user.email,
+                is_staff=False,
+                is_2fa_enabled=False,
+                has_password=False,
+                team=render_project(current) if current else None,
+                organization=organization,
+                organizations=[organization],
+            )
+        )

@@ -1,0 +1,1 @@
+"""Authentication: personal, secret and project API keys, scopes and rate limits."""

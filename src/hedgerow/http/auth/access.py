@@ -1,0 +1,154 @@
+"""Access to /api, checked in one order for every endpoint: an acceptable media type, the key, the
+project, access to the project, the scope, the rate limit. Objects and bodies are read only after.
+"""
+
+import time
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from hedgerow.errors import (
+    AppError,
+    AuthenticationFailed,
+    Forbidden,
+    NotAcceptable,
+    NotAuthenticated,
+)
+from hedgerow.http.auth.personal_key import check_scope, find_key, find_project
+from hedgerow.http.auth.sdk_key import SCOPE as SDK_SCOPE
+from hedgerow.http.auth.sdk_key import admit_project, find_sdk_project
+from hedgerow.http.call import Call, CallContext, ProjectCall, PublicCall, SdkCall
+from hedgerow.http.payload.body import FormFields
+from hedgerow.http.server.headers import read_bearer
+from hedgerow.http.server.trace import get_trace
+from hedgerow.projects.model import PersonalKey
+from hedgerow.projects.rate_limit import RateLimiter
+
+# An anonymous client cannot make the service parse a larger body in search of a key.
+KEY_IN_BODY_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The key that an endpoint requires. The OpenAPI document shows `scope`."""
+
+    scope: str
+    is_in_project: bool
+    # Whether a key that is limited to some projects may call a path without a project.
+    allows_restricted_keys: bool = True
+    allows_secret_key: bool = False
+    # A media type that the endpoint can return instead of JSON.
+    also: str = ""
+
+
+def in_project(scope: str, *, also: str = "") -> Access:
+    """For paths with {project_id}: the endpoint receives a ProjectCall."""
+    return Access(scope=scope, is_in_project=True, also=also)
+
+
+def anywhere(scope: str, *, restricted_keys: bool = False) -> Access:
+    """For paths without a project: the endpoint receives a Call. Scope "" accepts every key."""
+    return Access(scope=scope, is_in_project=False, allows_restricted_keys=restricted_keys)
+
+
+def for_sdks(*, also: str = "") -> Access:
+    """For paths with {project_id} that server-side SDKs call: the endpoint receives an SdkCall."""
+    return Access(scope=SDK_SCOPE, is_in_project=True, allows_secret_key=True, also=also)
+
+
+class Authenticator:
+    """Turns requests into calls, or raises the error that the client gets."""
+
+    def __init__(
+        self, context: CallContext, throttle: RateLimiter, sdk_throttle: RateLimiter
+    ) -> None:
+        self._context = context
+        self._throttle = throttle
+        self._sdk_throttle = sdk_throttle
+
+    async def authorize(self, request: Request, access: Access | None) -> PublicCall:
+        """Return the kind of call that `access` promises; a PublicCall for None."""
+        if access is None:
+            return PublicCall(request=request, context=self._context)
+        check_accept(request, access.also)
+        if access.allows_secret_key:
+            return await self._authorize_sdk(request)
+        key = await self._authenticate(request)
+        trace = get_trace(request.scope)
+        trace.key_id = key.id
+        call: Call
+        if access.is_in_project:
+            project = await find_project(
+                request.path_params["project_id"], key, self._context.directory
+            )
+            trace.project_id = project.id
+            call = ProjectCall(request=request, context=self._context, key=key, project=project)
+        else:
+            if not (key.is_unrestricted or access.allows_restricted_keys):
+                raise Forbidden(
+                    "API keys with scoped projects are only supported on project-based endpoints."
+                )
+            call = Call(request=request, context=self._context, key=key)
+        check_scope(key, access.scope)
+        self._throttle.admit(key.id, time.monotonic())
+        trace.mark("access")
+        return call
+
+    async def _authorize_sdk(self, request: Request) -> SdkCall:
+        trace = get_trace(request.scope)
+        project = await find_sdk_project(
+            request.scope, self._context.directory, trace, request.path_params["project_id"]
+        )
+        admit_project(self._sdk_throttle, project)
+        trace.mark("access")
+        return SdkCall(request=request, context=self._context, project=project)
+
+    async def _authenticate(self, request: Request) -> PersonalKey:
+        """Use the first key present: header, body, query string."""
+        value, place = read_bearer(request.scope) or None, "Authorization header"
+        if value is None:
+            value, place = await self._read_key_in_body(request), "body"
+        if value is None:
+            value, place = request.query_params.get("personal_api_key"), "query string"
+        if not value:
+            raise NotAuthenticated
+        key = await find_key(value, self._context.directory)
+        if key is None:
+            raise AuthenticationFailed(f"Personal API key found in request {place} is invalid.")
+        return key
+
+    async def _read_key_in_body(self, request: Request) -> str | None:
+        if request.method in ("GET", "OPTIONS"):
+            return None
+        bodies = self._context.bodies
+        try:
+            if await bodies.size(request) > KEY_IN_BODY_BYTES:
+                return None
+            body = await bodies.value(request)
+        except AppError as error:
+            if error.status in (408, 413):
+                raise
+            return None  # an unreadable body carries no key; the endpoint reports the body itself
+        value = body.get("personal_api_key") if isinstance(body, dict) else None
+        if isinstance(body, FormFields) and value:
+            value = value[-1]
+        return value if isinstance(value, str) else None
+
+
+def accepts(request: Request, media_type: str) -> bool:
+    """Whether the Accept header names exactly this type."""
+    accept = request.headers.get("accept", "")
+    return media_type in (each.partition(";")[0].strip().lower() for each in accept.split(","))
+
+
+def check_accept(request: Request, also: str) -> None:
+    accept = request.headers.get("accept", "*/*")
+    if also and (accepts(request, also) or accepts(request, also.partition("/")[0] + "/*")):
+        return
+    if "javascript" in accept and request.scope["path"].endswith("/frontend/"):
+        return
+    for choice in accept.split(","):
+        essence = choice.partition(";")[0].strip().lower()
+        if essence in ("", "*/*", "application/*", "application/json"):
+            return
+    raise NotAcceptable

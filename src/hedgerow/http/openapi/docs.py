@@ -1,0 +1,124 @@
+"""The HTML documentation of the API, rendered from the OpenAPI document, without scripts."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import RedirectResponse, Response
+
+from hedgerow.http.call import PublicCall
+from hedgerow.http.endpoint import Endpoint, endpoint
+from hedgerow.http.openapi.document import build_document
+from hedgerow.http.server.response import JsonResponse
+
+
+def _format_code(text: str) -> Markup:
+    """Render `text` in backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
+_templates = Environment(
+    loader=PackageLoader("hedgerow.http.openapi"), autoescape=True, undefined=StrictUndefined
+)
+_templates.filters["with_code"] = _format_code
+
+
+class DocsEndpoints:
+    """The OpenAPI document and the page that renders it. Both are built on first use."""
+
+    tag = "Documentation"
+
+    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]]) -> None:
+        self._endpoints = endpoints
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return build_document(self._endpoints)
+
+    @cached_property
+    def _page(self) -> str:
+        return render_page(self._document)
+
+    @endpoint("GET", "/", access=None, is_documented=False)
+    async def redirect_to_docs(self, call: PublicCall) -> Response:
+        return RedirectResponse("/api/docs/", status_code=302)
+
+    @endpoint("GET", "/api/schema/", access=None, is_documented=False)
+    async def show_schema(self, call: PublicCall) -> Response:
+        return JsonResponse(self._document)
+
+    @endpoint("GET", "/api/docs/", access=None, is_documented=False)
+    async def show_docs(self, call: PublicCall) -> Response:
+        return Response(self._page, media_type="text/html")
+
+
+def render_page(document: dict[str, Any]) -> str:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            entry = {
+                "path": path,
+                "method": method.upper(),
+                **_describe_operation(operation, document),
+            }
+            groups.setdefault(operation["tags"][0], []).append(entry)
+    objects = {
+        name: {
+            "description": schema.get("description", ""),
+            "fields": _list_fields(schema, document),
+        }
+        for name, schema in sorted(document["components"]["schemas"].items())
+    }
+    return _templates.get_template("docs.html").render(
+        document=document, groups=groups, objects=objects
+    )
+
+
+def _describe_operation(operation: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    status, success = next(iter(operation["responses"].items()))
+    contents: list[dict[str, Any]] = list(success.get("content", {}).values())
+    return {
+        "id": f"{operation['operationId']}",
+        "summary": operation.get("description", operation.get("summary", "")),
+        "scope": operation.get("x-scope"),
+        "parameters": operation.get("parameters", []),
+        "body": _list_fields(body.get("schema"), document),
+        "status": status,
+        "response": _list_fields(contents[0]["schema"] if contents else None, document),
+    }
+
+
+def _list_fields(schema: dict[str, Any] | None, document: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row per property of an object schema; nested objects are named, not unfolded."""
+    if schema is None:
+        return []
+    schema = _resolve(schema.get("items", schema), document)
+    required = schema.get("required", ())
+    return [
+        {"name": name, "type": _format_type(property), "required": name in required}
+        for name, property in schema.get("properties", {}).items()
+    ]
+
+
+def _resolve(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref", "")
+    found = document["components"]["schemas"].get(reference.rpartition("/")[2], schema)
+    assert isinstance(found, dict)
+    return found
+
+
+def _format_type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " or ".join(_format_type(choice) for choice in schema["anyOf"])
+    if "prefixItems" in schema:  # a tuple
+        return f"array of {', '.join(_format_type(each) for each in schema['prefixItems'])}"
+    if schema.get("type") == "array":
+        return f"array of {_format_type(schema.get('items', {}))}"
+    kind = schema.get("type", "any")
+    return str(kind)

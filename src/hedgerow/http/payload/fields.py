@@ -1,0 +1,184 @@
+"""Models of request bodies, and their validation errors in the common error shape.
+
+Messages and codes are those of Django REST framework, as in PostHog. Form values are text, so "5"
+is accepted as an integer and "true" as a boolean.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from hedgerow.errors import Invalid
+from hedgerow.http.payload.body import FormFields
+from hedgerow.lib.text import explain_unstorable, truncate
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+# The default of a field that may be omitted but not null.
+OMITTED: Any = None
+
+
+def _remove_null_defaults(schema: dict[str, Any]) -> None:
+    """Remove OMITTED from the OpenAPI document: such a field has no default."""
+    for property in schema.get("properties", {}).values():
+        if property.get("default", ...) is None:
+            del property["default"]
+
+
+class Fields(BaseModel):
+    """A request body. Unknown and read-only fields are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        coerce_numbers_to_str=True,
+        str_strip_whitespace=True,
+        frozen=True,
+        json_schema_extra=_remove_null_defaults,
+    )
+
+
+def _check_storable(value: Any) -> Any:
+    if isinstance(value, str) and (unstorable := explain_unstorable(value)):
+        code, detail = unstorable
+        raise PydanticCustomError("unstorable", "{detail}", {"code": code, "detail": detail})
+    return value
+
+
+def _reject_surrogates(value: Any) -> Any:
+    if isinstance(value, str) and not value.isascii():
+        raise PydanticCustomError("bool_type", "Must be a valid boolean.")
+    return value
+
+
+# pydantic cannot process lone surrogates.
+Boolean = Annotated[bool, BeforeValidator(_reject_surrogates)]
+
+
+def _reject_booleans(value: Any) -> Any:
+    # pydantic cannot process lone surrogates.
+    if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()):
+        raise PydanticCustomError("int_type", "A valid integer is required.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Text(GroupedMetadata):
+    """For Annotated[str, Text(n)]: storable text of at most n characters, not blank by default."""
+
+    max_length: int
+    blank: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.blank:
+            yield MinLen(1)
+        yield MaxLen(self.max_length)
+        yield BeforeValidator(_check_storable)  # the last validator runs first
+
+
+@dataclass(frozen=True, slots=True)
+class Between(GroupedMetadata):
+    """For Annotated[int, Between(a, b)]: an integer in the range. Booleans are rejected."""
+
+    least: int = -INT32_MAX - 1
+    most: int = INT32_MAX
+
+    def __iter__(self) -> Iterator[Any]:
+        yield Ge(self.least)
+        yield Le(self.most)
+        yield BeforeValidator(_reject_booleans)  # the last validator runs first
+
+
+F = TypeVar("F", bound=Fields)
+
+
+def validate(model: type[F], value: Any) -> F:
+    """Return `value` as the model. Raises Invalid for the first broken rule."""
+    if not isinstance(value, dict):
+        raise Invalid(f"Invalid data. Expected a dictionary, but got {type(value).__name__}.")
+    try:
+        return model.model_validate(
+            _unfold(model, value) if isinstance(value, FormFields) else value
+        )
+    except ValidationError as error:
+        raise _build_error(error.errors(include_url=False)[0]) from None
+
+
+def _unfold(model: type[Fields], form: FormFields) -> dict[str, Any]:
+    """Return the last value of each field, or all values where the model has a list."""
+    lists = {name for name, field in model.model_fields.items() if _is_list(field.annotation)}
+    return {name: values if name in lists else values[-1] for name, values in form.items()}
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
+
+
+def _build_error(error: ErrorDetails) -> Invalid:
+    attr = "__".join(str(part) for part in error["loc"]) or None
+    if error["input"] is None and error["type"] != "missing":
+        return Invalid("This field may not be null.", attr=attr, code="null")
+    code, detail = _MESSAGES.get(error["type"], _own_message)(error)
+    return Invalid(detail, attr=attr, code=code)
+
+
+Message = tuple[str, str]
+
+
+def _message(code: str, detail: str) -> Callable[[ErrorDetails], Message]:
+    return lambda error: (code, detail.format(**error.get("ctx", {})))
+
+
+def _own_message(error: ErrorDetails) -> Message:
+    """Keep the message of custom validators and rare errors."""
+    return error.get("ctx", {}).get("code", "invalid_input"), error["msg"]
+
+
+def _choice(error: ErrorDetails) -> Message:
+    return "invalid_choice", f'"{truncate(error["input"])}" is not a valid choice.'
+
+
+def _list(error: ErrorDetails) -> Message:
+    kind = type(error["input"]).__name__
+    return "not_a_list", f'Expected a list of items but got type "{kind}".'
+
+
+def _dictionary(error: ErrorDetails) -> Message:
+    kind = type(error["input"]).__name__
+    return "not_a_dict", f'Expected a dictionary of items but got type "{kind}".'
+
+
+_integer = _message("invalid_input", "A valid integer is required.")
+_boolean = _message("invalid_input", "Must be a valid boolean.")
+_number = _message("invalid_input", "A valid number is required.")
+
+_MESSAGES: dict[str, Callable[[ErrorDetails], Message]] = {
+    "missing": _message("required", "This field is required."),
+    "int_type": _integer,
+    "int_parsing": _integer,
+    "int_parsing_size": _integer,
+    "int_from_float": _integer,
+    "float_type": _number,
+    "float_parsing": _number,
+    "finite_number": _number,
+    "bool_type": _boolean,
+    "bool_parsing": _boolean,
+    "string_type": _message("invalid_input", "Not a valid string."),
+    "string_too_short": _message("blank", "This field may not be blank."),
+    "string_too_long": _message(
+        "max_length", "Ensure this field has no more than {max_length} characters."
+    ),
+    "too_long": _message("max_length", "Ensure this field has no more than {max_length} elements."),
+    "less_than_equal": _message("max_value", "Ensure this value is less than or equal to {le}."),
+    "greater_than_equal": _message(
+        "min_value", "Ensure this value is greater than or equal to {ge}."
+    ),
+    "list_type": _list,
+    "dict_type": _dictionary,
+    "literal_error": _choice,
+    "enum": _choice,
+}

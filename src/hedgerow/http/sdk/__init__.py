@@ -1,0 +1,1 @@
+"""Endpoints that SDKs and web pages call."""

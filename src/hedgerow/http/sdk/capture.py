@@ -1,0 +1,203 @@
+"""Event capture: `/capture`, `/e`, `/track`, `/engage`, `/batch`, `/i/v0/e` and
+`/i/v1/analytics/events`.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import Receive, Scope
+
+from hedgerow.http.auth.project_key import find_project_by_token
+from hedgerow.http.endpoint import Options, fast_endpoint
+from hedgerow.http.openapi.sdk_types import (
+    BEACON,
+    COMPRESSION,
+    DATA,
+    IN_BODY,
+    CaptureRequest,
+    CaptureResponse,
+    PerEventRequest,
+    PerEventResponse,
+)
+from hedgerow.http.payload.forms import parse_sent_at_ms
+from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.server.headers import read_bearer, read_header
+from hedgerow.http.server.proxies import Address, Origins
+from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
+from hedgerow.http.server.trace import Trace
+from hedgerow.ingestion.accept import Capture
+from hedgerow.ingestion.model import CaptureBatch
+from hedgerow.ingestion.parsing.parse import AllEventsRejected, parse_batch
+from hedgerow.ingestion.parsing.v1_format import build_results, to_legacy_batch
+from hedgerow.lib.clock import Clock
+from hedgerow.lib.random_bytes import RandomBytesPool
+from hedgerow.projects.directory import Directory
+
+# SDKs of different ages send events to different paths, which all work alike.
+EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
+# A batch may hold a million invalid events; the first ones tell the client enough.
+MAX_REPORTED_REJECTIONS = 1000
+ACCEPTED = build_reply(200, b'{"status":1}', JSON_TYPE)
+ACCEPTED_BEACON = build_reply(204, b"")
+
+CAPTURE_DESCRIPTION = (
+    "Capture one event or a batch. The events are on disk before the response. Invalid events are "
+    "rejected one by one and listed in the response."
+)
+ENGAGE_DESCRIPTION = f"{CAPTURE_DESCRIPTION} An event without a name is `$identify`."
+GET_DESCRIPTION = "Capture events with a GET request, for clients that cannot POST."
+CAPTURE_OPTIONS: Options = {
+    "keys": IN_BODY,
+    "response": CaptureResponse,
+    "statuses": {"204": "Accepted, for a beacon."},
+}
+POST_OPTIONS: Options = {
+    **CAPTURE_OPTIONS,
+    "query": (COMPRESSION, BEACON),
+    "body": CaptureRequest,
+}
+GET_OPTIONS: Options = {
+    **CAPTURE_OPTIONS,
+    "query": (DATA, COMPRESSION, BEACON),
+}
+
+
+class CaptureEndpoints:
+    tag = "Capture"
+
+    def __init__(
+        self,
+        directory: Directory,
+        capture: Capture,
+        payloads: PayloadReader,
+        origins: Origins,
+        clock: Clock,
+    ) -> None:
+        self._directory = directory
+        self._capture = capture
+        self._payloads = payloads
+        self._origins = origins
+        self._clock = clock
+        self._randomness = RandomBytesPool()
+
+    @fast_endpoint(
+        "POST",
+        *EVENT_PATHS,
+        is_public=True,
+        name="capture",
+        description=CAPTURE_DESCRIPTION,
+        **POST_OPTIONS,
+    )
+    @fast_endpoint(
+        "GET",
+        *EVENT_PATHS,
+        is_public=True,
+        name="capture_by_query",
+        description=GET_DESCRIPTION,
+        **GET_OPTIONS,
+    )
+    async def capture(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        return await self._capture_batch(scope, receive, trace, is_engage=False)
+
+    @fast_endpoint(
+        "POST",
+        "/engage",
+        is_public=True,
+        name="capture",
+        description=ENGAGE_DESCRIPTION,
+        **POST_OPTIONS,
+    )
+    @fast_endpoint(
+        "GET",
+        "/engage",
+        is_public=True,
+        name="capture_by_query",
+        description=GET_DESCRIPTION,
+        **GET_OPTIONS,
+    )
+    async def engage(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        return await self._capture_batch(scope, receive, trace, is_engage=True)
+
+    @fast_endpoint(
+        "POST",
+        "/i/v1/analytics/events",
+        is_public=True,
+        name="capture_per_event",
+        keys=("projectKey",),
+        body=PerEventRequest,
+        response=PerEventResponse,
+    )
+    async def capture_v1(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        """Capture a batch of events, with one result for each event."""
+        convert = partial(
+            to_legacy_batch,
+            token=read_bearer(scope),
+            library=read_header(scope, b"posthog-sdk-info")[:200],
+            sent_at=read_header(scope, b"posthog-request-timestamp"),
+        )
+        batch, refusal = await self._accept(scope, receive, trace, convert)
+        results_by_uuid = build_results(batch)
+        if refusal is not None and not results_by_uuid:
+            raise refusal
+        return build_json_reply(200, {"results": results_by_uuid})
+
+    async def _capture_batch(
+        self, scope: Scope, receive: Receive, trace: Trace, *, is_engage: bool
+    ) -> Reply:
+        batch, refusal = await self._accept(scope, receive, trace, is_engage=is_engage)
+        if refusal is not None:
+            raise refusal
+        if batch.rejected:
+            return build_json_reply(
+                200, {"status": 1, "rejected": batch.rejected[:MAX_REPORTED_REJECTIONS]}
+            )
+        query: bytes = scope["query_string"]
+        return ACCEPTED_BEACON if query and _is_beacon(query) else ACCEPTED
+
+    async def _accept(
+        self,
+        scope: Scope,
+        receive: Receive,
+        trace: Trace,
+        convert: Callable[[Any], Any] | None = None,
+        *,
+        is_engage: bool = False,
+    ) -> tuple[CaptureBatch, AllEventsRejected | None]:
+        """Read and store a batch. Return it with the error to raise if no event was valid.
+        `convert` translates another body format into a batch."""
+        query: bytes = scope["query_string"]
+        now = self._clock()
+        read = partial(
+            parse_batch,
+            now=now,
+            query_sent_at_ms=parse_sent_at_ms(query) if query else None,
+            is_engage=is_engage,
+            ip=_format_address(self._origins.client_address(scope)),
+            randomness=self._randomness.take_uuid7_bytes(),
+        )
+        refusal = None
+        try:
+            batch: CaptureBatch = await self._payloads.read(
+                scope, receive, read if convert is None else lambda body: read(convert(body))
+            )
+        except AllEventsRejected as refused:
+            batch, refusal = refused.batch, refused
+        trace.mark("body")
+        project = await find_project_by_token(self._directory, batch.token)
+        trace.project_id = project.id
+        trace.mark("access")
+        await self._capture.accept(project.id, batch, now)
+        trace.mark("store")
+        return batch, refusal
+
+
+@lru_cache(maxsize=1024)
+def _format_address(address: Address | None) -> str:
+    return "" if address is None else str(address)
+
+
+@lru_cache(maxsize=256)
+def _is_beacon(query: bytes) -> bool:
+    return "1" in parse_qs(query[:2000].decode("latin-1")).get("beacon", ())

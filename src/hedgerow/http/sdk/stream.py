@@ -1,0 +1,67 @@
+"""`GET …/feature_flags/stream/`: server-sent events that report changed flag definitions, so that
+clients need not poll.
+"""
+
+from collections.abc import AsyncIterator
+
+from starlette.responses import Response
+
+from hedgerow.errors import AppError
+from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.http.auth.access import for_sdks
+from hedgerow.http.auth.sdk_key import find_sdk_project
+from hedgerow.http.call import SdkCall
+from hedgerow.http.endpoint import endpoint, project_paths
+from hedgerow.http.openapi.sdk_types import SERVER_KEYS
+from hedgerow.http.server.response import ApiStreamingResponse
+from hedgerow.http.server.trace import Trace
+from hedgerow.lib import jsonio
+
+EVENT_STREAM = "text/event-stream"
+KEEP_ALIVE = b": still here\n\n"
+
+
+class StreamEndpoints:
+    tag = "Flags for SDKs"
+
+    def __init__(self, streams: EtagStreams) -> None:
+        self._streams = streams
+
+    @endpoint(
+        "GET",
+        *project_paths("feature_flags/stream/"),
+        access=for_sdks(also=EVENT_STREAM),
+        response=str,
+        media_type=EVENT_STREAM,
+        name="stream",
+        keys=SERVER_KEYS,
+        is_streaming=True,
+    )
+    async def stream_changes(self, call: SdkCall) -> Response:
+        """Send a server-sent event for each change of the flag definitions, until the client
+        disconnects. Each event carries the new `ETag`."""
+        self._streams.check_capacity(call.project)
+        return ApiStreamingResponse(
+            self._events(call),
+            media_type=EVENT_STREAM,
+            # Without the second, nginx buffers the events.
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    async def _events(self, call: SdkCall) -> AsyncIterator[bytes]:
+        scope = call.request.scope
+
+        async def is_key_valid() -> bool:
+            try:
+                await find_sdk_project(
+                    scope, call.context.directory, Trace(scope), str(call.project.id)
+                )
+            except AppError:
+                return False
+            return True
+
+        async for etag in self._streams.stream_etags(call.project, is_key_valid):
+            if etag is None:
+                yield KEEP_ALIVE
+            else:
+                yield b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})

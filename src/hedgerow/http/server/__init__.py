@@ -1,0 +1,1 @@
+"""The HTTP server: protocol, gateway, logging, metrics, health and responses."""

@@ -1,0 +1,20 @@
+"""Request headers that several endpoints read."""
+
+from starlette.types import Scope
+
+
+def read_header(scope: Scope, name: bytes) -> str:
+    """Return all values of a header joined by commas; "" when it is absent."""
+    return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
+
+
+def read_bearer(scope: Scope) -> str:
+    """Return the key in `Authorization: Bearer …`; "" when there is none."""
+    scheme, _, value = read_header(scope, b"authorization").partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def etag_matches(scope: Scope, etag: str) -> bool:
+    """Whether the client already has this response. A proxy may have weakened the ETag."""
+    etags = read_header(scope, b"if-none-match").split(",")
+    return any(each.strip().removeprefix("W/") in (etag, "*") for each in etags)

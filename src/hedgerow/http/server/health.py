@@ -1,0 +1,48 @@
+"""Liveness and readiness probes. Neither needs a key nor returns secrets."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope
+
+from hedgerow.errors import AppError
+from hedgerow.http.endpoint import fast_endpoint
+from hedgerow.http.openapi.sdk_types import HealthStatus
+from hedgerow.http.server.response import Reply, build_json_reply
+from hedgerow.http.server.trace import Trace
+
+NO_STORE = (b"cache-control", b"no-store")
+
+_ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
+
+
+class Readiness:
+    """The probes, and the state they report. Until the process is ready, every other path returns
+    503."""
+
+    tag = "Probes"
+
+    def __init__(self, check: Callable[[], Awaitable[None]]) -> None:
+        self._check = check
+        self.waiting_for: str | None = "starting"
+
+    @fast_endpoint(
+        "GET", "/_liveness", is_public=True, is_probe=True, name="liveness", response=HealthStatus
+    )
+    async def show_liveness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
+        """Check that the process runs."""
+        return _ALIVE
+
+    @fast_endpoint("GET", "/_readiness", is_probe=True, name="readiness", response=HealthStatus)
+    async def show_readiness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
+        """Check that the process can serve requests; the response lists missing dependencies."""
+        missing = self.waiting_for
+        if missing is None:
+            try:
+                await self._check()
+            except AppError as error:
+                missing = f"database: {error.detail}"
+        if missing is None:
+            return build_json_reply(200, {"status": "ready", "missing": []}, NO_STORE)
+        return build_json_reply(
+            503, {"status": "not ready", "missing": [missing]}, NO_STORE, (b"retry-after", b"1")
+        )

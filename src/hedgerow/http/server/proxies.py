@@ -1,0 +1,108 @@
+"""The client address and base URL of a request, with forwarded headers of trusted proxies, and the
+CORS headers.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from starlette.types import Scope
+
+from hedgerow.http.server.headers import read_header
+from hedgerow.http.server.response import Header
+
+Network = IPv4Network | IPv6Network
+Address = IPv4Address | IPv6Address
+
+_VALID_HOST = re.compile(r"[A-Za-z0-9._\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
+
+
+class Origins:
+    """Reads addresses from requests. `public_url`, if set, overrides the base URL."""
+
+    def __init__(self, trusted: Sequence[Network], public_url: str) -> None:
+        self._trusted = tuple(trusted)
+        self._public_url = public_url
+        # A few addresses send most requests.
+        self._is_trusted = lru_cache(maxsize=1024)(self._is_in_trusted)
+
+    def base_url(self, scope: Scope) -> str:
+        """Return scheme and host as the client sees them, without a trailing slash."""
+        if self._public_url:
+            return self._public_url
+        scheme, host = scope["scheme"], read_header(scope, b"host")
+        if self._is_trusted(_peer(scope)):
+            scheme = _last_value(read_header(scope, b"x-forwarded-proto")) or scheme
+            host = _last_value(read_header(scope, b"x-forwarded-host")) or host
+        if scheme not in ("http", "https"):
+            scheme = scope["scheme"]
+        if not _VALID_HOST.fullmatch(host):
+            host = _own_host(scope)
+        return f"{scheme}://{host}"
+
+    def client_address(self, scope: Scope) -> Address | None:
+        """Return the last address in the chain that is not a trusted proxy."""
+        peer = _peer(scope)
+        if not self._is_trusted(peer):
+            return peer
+        hops = [_parse_address(hop) for hop in read_header(scope, b"x-forwarded-for").split(",")]
+        for hop in reversed(hops):
+            if hop is None:
+                return peer
+            if not self._is_trusted(hop):
+                return hop
+            peer = hop
+        return peer
+
+    def reported_address(self, scope: Scope) -> Address | None:
+        """Return the address in PostHog's own header, which any client may set, else the client's
+        address."""
+        reported = read_header(scope, b"http_x_forwarded_for").partition(",")[0]
+        return _parse_address(reported) if reported else self.client_address(scope)
+
+    def _is_in_trusted(self, address: Address | None) -> bool:
+        return address is not None and any(
+            address.version == network.version and address in network for network in self._trusted
+        )
+
+
+def build_cors_headers(scope: Scope, origin: bytes, methods: str) -> list[Header]:
+    """Build the headers with which a browser lets another site call a public endpoint."""
+    requested = read_header(scope, b"access-control-request-headers")
+    headers = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-credentials", b"true"),
+        (b"access-control-allow-methods", methods.encode()),
+        (
+            b"access-control-allow-headers",
+            (requested or "X-Requested-With,Content-Type").encode("latin-1"),
+        ),
+        (b"vary", b"Origin"),
+    ]
+    if requested:
+        headers.append((b"access-control-max-age", b"86400"))
+    return headers
+
+
+def _own_host(scope: Scope) -> str:
+    host, port = scope["server"] or ("localhost", 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _peer(scope: Scope) -> Address | None:
+    return _parse_address(scope["client"][0]) if scope.get("client") else None
+
+
+@lru_cache(maxsize=1024)
+def _parse_address(text: str) -> Address | None:
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return None
+    # A dual-stack socket reports IPv4 peers as IPv6 addresses.
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _last_value(value: str) -> str:
+    return value.rpartition(",")[2].strip()

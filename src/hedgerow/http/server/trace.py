@@ -1,0 +1,64 @@
+"""The trace of a request: its id, the duration of each phase, its key and project."""
+
+import itertools
+import os
+import re
+import time
+from functools import cache
+
+from starlette.types import Scope
+
+SCOPE_KEY = "hedgerow.trace"
+
+# The id is logged and returned, so a key sent by mistake is not accepted as an id.
+_KEY = re.compile(rb"ph[xsar]_")
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+# Unique without system randomness per request: a random prefix per process and a counter.
+_numbers = itertools.count(1)
+
+
+class Trace:
+    """`id` is the X-Request-Id of the client if it is safe to log, else a generated one."""
+
+    __slots__ = ("_marks", "id", "key_id", "origin", "project_id", "started")
+
+    def __init__(self, scope: Scope) -> None:
+        self.started = time.perf_counter()
+        self.id = self.origin = b""
+        # One loop over the headers for everything that the gateway needs.
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                self.id = value if _SAFE_ID.fullmatch(value) and not _KEY.search(value) else b""
+            elif name == b"origin":
+                self.origin = value
+        if not self.id:
+            self.id = b"%s-%x" % (_random_prefix(), next(_numbers))
+        self._marks: list[tuple[str, float]] = []
+        self.key_id: str | None = None
+        self.project_id: int | None = None
+
+    def mark(self, phase: str) -> None:
+        """Mark the end of a phase. The access log shows its name."""
+        self._marks.append((phase, time.perf_counter()))
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """The duration of each phase in milliseconds."""
+        took: dict[str, float] = {}
+        last = self.started
+        for phase, now in self._marks:
+            took[phase] = took.get(phase, 0.0) + (now - last) * 1000
+            last = now
+        return took
+
+
+def get_trace(scope: Scope) -> Trace:
+    trace = scope[SCOPE_KEY]
+    assert isinstance(trace, Trace)
+    return trace
+
+
+@cache
+def _random_prefix() -> bytes:
+    """Drawn on first use, so that each forked process gets its own."""
+    return os.urandom(6).hex().encode()

@@ -1,0 +1,308 @@
+"""Subclasses of uvicorn's internals: limits that uvicorn and httptools lack, and speed.
+
+This is the only file that relies on uvicorn's private behaviour. pyproject.toml pins uvicorn to
+UVICORN_VERSIONS; before you widen the range, compare httptools_impl.py and server.py of both
+versions and run tests/fault/test_hostile_sockets.py.
+"""
+
+import asyncio
+import math
+import socket
+from asyncio import TimerHandle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import HANDLED_SIGNALS
+
+from hedgerow.errors import AppError, HeadersTooLarge, Malformed
+from hedgerow.http.payload.reader import TAKE_BODY_KEY
+from hedgerow.http.server.errors import build_error_reply
+from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
+from hedgerow.lib.eager import start_eagerly
+
+UVICORN_VERSIONS = ">=0.54,<0.55"
+MAX_HEADER_BYTES = 64 * 1024
+CLOSING = b"connection: close\r\n\r\n"
+UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
+
+
+# uvicorn's default headers and their rendered bytes. uvicorn makes a new list every second.
+_rendered_defaults: list[Any] = [None, b""]
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Limits the size and duration of headers and trailers, and the wait for a client that does not
+    read. Invalid HTTP gets the common error shape.
+
+    One timer per connection checks `_deadline`; uvicorn creates and cancels a timer per request.
+    """
+
+    header_timeout_s = 30.0
+    # Requests of all connections that arrived in this iteration of the event loop. They start after
+    # all sockets are read: alternating between parsing and handling is slower, because each evicts
+    # the other from the CPU cache.
+    pending: "ClassVar[list[tuple[BoundedProtocol, RequestResponseCycle]]]"
+
+    @staticmethod
+    def is_quick(scope: Any) -> bool:
+        """Whether a request may run without a task: its body is complete and its handler rarely
+        waits."""
+        return False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_headers = True
+        # Increases when bytes complete headers or add to a body.
+        self._progress = 0
+        # Bytes received since then, and whether they exceed the limit of headers.
+        self._unparsed_bytes = 0
+        self._may_be_large = False
+        # The time by which the client must send its next request or read the response; infinite
+        # while a request is in progress.
+        self._deadline = 0.0
+        self._timer: TimerHandle | None = None
+        # The request in progress. Pipelined requests wait; `cycle` is the last one that was read.
+        self._active_cycle: RequestResponseCycle | None = None
+        self._rejection: AppError | None = None
+        self._extensions = {
+            TAKE_BODY_KEY: self._take_whole_body,
+            WRITE_RESPONSE_KEY: self._write_response,
+        }
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadline(self.header_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        # uvicorn notifies the last request it read; with pipelining that is not the active one.
+        if self._active_cycle is not None and not self._active_cycle.response_complete:
+            self._active_cycle.disconnected = True
+            self._active_cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._rejection is not None:
+            return
+        steps = self._progress
+        self._may_be_large = self._unparsed_bytes + len(data) > MAX_HEADER_BYTES
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline_upgrade(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self._reject(Malformed("Invalid HTTP request received."))
+        if self._progress != steps:
+            self._unparsed_bytes = 0
+        else:
+            self._count_unparsed(len(data))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Ignore trailers, which follow a chunked body.
+        if self._in_headers:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # feed_data raises HttpParserUpgrade with the offset of the remaining bytes
+        self._progress += 1
+        self._in_headers = False
+        if not self.flow.write_paused:
+            self._deadline = math.inf
+        if self._may_be_large and self._header_bytes() > MAX_HEADER_BYTES:
+            self._reject(HeadersTooLarge())
+            # Leave the parser: the body of a rejected request is not read.
+            raise ConnectionAbortedError
+        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._progress += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            self._in_headers = True
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        if not self.flow.write_paused:
+            self._deadline = self.loop.time() + self.timeout_keep_alive
+        if self._rejection is not None:
+            self._write_rejection(self._rejection)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._set_deadline(self.header_timeout_s)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._deadline = self.loop.time() + self.timeout_keep_alive if self._is_idle() else math.inf
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active_cycle = cycle
+        if not self.pending:
+            self.loop.call_soon(self._start_pending)
+        self.pending.append((self, cycle))
+
+    @classmethod
+    def _start_pending(cls) -> None:
+        pending = cls.pending.copy()
+        cls.pending.clear()
+        for protocol, cycle in pending:
+            protocol._start(cycle)
+
+    def _start(self, cycle: RequestResponseCycle) -> None:
+        answering = cycle.run_asgi(self.app)
+        if cycle.more_body or not self.is_quick(cycle.scope):
+            self._track_task(self.loop.create_task(answering))
+        elif (rest := start_eagerly(answering)) is not None:
+            self._track_task(self.loop.create_task(rest))
+
+    def _track_task(self, task: asyncio.Task[None]) -> None:
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    def _take_whole_body(self) -> bytes | None:
+        """Return the body if it is complete, else None. A second call returns empty bytes."""
+        cycle = self._active_cycle
+        if cycle is None or cycle.more_body or cycle.disconnected:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def _write_response(self, head: bytes, body: bytes) -> bool:
+        """Send a response in one write. Return False, without effect, if the client must read
+        first."""
+        cycle = self._active_cycle
+        if cycle is None or self.flow.write_paused or cycle.disconnected:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        ending = b"\r\n" if cycle.keep_alive else CLOSING
+        if cycle.scope["method"] == "HEAD":
+            body = b""
+        self.transport.write(b"".join((head, self._default_header_lines(), ending, body)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
+
+    def _default_header_lines(self) -> bytes:
+        """Return the Date header, which uvicorn renews every second."""
+        headers = self.server_state.default_headers
+        if headers is not _rendered_defaults[0]:
+            _rendered_defaults[:] = [headers, header_lines(headers)]
+        lines: bytes = _rendered_defaults[1]
+        return lines
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Ignore an offered protocol upgrade. The parser would lose the body, so a new parser reads
+        the request without the upgrade headers."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._reject(Malformed("CONNECT is not supported: this server is not a proxy."))
+            return
+        headers = [header for header in self.headers if header[0] not in UPGRADE_HEADERS]
+        closes = any(name == b"connection" and b"close" in value for name, value in self.headers)
+        if closes:
+            headers.append((b"connection", b"close"))
+        head = b"%s %s HTTP/1.1\r\n%s\r\n" % (method, self.url, header_lines(headers))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(head + rest)
+
+    def _reject(self, error: AppError) -> None:
+        """Send an error and close the connection, after the responses to earlier requests."""
+        if self.transport.is_closing() or self._rejection is not None:
+            return
+        self._rejection = error
+        if self._is_idle() or self._is_reading_active_body():
+            self._write_rejection(error)
+
+    def _write_rejection(self, error: AppError) -> None:
+        answer = build_error_reply(error)
+        self.transport.write(answer.head + self._default_header_lines() + CLOSING + answer.body)
+        self.transport.close()
+
+    def _header_bytes(self) -> int:
+        lines = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        return len(self.url) + lines
+
+    def _count_unparsed(self, more: int) -> None:
+        """Limit the size and duration of bytes that neither complete headers nor add to a body,
+        such as empty lines."""
+        self._unparsed_bytes += more
+        if self._unparsed_bytes > MAX_HEADER_BYTES:
+            self._reject(HeadersTooLarge())
+        elif self._unparsed_bytes == more and self._is_idle():
+            self._set_deadline(self.header_timeout_s)
+
+    def _is_idle(self) -> bool:
+        return self._active_cycle is None or self._active_cycle.response_complete
+
+    def _is_reading_active_body(self) -> bool:
+        """Whether the invalid bytes belong to the body of the active request."""
+        cycle = self._active_cycle
+        return (
+            cycle is not None
+            and cycle is self.cycle
+            and cycle.more_body
+            and not cycle.response_started
+        )
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._stop_timer()
+        self._deadline = self.loop.time() + seconds
+        self._timer = self.loop.call_later(seconds, self._check_deadline)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check_deadline(self) -> None:
+        left = self._deadline - self.loop.time()
+        if left <= 0:
+            self._timer = None
+            self.transport.abort()  # close() would wait for the client to read everything
+        else:
+            wait = min(left, self.timeout_keep_alive)
+            self._timer = self.loop.call_later(wait, self._check_deadline)
+
+
+class Server(uvicorn.Server):
+    """Exits with status 0 on a signal, and sets `stopping` before it shuts down."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in HANDLED_SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in HANDLED_SIGNALS:
+                loop.remove_signal_handler(number)

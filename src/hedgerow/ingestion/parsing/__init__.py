@@ -1,0 +1,1 @@
+"""From the JSON body of a capture request to captured events."""

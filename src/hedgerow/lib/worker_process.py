@@ -1,0 +1,195 @@
+"""A worker process for code that may hang or crash, with one request at a time, as bytes.
+
+A thread would not do: it cannot be killed, and one that hangs in C code, such as a regular
+expression, blocks all others.
+"""
+
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+_HEADER_BYTES = 4
+_CHUNK_BYTES = 1 << 16
+
+
+class WorkerDied(Exception):
+    """The process was killed because it `timed_out`, or it ended."""
+
+    def __init__(self, *, timed_out: bool) -> None:
+        super().__init__("took too long" if timed_out else "ended")
+        self.timed_out = timed_out
+
+
+class WorkerProcess:
+    """Runs `module` with this Python on the first request, and again after it died; `starts` counts
+    the processes. `start_timeout_s` bounds the start and preparations, `response_timeout_s` each
+    response."""
+
+    def __init__(self, module: str, *, start_timeout_s: float, response_timeout_s: float) -> None:
+        self._module = module
+        self._start_timeout_s = start_timeout_s
+        self._response_timeout_s = response_timeout_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self.starts = 0
+
+    def request(self, body: bytes, prepare: Callable[[int], bytes] | None = None) -> bytes:
+        """Send a request and return the response. Blocks. Raises WorkerDied.
+
+        `prepare` receives the start count of the process and may return a request to send first.
+        """
+        with self._lock:
+            process = self._ensure_started()
+            if prepare is not None and (first := prepare(self.starts)):
+                self._exchange_or_end(process, first, self._start_timeout_s)
+            return self._exchange_or_end(process, body, self._response_timeout_s)
+
+    def close(self) -> None:
+        """Kill the process. A request in progress raises WorkerDied."""
+        self._is_closed = True
+        if (process := self._process) is not None:
+            _kill(process)
+        with self._lock:
+            self._end()
+
+    def _ensure_started(self) -> subprocess.Popen[bytes]:
+        if self._is_closed:
+            raise WorkerDied(timed_out=False)
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._end()
+        self.starts += 1
+        self._process = subprocess.Popen(  # noqa: S603 - this Python, a module of ours
+            # -P: modules must not come from the current folder.
+            [sys.executable, "-P", "-m", self._module, str(self._start_timeout_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C in a terminal must not reach the process: it ends when its input ends.
+            start_new_session=True,
+        )
+        if self._is_closed:  # close() ran in another thread before the process existed
+            self._end()
+            raise WorkerDied(timed_out=False)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        self._exchange_or_end(self._process, b"", self._start_timeout_s)
+        return self._process
+
+    def _exchange_or_end(
+        self, process: subprocess.Popen[bytes], request: bytes, timeout_s: float
+    ) -> bytes:
+        response = None
+        try:
+            response = _exchange(process, request, timeout_s)
+            return response
+        finally:
+            if response is None:  # a late response must not answer the next request
+                self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and its children, which share its process group."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> None:
+    """Handle requests in the worker process until its input ends. Never returns."""
+    start_timeout_s = float(sys.argv[1])
+    requests, responses = os.dup(0), os.dup(1)
+    # Output of the handler must not mix with responses, and it has no input.
+    os.dup2(2, 1)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    # A stop signal for the whole service is meant for the parent, which sends requests until it
+    # ends. A handler instead of SIG_IGN, because child processes would inherit SIG_IGN.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # If the parent has died, the timer ends a handler that hangs.
+    signal.setitimer(signal.ITIMER_REAL, 2 * start_timeout_s)
+    handle = build_handler()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    while (request := _read_frame(requests)) is not None:
+        timeout_s = int.from_bytes(request[:_HEADER_BYTES], "big") / 1000
+        signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s)
+        body = handle(request[_HEADER_BYTES:]) if len(request) > _HEADER_BYTES else b""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        written = memoryview(_frame(body))
+        while written:
+            written = written[os.write(responses, written) :]
+    # Do not wait for threads that the handler has started.
+    os._exit(0)
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes, timeout_s: float) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    deadline = time.monotonic() + timeout_s
+    requests, responses = process.stdin.fileno(), process.stdout.fileno()
+    # The first bytes tell the process its time limit.
+    limit = math.ceil(timeout_s * 1000).to_bytes(_HEADER_BYTES, "big")
+    unsent, received, size = memoryview(_frame(limit + request)), bytearray(), _HEADER_BYTES
+    while len(received) < size:
+        left = deadline - time.monotonic()
+        ready = _poll([responses, requests] if unsent else [responses], left)
+        if not ready:
+            raise WorkerDied(timed_out=True)
+        try:
+            if requests in ready:
+                unsent = unsent[os.write(requests, unsent[:_CHUNK_BYTES]) :]
+            if responses in ready:
+                chunk = os.read(responses, _CHUNK_BYTES)
+                if not chunk:
+                    raise WorkerDied(timed_out=False)
+                received += chunk
+        except (BrokenPipeError, ConnectionResetError):
+            raise WorkerDied(timed_out=False) from None
+        if len(received) >= _HEADER_BYTES:
+            size = _HEADER_BYTES + int.from_bytes(received[:_HEADER_BYTES], "big")
+    return bytes(received[_HEADER_BYTES:])
+
+
+def _poll(pipes: Sequence[int], timeout_s: float) -> set[int]:
+    """Return the pipes that are ready or broken. The first is read, the other is written."""
+    poll = select.poll()
+    for pipe, event in zip(pipes, (select.POLLIN, select.POLLOUT), strict=False):
+        poll.register(pipe, event)
+    return {pipe for pipe, _ in poll.poll(max(0, math.ceil(timeout_s * 1000)))}
+
+
+def _frame(body: bytes) -> bytes:
+    return len(body).to_bytes(_HEADER_BYTES, "big") + body
+
+
+def _read_frame(requests: int) -> bytes | None:
+    head = _read_exactly(requests, _HEADER_BYTES)
+    return None if head is None else _read_exactly(requests, int.from_bytes(head, "big"))
+
+
+def _read_exactly(source: int, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        chunk = os.read(source, min(_CHUNK_BYTES, size - len(data)))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)

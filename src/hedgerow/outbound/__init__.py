@@ -1,0 +1,1 @@
+"""Clients for systems outside Hedgerow: HTTP, PostgreSQL, files, GeoIP."""

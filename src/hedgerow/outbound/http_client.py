@@ -1,0 +1,190 @@
+"""The HTTP client for user-configured URLs. It connects only to addresses that the SSRF guard
+allows, and does not follow redirects.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from hedgerow.outbound.ssrf_guard import SsrfGuard, describe_refusal
+from hedgerow.plugin.http import HttpClient, Request, Response, StreamedResponse, TransportError
+
+CONNECT_TIMEOUT_S = 5.0
+MAX_BODY_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
+# Larger bodies are written in chunks, so that other tasks can run.
+UNCHUNKED_BODY_BYTES = 512 * 1024
+KEEPALIVE_S = 15.0
+# Headers that the library would add by default. The caller sets all headers.
+SKIPPED_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+class AddressRefusedError(OSError):
+    """The SSRF guard does not allow this address."""
+
+
+class GuardedResolver(AbstractResolver):
+    def __init__(self, guard: SsrfGuard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._guard.resolve(host, port)
+        ]
+
+    async def close(self) -> None: ...
+
+
+class GuardedHttpClient(HttpClient):
+    """One session for all destinations. Callers limit their own concurrency."""
+
+    def __init__(self, guard: SsrfGuard) -> None:
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, request: Request) -> Response:
+        with _translate_errors(request):
+            async with asyncio.timeout(request.timeout_s):
+                return await self._send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
+        patience = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=request.timeout_s
+        )
+        # Translate errors of the request only, not those that the reader of the stream raises.
+        with _translate_errors(request):
+            response = await self._get_session().request(
+                **_build_arguments(request), timeout=patience
+            )
+        parts = _read_chunks(response, request)
+        try:
+            yield StreamedResponse(
+                status=response.status, headers=_lower_headers(response), chunks=parts
+            )
+        finally:
+            await parts.aclose()
+            response.close()  # the body may be read only in part, so do not reuse the connection
+
+    async def _send(self, request: Request) -> Response:
+        body = bytearray()
+        async with self._get_session().request(**_build_arguments(request)) as response:
+            # A longer body is not read to its end, and its connection is not reused.
+            while len(body) < MAX_BODY_BYTES and (part := await response.content.readany()):
+                body += part
+        return Response(
+            status=response.status,
+            headers=_lower_headers(response),
+            body=bytes(body[:MAX_BODY_BYTES]),
+        )
+
+    def _get_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=KEEPALIVE_S,
+                use_dns_cache=False,
+                resolver=GuardedResolver(self._guard),
+                socket_factory=self._create_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=SKIPPED_HEADERS,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            )
+        return self._session
+
+    def _create_socket(self, found: Any) -> socket.socket:
+        """Create the socket of every connection, also of one to a literal IP address."""
+        family, kind, protocol, _, (address, *_) = found
+        if not self._guard.allows(str(address)):
+            raise AddressRefusedError(describe_refusal(str(address)))
+        return socket.socket(family, kind, protocol)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+async def _read_chunks(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:
+    while True:
+        with _translate_errors(request):
+            part = await response.content.read(CHUNK_BYTES)
+        if not part:
+            return
+        yield part
+
+
+def _build_arguments(request: Request) -> dict[str, Any]:
+    # A URL that needs no quoting is sent unchanged, because it may be part of a signature.
+    url = URL(request.url, encoded=request.url.isascii() and " " not in request.url)
+    return {
+        "method": request.method,
+        "url": url,
+        "headers": request.headers,
+        "data": BytesIO(request.body)
+        if len(request.body) > UNCHUNKED_BODY_BYTES
+        else request.body or None,
+        "allow_redirects": False,
+    }
+
+
+def _lower_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+@contextmanager
+def _translate_errors(request: Request) -> Iterator[None]:
+    """Convert errors to TransportError. The library's own messages are not used: they may contain
+    the URL, and with it a secret."""
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError:
+        raise TransportError("The connection timed out.") from None
+    except aiohttp.SocketTimeoutError:
+        raise TransportError(f"No more data within {request.timeout_s:g} s.") from None
+    except TimeoutError:
+        raise TransportError(f"No response within {request.timeout_s:g} s.") from None
+    except aiohttp.InvalidURL:
+        raise TransportError("The URL must start with http:// or https:// and a host.") from None
+    except aiohttp.ClientConnectorError as error:
+        why = error.os_error
+        reason = (
+            str(why)
+            if isinstance(why, AddressRefusedError)
+            else _describe_failure(why.strerror or _get_error_name(why))
+        )
+        raise TransportError(reason) from None
+    except aiohttp.ServerDisconnectedError:
+        raise TransportError(_describe_failure("closed by the other side")) from None
+    except aiohttp.ClientError as error:
+        raise TransportError(_describe_failure(_get_error_name(error))) from None
+    except (ValueError, OSError) as error:
+        raise TransportError(f"The request cannot be sent: {_get_error_name(error)}.") from None
+
+
+def _describe_failure(why: str) -> str:
+    return f"The connection failed: {why}."
+
+
+def _get_error_name(error: BaseException) -> str:
+    return type(error).__name__

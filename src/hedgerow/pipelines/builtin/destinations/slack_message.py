@@ -1,0 +1,150 @@
+"""Slack message: posts a line of text to the incoming webhook of a channel."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event
+from hedgerow.lib import jsonio
+from hedgerow.plugin.component import (
+    Component,
+    Family,
+    SettingField,
+    Settings,
+    SettingsOrigin,
+    SettingType,
+)
+from hedgerow.plugin.delivery import DeliveryContext
+from hedgerow.plugin.http import Request, Response
+from hedgerow.plugin.outcomes import Failed, Outcome, classify_response
+from hedgerow.plugin.payload import build_payload
+from hedgerow.plugin.presets import (
+    DELIVERY_SETTINGS,
+    FILTER_SETTINGS,
+    REPLAY_JOB,
+    TEST_CONNECTION_JOB,
+    batch_settings,
+    check_url,
+)
+from hedgerow.plugin.templates import TemplateError, compile_template, deliver_rendered
+
+# Slack truncates longer messages.
+TEXT_MAX = 40_000
+
+# What to do, by the error code in Slack's response.
+ADVICE = {
+    "action_prohibited": "An administrator of the workspace does not allow it.",
+    "channel_is_archived": "Choose another channel.",
+    "channel_not_found": "The channel was deleted: create a new incoming webhook.",
+    "invalid_token": "The URL is no longer valid: create a new incoming webhook.",
+    "no_service": "The incoming webhook is disabled or deleted: create a new one.",
+    "no_service_id": "The URL is incomplete: copy it again.",
+    "no_team": "The URL is incomplete: copy it again.",
+    "no_text": "The message is empty.",
+    "posting_to_general_channel_denied": "Choose another channel.",
+    "team_disabled": "The workspace is disabled.",
+}
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def migrate_settings(origin: SettingsOrigin, settings: Settings) -> Settings:
+    """Keep the URL and the filters of a webhook, which may point to a channel."""
+    if origin.key == "hedgerow/slack-message":
+        return settings
+    if origin.key == "hedgerow/webhook":
+        return {
+            "webhook_url": settings["url"],
+            "events": settings["events"],
+            "properties": settings["properties"],
+        }
+    raise ValueError("only the settings of a webhook can be migrated")
+
+
+def check(settings: Settings) -> None:
+    check_url(settings, "webhook_url")
+    try:
+        compile_template(settings["message"])
+    except TemplateError as error:
+        raise Invalid(str(error), attr="config__message") from None
+
+
+def render_text(event: Event, settings: Settings) -> str:
+    """Return the message. Raises TemplateError if it is empty."""
+    rendered = compile_template(settings["message"])(_escape(build_payload(event)))
+    text = rendered if isinstance(rendered, str) else _to_text(rendered)
+    if not text.strip():
+        raise TemplateError("The message is empty.")
+    return text
+
+
+async def deliver(
+    events: Sequence[Event], settings: Settings, ctx: DeliveryContext
+) -> Sequence[Outcome]:
+    async def send(texts: Mapping[str, str]) -> Outcome:
+        request = Request(
+            method="POST",
+            url=settings["webhook_url"],
+            headers={"content-type": "application/json"},
+            body=jsonio.encode({"text": "\n".join(texts.values())[:TEXT_MAX]}),
+        )
+        return explain_response(await ctx.http.send(request), ctx)
+
+    return await deliver_rendered(events, lambda event: render_text(event, settings), send)
+
+
+def explain_response(response: Response, ctx: DeliveryContext) -> Outcome:
+    """Classify the response, and add advice if Slack's error code says too little."""
+    outcome = classify_response(response, ctx.now)
+    advice = ADVICE.get(response.body[:100].decode("utf-8", "replace").strip())
+    if isinstance(outcome, Failed) and advice:
+        return replace(outcome, reason=f"{outcome.reason}. {advice}")
+    return outcome
+
+
+def _escape(value: Any) -> Any:
+    """Escape values of events, so that they cannot add links or mentions to a message."""
+    if isinstance(value, str):
+        return value.translate(_ESCAPES)
+    if isinstance(value, dict):
+        return {name: _escape(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_escape(each) for each in value]
+    return value
+
+
+def _to_text(value: Any) -> str:
+    return "" if value is None else jsonio.encode(value).decode()
+
+
+COMPONENT = Component(
+    key="hedgerow/slack-message",
+    family=Family.DESTINATION,
+    name="Slack message",
+    description="Posts a message for each event to Slack, Mattermost or compatible services.",
+    version="1.0.0",
+    settings=(
+        SettingField(
+            key="webhook_url",
+            name="Incoming webhook URL",
+            required=True,
+            secret=True,
+            hint="Anyone who knows this URL can post to the channel.",
+        ),
+        SettingField(
+            key="message",
+            name="Message",
+            type=SettingType.TEXT,
+            default="{{ event.event }} by {{ event.distinct_id }}",
+            hint="A Liquid template over event, person, groups and project.",
+        ),
+        *FILTER_SETTINGS,
+        *DELIVERY_SETTINGS,
+        *batch_settings(),
+    ),
+    jobs=(REPLAY_JOB, TEST_CONNECTION_JOB),
+    migrate_settings=migrate_settings,
+    check=check,
+    deliver=deliver,
+)

@@ -1,0 +1,1 @@
+"""Deliveries of events to destinations: routing, the delivery loop, retries and health."""

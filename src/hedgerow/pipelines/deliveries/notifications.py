@@ -1,0 +1,89 @@
+"""Notifications to the operator: a destination was paused, or works again.
+
+A notification is stored in the same transaction as the change, and sent until it is delivered or
+has used up its attempts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock, format_iso
+from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.store import NotificationStore
+from hedgerow.plugin.http import HttpClient, Request, TransportError, sign_webhook
+from hedgerow.plugin.outcomes import Failed, Outcome, classify_response
+
+BATCH_SIZE = 10
+MAX_ATTEMPTS = 10
+INITIAL_BACKOFF = timedelta(seconds=5)
+# Longer than an attempt takes, so that no other process sends the same notification.
+CLAIM_DURATION = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationReceiver:
+    url: str
+    secret: str
+
+
+def build_notification(kind: str, record: Record, name: str, error: str, now: datetime) -> str:
+    """Return the JSON body of a notification."""
+    body: dict[str, Any] = {
+        "type": kind,
+        "timestamp": format_iso(now),
+        "data": {
+            "project_id": record.project_id,
+            "destination_id": record.id,
+            "name": name,
+            "error": error,
+        },
+    }
+    return jsonio.encode(body).decode()
+
+
+class Notifier:
+    """`on_failure` receives the reason when a notification is given up."""
+
+    def __init__(
+        self,
+        store: NotificationStore,
+        receiver: NotificationReceiver,
+        http: HttpClient,
+        clock: Clock,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._receiver = receiver
+        self._http = http
+        self._clock = clock
+        self._on_failure = on_failure
+
+    async def send_due(self) -> None:
+        """Send the notifications that are due."""
+        now = self._clock()
+        for each in await self._store.claim(now, now + CLAIM_DURATION, BATCH_SIZE):
+            outcome = await self._send(f"msg_{each.created_ms}_{each.id}", each.body.encode())
+            attempts = each.attempts + 1
+            if isinstance(outcome, Failed) and attempts < MAX_ATTEMPTS:
+                await self._store.postpone(
+                    each.id, attempts, self._clock() + INITIAL_BACKOFF * 2**each.attempts
+                )
+                continue
+            if isinstance(outcome, Failed):
+                self._on_failure(outcome.reason)
+            await self._store.remove(each.id)
+
+    async def _send(self, id: str, body: bytes) -> Outcome:
+        now = self._clock()
+        headers = {
+            "content-type": "application/json",
+            **sign_webhook(id, now, body, self._receiver.secret),
+        }
+        request = Request(method="POST", url=self._receiver.url, headers=headers, body=body)
+        try:
+            return classify_response(await self._http.send(request), now)
+        except TransportError as reason:
+            return Failed(reason=str(reason))

@@ -1,0 +1,63 @@
+"""The routing stage of ingestion: from stored events to new deliveries."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from hedgerow.events.model import Event
+from hedgerow.lib.clock import Clock
+from hedgerow.pipelines.deliveries.groups import add_groups
+from hedgerow.pipelines.deliveries.model import NewDeliveries, NewDelivery
+from hedgerow.pipelines.destinations.registry import DestinationRegistry
+from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.store import GroupStore
+
+
+class RoutingStage:
+    """`wake` receives the records that have new deliveries."""
+
+    def __init__(
+        self,
+        destinations: DestinationRegistry,
+        groups: GroupStore,
+        wake: Callable[[Iterable[RecordId]], None],
+        clock: Clock,
+    ) -> None:
+        self._destinations = destinations
+        self._groups = groups
+        self._wake = wake
+        self._clock = clock
+
+    async def refresh(self) -> None:
+        """Reload changed destinations. Call it after loading events and before routing them, so
+        that every destination that was enabled before an event was accepted is known."""
+        await self._destinations.refresh()
+
+    async def route(self, events: Mapping[int, Sequence[Event]]) -> NewDeliveries:
+        """Return the deliveries of these events, by the inbox row that they come from."""
+        routers, now = self._destinations.routers, self._clock()
+        if not routers:
+            return {}
+        matched = {
+            row: [
+                (event, ids)
+                for event in some
+                if (router := routers.get(event.project_id)) is not None
+                and (ids := router.destinations(event, now))
+            ]
+            for row, some in events.items()
+        }
+        grouped = await add_groups(
+            (event for some in matched.values() for event, _ in some), self._groups
+        )
+        return {
+            row: [
+                NewDelivery(record_id=id, event=grouped.get((event.project_id, event.uuid), event))
+                for event, ids in some
+                for id in ids
+            ]
+            for row, some in matched.items()
+            if some
+        }
+
+    def wake_destinations(self, deliveries: NewDeliveries) -> None:
+        if deliveries:
+            self._wake({each.record_id for some in deliveries.values() for each in some})

@@ -1,0 +1,1 @@
+"""What destinations need: the registry, one delivery attempt, previews, and S3."""

@@ -1,0 +1,167 @@
+"""Preview and test of a destination with a sample event: the requests, and the responses if they
+are sent. Nothing is stored, and secrets are masked.
+"""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from hedgerow.errors import Invalid
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.lib import jsonio
+from hedgerow.pipelines.config import MASK
+from hedgerow.pipelines.destinations.attempt import OutboundClients, attempt_delivery
+from hedgerow.pipelines.destinations.recording import RecordedRequests, record_requests
+from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.records.records import Records
+from hedgerow.plugin.component import Component
+from hedgerow.plugin.http import Request, Response
+from hedgerow.plugin.outcomes import Failed, Outcome
+
+SHOWN_BYTES = 20_000
+GZIP = b"\x1f\x8b"
+# Shorter texts occur in others by chance, so they are not masked.
+MIN_SECRET_LENGTH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleEvent:
+    """The fields of the sample event that a caller may choose."""
+
+    event: str = "sample event"
+    distinct_id: str = "sample-person"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    person_properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A masked request, and its response if it was sent and got one."""
+
+    request: Request
+    response: Response | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPreview:
+    exchanges: list[Exchange]
+    outcome: Outcome
+
+
+class DeliveryPreviews:
+    def __init__(self, records: Records, clients: OutboundClients) -> None:
+        self._records = records
+        self._clients = clients
+
+    async def send_test(
+        self, record: Record, sample: SampleEvent, now: datetime
+    ) -> DeliveryPreview:
+        return await self._run(record, sample, now, self._clients)
+
+    async def preview(self, record: Record, sample: SampleEvent, now: datetime) -> DeliveryPreview:
+        return await self._run(record, sample, now, None)
+
+    async def _run(
+        self, record: Record, sample: SampleEvent, now: datetime, clients: OutboundClients | None
+    ) -> DeliveryPreview:
+        component = self._records.component(record)
+        if component is None or component.deliver is None:
+            raise Invalid("The component of this record is not a destination.", attr="plugin")
+        settings = self._records.usable_settings(record)
+        recorded: RecordedRequests = []
+        ctx = record_requests(clients, recorded).context_at(now)
+        events = [_build_event(record, sample, now)]
+        (outcome,) = await attempt_delivery(component.deliver, events, settings, ctx)
+        secrets = sorted(_collect_secrets(component, settings), key=len, reverse=True)
+        return DeliveryPreview(
+            exchanges=[
+                Exchange(
+                    request=_mask_request(request, secrets),
+                    response=response and _mask_response(response, secrets),
+                )
+                for request, response in recorded
+            ],
+            outcome=outcome,
+        )
+
+
+def _build_event(record: Record, sample: SampleEvent, now: datetime) -> Event:
+    return Event(
+        project_id=record.project_id,
+        uuid=str(uuid4()),
+        event=sample.event,
+        distinct_id=sample.distinct_id,
+        properties=jsonio.encode(sample.properties).decode(),
+        elements_chain="",
+        timestamp=now,
+        created_at=now,
+        person_id=str(uuid4()),
+        person_created_at=now,
+        person_properties=jsonio.encode(sample.person_properties).decode(),
+        person_mode=PersonMode.FULL,
+        historical_migration=False,
+    )
+
+
+def _mask_request(request: Request, secrets: list[str]) -> Request:
+    return Request(
+        method=request.method,
+        url=_mask(request.url, secrets),
+        headers={name: _mask(value, secrets) for name, value in request.headers.items()},
+        body=_mask(_decode_body(request.body), secrets).encode()[:SHOWN_BYTES],
+    )
+
+
+def _mask_response(response: Response, secrets: list[str]) -> Response:
+    """Mask secrets in the response: some services echo the request."""
+    return Response(
+        status=response.status,
+        headers={name: _mask(value, secrets) for name, value in response.headers.items()},
+        body=_mask(response.body.decode("utf-8", "replace"), secrets).encode()[:SHOWN_BYTES],
+    )
+
+
+def _decode_body(body: bytes) -> str:
+    """Return a body as text, decompressed; or its length if it is binary."""
+    if body.startswith(GZIP):
+        body = gzip.decompress(body)  # one sample event, compressed by the component
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return f"({len(body)} bytes)"
+
+
+def _mask(text: str, secrets: list[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text
+
+
+def _collect_secrets(component: Component, settings: Mapping[str, Any]) -> set[str]:
+    """Return every secret text of the settings."""
+    return {
+        text
+        for key in component.secret_keys
+        for text in _iterate_texts(settings.get(key))
+        if len(text) >= MIN_SECRET_LENGTH
+    }
+
+
+def _iterate_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _iterate_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _iterate_texts(inner)
+    elif value is not None:
+        yield str(value)
+
+
+def failure_reason(outcome: Outcome) -> str:
+    return outcome.reason if isinstance(outcome, Failed) else ""

@@ -1,0 +1,1 @@
+"""Jobs of records: requesting and controlling them, the loop that runs them, and what they do."""

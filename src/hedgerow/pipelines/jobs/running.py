@@ -1,0 +1,119 @@
+"""A running job: its context, its steps, its end, and the store with its lease."""
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from hedgerow.pipelines.deliveries.model import LogLine, NewDelivery
+from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
+from hedgerow.plugin.component import Component
+from hedgerow.plugin.imports import FileVersion
+from hedgerow.projects.activity import ActivityEntry
+
+# The rate is measured over this time.
+RATE_WINDOW_S = 15.0
+
+
+class LeaseLost(Exception):
+    """The job was paused or cancelled, or another process holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStep:
+    """The progress of a job, stored in one transaction with its new deliveries, its logs and the
+    state of the record's import: `about` identifies the source that the cursor belongs to."""
+
+    cursor: Any
+    done: int
+    total: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    deliveries: Sequence[NewDelivery] = ()
+    logs: Sequence[LogLine] = ()
+    about: str = ""
+    finished: Sequence[FileVersion] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    status: JobStatus
+    error: str
+    logs: Sequence[LogLine]
+    entry: ActivityEntry | None
+
+
+class JobLeaseStore(Protocol):
+    """Job operations used by workers. A lease gives a job to one process at a time."""
+
+    async def has_open(self) -> bool:
+        """Whether there may be a job to acquire."""
+        ...
+
+    async def has_waiting(self) -> bool:
+        """Whether a job waits for a worker."""
+        ...
+
+    async def acquire(self, types_requiring_enabled: Sequence[str], now: datetime) -> Job | None:
+        """Acquire a job without a lease. A record runs one job of a type at a time, and jobs of the
+        given types only while it is enabled."""
+        ...
+
+    async def current(self, id: JobId) -> tuple[Job, Record]:
+        """Load the job and its record."""
+        ...
+
+    async def list_held(self, types_requiring_enabled: Sequence[str]) -> set[JobId]:
+        """Return the jobs that this process still holds and that may continue."""
+        ...
+
+    async def renew(self) -> None:
+        """Renew all leases of this process."""
+        ...
+
+    async def save(self, id: JobId, step: JobStep, rate: float, now: datetime) -> bool:
+        """Store a step. Returns False and stores nothing if the lease is lost."""
+        ...
+
+    async def finish(self, id: JobId, ending: JobEnd, now: datetime) -> None: ...
+
+    async def release(self, ids: Sequence[JobId], now: datetime) -> None:
+        """Release the jobs that this process still holds; they wait for a worker again."""
+        ...
+
+
+class JobContext:
+    """A job that this process holds, with its record, component and decrypted settings."""
+
+    def __init__(
+        self,
+        job: Job,
+        record: Record,
+        component: Component,
+        settings: Mapping[str, Any],
+        save: Callable[[JobStep, float], Awaitable[bool]],
+    ) -> None:
+        self.job = job
+        self.record = record
+        self.component = component
+        self.settings = settings
+        self._save = save
+        self._pace = deque([(time.monotonic(), job.done)])
+
+    async def save(self, step: JobStep) -> None:
+        """Store a step, or raise LeaseLost."""
+        if not await self._save(step, self._rate(step.done)):
+            raise LeaseLost
+
+    def _rate(self, done: int) -> float:
+        now = time.monotonic()
+        self._pace.append((now, done))
+        while len(self._pace) > 2 and self._pace[1][0] < now - RATE_WINDOW_S:
+            self._pace.popleft()
+        since, before = self._pace[0]
+        return round((done - before) / max(now - since, 0.001), 1)
+
+
+# Runs a job to its end. It saves each step, and may be started again after any of them.
+RunJob = Callable[[JobContext], Awaitable[None]]

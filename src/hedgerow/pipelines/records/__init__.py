@@ -1,0 +1,1 @@
+"""Operations on pipeline records, their order, their audit, and records as code."""

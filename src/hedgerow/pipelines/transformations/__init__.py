@@ -1,0 +1,1 @@
+"""Transformations of events before they are stored: chains, registry, sandbox and preview."""

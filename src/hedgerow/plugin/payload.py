@@ -1,0 +1,46 @@
+"""The JSON payload of an event, which templates render from."""
+
+from datetime import UTC
+from typing import Any
+
+from hedgerow.events.model import Event
+from hedgerow.lib import jsonio
+
+
+class RoutedEvent(Event, frozen=True, kw_only=True, array_like=True):
+    """An event on its way to a destination, with its groups at the time of routing.
+
+    `groups` is JSON: index, key and properties by group type.
+    """
+
+    groups: str
+
+
+def build_payload(event: Event) -> dict[str, Any]:
+    """Return the event with its person, groups and project, as templates see it."""
+    properties = jsonio.decode(event.properties) if event.properties else {}
+    return {
+        "event": {
+            "uuid": event.uuid,
+            "event": event.event,
+            "distinct_id": event.distinct_id,
+            "timestamp": event.timestamp.astimezone(UTC).isoformat(),
+            "properties": properties,
+            "elements_chain": event.elements_chain,
+        },
+        "person": {
+            "id": event.person_id,
+            "properties": jsonio.decode(event.person_properties) if event.person_properties else {},
+        },
+        "groups": jsonio.decode(event.groups)
+        if isinstance(event, RoutedEvent)
+        else _groups_without_properties(properties),
+        "project": {"id": event.project_id},
+    }
+
+
+def _groups_without_properties(properties: dict[str, Any]) -> dict[str, Any]:
+    groups = properties.get("$groups")
+    if not isinstance(groups, dict):
+        return {}
+    return {kind: {"index": None, "key": key, "properties": {}} for kind, key in groups.items()}

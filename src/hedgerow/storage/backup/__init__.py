@@ -1,0 +1,1 @@
+"""Backups of an embedded installation, and the encryption keys."""

@@ -1,0 +1,1 @@
+"""The delivery queue of each destination, and what became of its deliveries."""

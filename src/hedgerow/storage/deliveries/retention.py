@@ -1,0 +1,112 @@
+"""Retention of deliveries: expires old ones, deletes dead ones, old counts and old log lines.
+
+Queues may be long. Each is read by its index from the oldest row, in small batches, so that other
+transactions do not wait long.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy import Column, Connection, bindparam, func, select
+
+from hedgerow.pipelines.deliveries.model import RetentionPeriods
+from hedgerow.pipelines.deliveries.retry import MAX_RETRY_AFTER_MS
+from hedgerow.pipelines.model import RecordId
+from hedgerow.storage.deliveries import counts, delivered
+from hedgerow.storage.deliveries.logs import delete_old_log_lines
+from hedgerow.storage.engine import bulk
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.pipelines import transformation_counts
+from hedgerow.storage.tables import deliveries, delivery_logs
+
+BATCH_SIZE = 500
+
+_MARK_DEAD = (
+    "UPDATE deliveries SET status = 'dead', due_ms = ?,"
+    " error = trim('Gave up, the delivery is too old. ' || error) WHERE id IN ({numbers})"
+)
+_DELETE = "DELETE FROM deliveries WHERE id IN ({numbers})"
+# Waiting rows are in the order of their creation: if the first is not too old, none is.
+_SELECT_OLD_WAITING = (
+    "SELECT id FROM (SELECT id, created_ms FROM deliveries"
+    " WHERE record_id = ? AND status = 'waiting' ORDER BY due_ms, id LIMIT ?) AS first"
+    " WHERE created_ms < ?"
+)
+_SELECT_OLD_RETRYING = (
+    "SELECT id FROM deliveries WHERE status = 'retrying' AND created_ms < ?"
+    " ORDER BY created_ms LIMIT ?"
+)
+# No retry is scheduled this far ahead, unless the clock was wrong.
+_SELECT_DISTANT_RETRIES = (
+    "SELECT id FROM deliveries WHERE record_id = ? AND status = 'retrying' AND due_ms > ?"
+    " ORDER BY due_ms LIMIT ?"
+)
+_RESCHEDULE = "UPDATE deliveries SET due_ms = ? WHERE id IN ({numbers})"
+_SELECT_OLD_DEAD = (
+    "SELECT id FROM deliveries WHERE record_id = ? AND status = 'dead' AND due_ms < ?"
+    " ORDER BY due_ms LIMIT ?"
+)
+
+
+async def apply_retention(database: Database, periods: RetentionPeriods, now: datetime) -> None:
+    now_ms = int(now.timestamp() * 1000)
+    too_old, long_dead = now_ms - periods.waiting_ms, now_ms - periods.dead_ms
+
+    def expire_retrying(connection: Connection) -> int:
+        found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_RETRYING, too_old, BATCH_SIZE))
+        return bulk.execute(connection, _MARK_DEAD, now_ms, found) if found else 0
+
+    def expire_waiting(id: RecordId, connection: Connection) -> int:
+        found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_WAITING, id, BATCH_SIZE, too_old))
+        return bulk.execute(connection, _MARK_DEAD, now_ms, found) if found else 0
+
+    def delete_dead(id: RecordId, connection: Connection) -> int:
+        found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_DEAD, id, long_dead, BATCH_SIZE))
+        return bulk.execute(connection, _DELETE, found) if found else 0
+
+    def reschedule_distant(id: RecordId, connection: Connection) -> int:
+        latest = now_ms + MAX_RETRY_AFTER_MS
+        found = _unwrap_ids(
+            bulk.select(connection, _SELECT_DISTANT_RETRIES, id, latest, BATCH_SIZE)
+        )
+        return bulk.execute(connection, _RESCHEDULE, now_ms, found) if found else 0
+
+    await _repeat_until_done(database, expire_retrying)
+    for id in await _list_records(database, deliveries.c.record_id):
+        await _repeat_until_done(database, partial(expire_waiting, id))
+        await _repeat_until_done(database, partial(delete_dead, id))
+        await _repeat_until_done(database, partial(reschedule_distant, id))
+    await database.write(lambda connection: counts.delete_old_counts(connection, now))
+    before_ms = now_ms - periods.delivered_ms
+    await _repeat_until_done(
+        database, partial(delivered.delete_old_delivered, before_ms, BATCH_SIZE)
+    )
+    await database.write(
+        lambda connection: transformation_counts.delete_old_counts(connection, now)
+    )
+    for id in await _list_records(database, delivery_logs.c.record_id):
+        await database.write(partial(delete_old_log_lines, id))
+
+
+async def _repeat_until_done(database: Database, run_batch: Callable[[Connection], int]) -> None:
+    while await database.write(run_batch) >= BATCH_SIZE:
+        pass
+
+
+async def _list_records(database: Database, column: Column[int]) -> list[RecordId]:
+    """List the records that have rows in a table, with one index lookup each."""
+
+    def run(connection: Connection) -> list[RecordId]:
+        found: list[RecordId] = []
+        following = select(func.min(column)).where(column > bindparam("last"))
+        last: int | None = 0
+        while (last := connection.execute(following, {"last": last}).scalar()) is not None:
+            found.append(RecordId(last))
+        return found
+
+    return await database.read(run)
+
+
+def _unwrap_ids(rows: bulk.Rows) -> list[int]:
+    return [id for (id,) in rows]

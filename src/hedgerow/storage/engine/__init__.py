@@ -1,0 +1,1 @@
+"""The state database: SQLite or PostgreSQL behind one interface."""

@@ -1,0 +1,49 @@
+"""A number per topic that increases with every change, so that processes know when to reload."""
+
+from sqlalchemy import Connection, bindparam, select, text
+
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine.database import Database, PreparedQuery
+from hedgerow.storage.tables import generations
+
+# "directory", "components", or a prefix such as "records:" or "flags:" followed by a project id.
+Topic = str
+
+_current = select(generations.c.number).where(generations.c.topic == bindparam("topic"))
+_fetch_one = PreparedQuery(_current)
+_fetch_many = PreparedQuery(
+    select(generations.c.topic, generations.c.number).where(
+        generations.c.topic.like(bindparam("pattern"))
+    )
+)
+# One statement, so that concurrent first changes do not both insert.
+_advance = text(
+    "INSERT INTO generations (topic, number) VALUES (:topic, 1) "
+    "ON CONFLICT (topic) DO UPDATE SET number = generations.number + 1"
+)
+
+
+async def fetch_generation(database: Database, topic: Topic) -> int:
+    """Fetch the generation of a topic, 0 if it never changed."""
+    rows = await database.fetch(_fetch_one, {"topic": topic})
+    return rows[0][0] if rows else 0
+
+
+async def fetch_generations(database: Database, prefix: str) -> dict[Topic, int]:
+    """Fetch the generations of all topics with this prefix."""
+    return dict(await database.fetch(_fetch_many, {"pattern": f"{prefix}%"}))
+
+
+async def fetch_project_generations(database: Database, prefix: str) -> dict[ProjectId, int]:
+    """Fetch the generations of the topics that consist of this prefix and a project id."""
+    found = await fetch_generations(database, prefix)
+    return {ProjectId(int(topic.removeprefix(prefix))): number for topic, number in found.items()}
+
+
+def read_generation(connection: Connection, topic: Topic) -> int:
+    return connection.execute(_current, {"topic": topic}).scalar() or 0
+
+
+def advance(connection: Connection, topic: Topic) -> None:
+    """Increment the generation. Call this in the transaction of the change."""
+    connection.execute(_advance, {"topic": topic})

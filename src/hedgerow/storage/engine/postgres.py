@@ -1,0 +1,205 @@
+"""The state database on PostgreSQL: a pool of asynchronous connections. The server does its own
+group commit.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
+
+from hedgerow.errors import Unavailable
+from hedgerow.storage.engine.database import (
+    Database,
+    DatabaseStats,
+    PreparedInsert,
+    PreparedQuery,
+    Rows,
+    compile_insert,
+)
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S = 0.5
+# psycopg reports these as server errors, although a value is too large.
+VALUE_TOO_LARGE_ERRORS = (
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyArguments,
+)
+
+# The dialect with plain %s placeholders, for rows that are passed to the driver unchanged.
+POSITIONAL_DIALECT = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
+
+
+def _build_driver_url(url: str) -> Any:
+    return make_url(url).set(drivername="postgresql+psycopg")
+
+
+def _build_connect_args(timeout_s: float) -> dict[str, Any]:
+    return {
+        "connect_timeout": max(1, round(timeout_s)),
+        "application_name": "hedgerow",
+        "options": f"-c lock_timeout={round(timeout_s * 1000)} -c timezone=UTC",
+    }
+
+
+def create_postgres_engine(url: str, timeout_s: float) -> Engine:
+    """Create a blocking engine, for migrations and other work before the event loop runs."""
+    return create_engine(
+        _build_driver_url(url), poolclass=NullPool, connect_args=_build_connect_args(timeout_s)
+    )
+
+
+class PostgresDatabase(Database):
+    engine_name = "postgresql"
+
+    def __init__(self, url: str, timeout_s: float, pool_size: int) -> None:
+        self._engine = create_async_engine(
+            _build_driver_url(url),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=timeout_s,
+            # Detects connections that died while idle, so that no request fails after a restart of
+            # the server.
+            pool_pre_ping=True,
+            # Errors are logged, parameter values must not be.
+            hide_parameters=True,
+            connect_args=_build_connect_args(timeout_s),
+        )
+        self._commits = 0
+        self._waiting = 0
+        self._closed = False
+        # `timeout_s` limits connecting, a lock and a query each; this limits their sum.
+        self._answer_timeout_s = 1.5 * timeout_s
+        self._running: set[asyncio.Task[Any]] = set()
+        # All open connections, including those being checked or returned to the pool.
+        self._connections: WeakSet[psycopg.AsyncConnection[Any]] = WeakSet()
+        event.listen(
+            self._engine.sync_engine,
+            "connect",
+            lambda connection, _: self._connections.add(connection.driver_connection),
+        )
+
+    async def read(self, query: Callable[[Connection], T]) -> T:
+        async def run(connection: AsyncConnection) -> T:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            return await connection.run_sync(query)
+
+        return await self._use(run, commit=False)
+
+    async def read_in_background(self, query: Callable[[Connection], T]) -> T:
+        return await self.read(query)
+
+    async def write(self, change: Callable[[Connection], T]) -> T:
+        return await self._use(lambda connection: connection.run_sync(change), commit=True)
+
+    async def append(self, to: PreparedInsert, rows: Rows) -> None:
+        sql = compile_insert(to, POSITIONAL_DIALECT)
+
+        async def run(connection: AsyncConnection) -> None:
+            await connection.exec_driver_sql(sql, list(rows))
+
+        await self._use(run, commit=True)
+
+    async def fetch(self, read: PreparedQuery, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        sql, names = read.compile(POSITIONAL_DIALECT)
+
+        async def run(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+            result = await connection.exec_driver_sql(sql, tuple(values[name] for name in names))
+            return [tuple(row) for row in result]
+
+        return await self._use(run, commit=False)
+
+    async def version(self) -> str:
+        return await self.read(
+            lambda connection: str(connection.exec_driver_sql("SHOW server_version").scalar_one())
+        )
+
+    def stats(self) -> DatabaseStats:
+        pool = cast(AsyncAdaptedQueuePool, self._engine.pool)
+        return DatabaseStats(
+            connections_open=pool.checkedin() + pool.checkedout(),
+            connections_in_use=pool.checkedout(),
+            writes_waiting=self._waiting,
+            commits=self._commits,
+            changes=self._commits,
+        )
+
+    async def close(self) -> None:
+        """Reject new work, wait for running work, then close the connections."""
+        self._closed = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=CLOSE_TIMEOUT_S)
+        hangs = bool(self._running)
+        if hangs:  # do not wait for a server that hangs, and do not let the driver wait
+            for wire in self._connections:
+                wire.pgconn.finish()
+            for work in self._running:
+                work.cancel()
+        await self._engine.dispose(close=not hangs)
+
+    async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+        """Run with a connection from the pool.
+
+        Raises Unavailable if the server hangs. The work then continues in the background and keeps
+        its connection until the server answers or the database is closed.
+        """
+        if self._closed:
+            raise Unavailable("The service is shutting down.")
+        work = asyncio.create_task(self._run(run, commit=commit))
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+        try:
+            done, _ = await asyncio.wait({work}, timeout=self._answer_timeout_s)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        if not done:
+            work.add_done_callback(_retrieve_exception)
+            raise Unavailable("The database does not answer.")
+        return work.result()
+
+    async def _run(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+        self._waiting += commit
+        try:
+            async with self._engine.connect() as connection:
+                result = await run(connection)
+                if commit:
+                    await connection.commit()
+                    self._commits += 1
+                return result
+        except (DBAPIError, PoolTimeout, psycopg.Error, OSError) as error:
+            raise translate_error(error) from error
+        finally:
+            self._waiting -= commit
+
+
+def _retrieve_exception(work: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
+    if not work.cancelled():
+        work.exception()
+
+
+def translate_error(error: BaseException) -> BaseException:
+    """Convert a driver error to Unavailable if the database is temporarily unavailable."""
+    if isinstance(error, PoolTimeout):
+        return Unavailable("All database connections are busy.")
+    if isinstance(error, OSError):
+        return Unavailable("The database does not answer.")
+    if isinstance(error, DBAPIError) and isinstance(error.orig, psycopg.errors.LockNotAvailable):
+        return Unavailable("The database is locked by another process.")
+    if isinstance(error, DBAPIError) and isinstance(error.orig, VALUE_TOO_LARGE_ERRORS):
+        return error
+    if isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    ):
+        return Unavailable("The database does not answer.")
+    return error

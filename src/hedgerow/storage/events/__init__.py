@@ -1,0 +1,1 @@
+"""Events and person replicas in ClickHouse: a server, or chDB in this process."""

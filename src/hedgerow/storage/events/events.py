@@ -1,0 +1,372 @@
+"""Events in ClickHouse: appended in blocks, unique by project and UUID, deleted synchronously."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+from clickhouse_connect.driver.client import Client
+
+from hedgerow.errors import Invalid, OperatorError
+from hedgerow.events.deletion import CountableEvents, EventSelection
+from hedgerow.events.model import Event, EventKey
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.events import replica_schema
+from hedgerow.storage.events.clickhouse import INSERT_TIMEOUT_S, ClickHousePool, fetch_rows
+from hedgerow.storage.events.schema import COLUMNS, SHARD_TABLE, TABLE, build_server_ddl
+from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
+
+# A server accepts form fields of up to 128 KiB.
+MAX_IDS_PER_STATEMENT = 2_500
+MAX_BLOCK_BYTES = 32 << 20
+# A partition with more parts than this is merged explicitly.
+MAX_PARTS = 50
+
+# How many bytes of UUIDs are read at a time when the filter is loaded.
+UUID_READ_BYTES = UUID_BYTES << 18
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+Item = TypeVar("Item")
+
+
+class ClickHouseEventStore(CountableEvents):
+    def __init__(self, engine: ClickHousePool) -> None:
+        self._pool = engine
+        # Only for chDB: with a server, other processes write events too.
+        self._uuid_filter: UuidBloomFilter | None = None
+        # A thread lock, because a thread continues after its caller is cancelled.
+        self._write_lock = threading.Lock()
+        self._encoder = msgspec.json.Encoder()
+        self._layout: _TableLayout | None = None
+
+    async def prepare(self) -> None:
+        """Create the tables. Any first call would do so too."""
+        await run_in_thread(lambda: self._fetch_rows("SELECT 1", {}))
+
+    async def load_uuid_filter(self) -> None:
+        """Load the UUIDs of stored events into the filter. The first append would do so too."""
+        await run_in_thread(self._load_uuid_filter)
+
+    async def append(self, events: Sequence[Event]) -> int:
+        return await run_in_thread(partial(self._append, events)) if events else 0
+
+    async def acceptances(self, keys: Sequence[EventKey]) -> Mapping[EventKey, datetime]:
+        return await run_in_thread(partial(self._acceptances, keys)) if keys else {}
+
+    async def delete(
+        self,
+        project_id: ProjectId,
+        *,
+        uuids: Sequence[str] = (),
+        distinct_ids: Sequence[str] = (),
+        event: str = "",
+        before: datetime | None = None,
+    ) -> int:
+        if not (uuids or distinct_ids or event or before):
+            raise Invalid(
+                "Expected at least one of: uuids, distinct_ids, event, before. "
+                "Choose which events to delete."
+            )
+        chosen = _build_conditions(project_id, uuids, distinct_ids, event, before)
+        return await run_in_thread(lambda: sum(map(self._delete, chosen)))
+
+    async def count(self, project_id: ProjectId, chosen: EventSelection) -> int:
+        """Count the events that match."""
+        conditions = _build_conditions(
+            project_id, chosen.uuids, chosen.distinct_ids, chosen.event, chosen.before
+        )
+        return await run_in_thread(lambda: sum(map(self._count, conditions)))
+
+    async def query(
+        self, sql: str, parameters: Mapping[str, Any], *, max_rows: int, timeout_s: float
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a SELECT. Exceeding a limit raises Invalid."""
+        limits = {"max_result_rows": max_rows, "max_execution_time": timeout_s}
+        return await run_in_thread(lambda: self._fetch_rows(sql, parameters, **limits))
+
+    async def run(self, work: Callable[[Client], Item]) -> Item:
+        """Run `work` with a client, in a thread, and return its result."""
+
+        def with_client() -> Item:
+            with self._client() as (client, _):
+                return work(client)
+
+        return await run_in_thread(with_client)
+
+    async def compact(self) -> int:
+        """Merge partitions with many parts and return unused memory to the system.
+
+        Returns the number of merged partitions.
+        """
+        return await run_in_thread(self._compact)
+
+    async def version(self) -> str:
+        """Ask the engine for its version. Also checks that the engine is reachable."""
+        (row,) = await run_in_thread(lambda: self._fetch_rows("SELECT version() AS version", {}))
+        return str(row["version"])
+
+    async def backup(self, folder: Path) -> None:
+        """Copy a snapshot of all events to a new folder. The store stays available."""
+        await run_in_thread(partial(self._backup, folder.resolve()))
+
+    async def restore(self, folder: Path) -> None:
+        """Restore the events of a backup into this store, which must be empty."""
+        await run_in_thread(partial(self._restore, folder.resolve()))
+
+    async def close(self) -> None:
+        await run_in_thread(self._pool.close)
+
+    @contextmanager
+    def _client(self) -> Iterator[tuple[Client, "_TableLayout"]]:
+        with self._pool.client() as client:
+            if self._layout is None:
+                self._layout = _prepare_tables(client)
+            yield client, self._layout
+
+    def _fetch_rows(
+        self, sql: str, parameters: Mapping[str, Any], **settings: Any
+    ) -> list[dict[str, Any]]:
+        with self._client() as (client, _):
+            return fetch_rows(client, sql, dict(parameters), **settings)
+
+    def _append(self, events: Sequence[Event]) -> int:
+        with self._write_lock, self._client() as (client, _):
+            new = self._select_new(client, events)
+            if self._uuid_filter is not None:
+                self._uuid_filter.add_pending(list(new))
+            for block in _encode_blocks(list(new.values()), self._encoder):
+                client.raw_insert(
+                    TABLE,
+                    COLUMNS,
+                    block,
+                    fmt="JSONCompactEachRow",
+                    settings=self._build_insert_settings(),
+                )
+            if self._uuid_filter is not None:
+                self._uuid_filter.confirm_stored(list(new))
+            return len(new)
+
+    def _acceptances(self, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+        """Does not wait for a running append. Keys without a valid UUID are never stored."""
+        self._load_uuid_filter()
+        keys = [key for key in keys if _UUID.fullmatch(key[1])]
+        with self._client() as (client, _):
+            return _find_stored(
+                client,
+                keys if self._uuid_filter is None else self._uuid_filter.filter_possible(keys),
+            )
+
+    def _load_uuid_filter(self) -> None:
+        if self._pool.is_embedded and self._uuid_filter is None:
+            with self._write_lock, self._client() as (client, _):
+                self._get_uuid_filter(client)
+
+    def _build_insert_settings(self) -> dict[str, Any]:
+        usual = {
+            "date_time_input_format": "best_effort",
+            "max_partitions_per_insert_block": 0,
+            # A block is too small to benefit.
+            "input_format_parallel_parsing": 0,
+            # Durable on every affected shard when the insert returns.
+            "distributed_foreground_insert": 1,
+            # A block that the driver sends twice after a broken connection is stored once. The same
+            # events in another call are another block: they may have been deleted in between.
+            "insert_deduplication_token": str(uuid4()),
+        }
+        # A server continues an insert after the sender has died. Limit it to less than the lease
+        # time, after which another worker takes over.
+        return (
+            usual if self._pool.is_embedded else {**usual, "max_execution_time": INSERT_TIMEOUT_S}
+        )
+
+    def _select_new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
+        """Return the first event of each key that is not stored yet."""
+        new: dict[EventKey, Event] = {}
+        for event in events:
+            new.setdefault((event.project_id, event.uuid), event)
+        unsure = list(new)
+        if self._pool.is_embedded:
+            memory = self._get_uuid_filter(client)
+            for key in filter(memory.is_recent, unsure):
+                del new[key]
+            unsure = memory.filter_possible(list(new))
+        for key in _find_stored(client, unsure):
+            new.pop(key, None)
+        return new
+
+    def _get_uuid_filter(self, client: Client) -> UuidBloomFilter:
+        if self._uuid_filter is None:
+            (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
+            memory = UuidBloomFilter(row["count"])
+            with client.raw_stream(f"SELECT uuid FROM {TABLE}", fmt="RowBinary") as stream:  # noqa: S608
+                while uuids := stream.read(UUID_READ_BYTES):
+                    memory.add_stored(uuids)
+            self._uuid_filter = memory
+        return self._uuid_filter
+
+    def _count(self, chosen: "_Condition") -> int:
+        with self._client() as (client, _):
+            return _count_events(client, chosen)
+
+    def _delete(self, chosen: "_Condition") -> int:
+        with self._write_lock, self._client() as (client, layout):
+            count = _count_events(client, chosen)
+            if count:
+                if self._uuid_filter is not None:
+                    self._uuid_filter.clear_recent()
+                # Unlike `command`, this sends long lists in the body and not in the URL.
+                client.raw_query(
+                    f"DELETE FROM {layout.table}{layout.on_cluster} WHERE {chosen.where}",  # noqa: S608
+                    parameters=chosen.parameters,
+                    settings={"lightweight_deletes_sync": 2},
+                )
+            return count
+
+    def _compact(self) -> int:
+        crowded = """
+            SELECT table, partition_id FROM system.parts
+            WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
+            GROUP BY table, partition_id HAVING count() > {max_parts:Int64}
+        """
+        with self._client() as (client, layout):
+            params = {"tables": [layout.table, *replica_schema.TABLES], "max_parts": MAX_PARTS}
+            months = fetch_rows(client, crowded, params)
+            for month in months:
+                partition = f"{month['table']} PARTITION ID '{month['partition_id']}'"
+                client.command(f"OPTIMIZE TABLE {partition}")
+            if self._pool.is_embedded:
+                # Under load the engine holds some 200 MB that it no longer uses.
+                client.command("SYSTEM JEMALLOC PURGE")
+            return len(months)
+
+    def _backup(self, folder: Path) -> None:
+        if folder.exists():
+            raise OperatorError(f"{folder} already exists: a backup needs a new folder.")
+        with self._embedded_client() as client:
+            client.command(f"BACKUP TABLE {TABLE} TO File({_quote_path(folder)})")
+
+    def _restore(self, folder: Path) -> None:
+        if not (folder / ".backup").is_file():
+            raise OperatorError(f"There is no backup of events in {folder}.")
+        with self._write_lock, self._embedded_client() as client:
+            (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
+            if row["count"]:
+                raise OperatorError("The event store is not empty: restore into an empty one.")
+            # The backup contains the table with its old schema; the next call adds what is missing.
+            client.command(f"DROP TABLE {TABLE} SYNC")
+            self._layout = self._uuid_filter = None
+            client.command(f"RESTORE TABLE {TABLE} FROM File({_quote_path(folder)})")
+
+    @contextmanager
+    def _embedded_client(self) -> Iterator[Client]:
+        if not self._pool.is_embedded:
+            raise OperatorError("Back up a ClickHouse server with its own BACKUP statement.")
+        with self._client() as (client, _):
+            yield client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TableLayout:
+    """The table that holds the rows, and the ON CLUSTER clause if there is a cluster."""
+
+    table: str
+    on_cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condition:
+    """A WHERE clause with its parameters."""
+
+    where: str
+    parameters: dict[str, Any]
+
+
+def _count_events(client: Client, chosen: _Condition) -> int:
+    sql = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
+    (row,) = fetch_rows(client, sql, chosen.parameters)
+    return int(row["count"])
+
+
+def _prepare_tables(client: Client) -> _TableLayout:
+    """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's."""
+    sql = """
+        SELECT engine_full FROM system.tables
+        WHERE database = currentDatabase() AND name = {table:String}
+    """
+    for row in fetch_rows(client, sql, {"table": TABLE}):
+        if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
+            return _TableLayout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
+    for statement in [*build_server_ddl(), *replica_schema.build_server_ddl()]:
+        client.command(statement)
+    return _TableLayout(table=TABLE, on_cluster="")
+
+
+def _find_stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
+    """Return when the stored ones of these events were accepted."""
+    found = {}
+    for some in _split_ids(keys):
+        params = {"projects": [*{project for project, _ in some}], "uuids": [u for _, u in some]}
+        sql = f"""
+            SELECT project_id, uuid, created_at FROM {TABLE}
+            WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
+        """  # noqa: S608
+        for row in fetch_rows(client, sql, params):
+            found[ProjectId(row["project_id"]), str(row["uuid"])] = row["created_at"]
+    return found
+
+
+def _quote_path(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _encode_blocks(events: Sequence[Event], encoder: msgspec.json.Encoder) -> Iterator[bytes]:
+    """Encode events as JSON lines, in blocks of bounded size."""
+    start, size = 0, 0
+    for end, event in enumerate(events):
+        size += len(event.properties) + len(event.person_properties) + len(event.elements_chain)
+        if size > MAX_BLOCK_BYTES:
+            yield encoder.encode_lines(events[start : end + 1])
+            start, size = end + 1, 0
+    if start < len(events):
+        yield encoder.encode_lines(events[start:])
+
+
+def _build_conditions(
+    project_id: ProjectId,
+    uuids: Sequence[str],
+    distinct_ids: Sequence[str],
+    event: str,
+    before: datetime | None,
+) -> Iterator[_Condition]:
+    """Yield one condition for each slice of the lists."""
+    clauses = ["project_id = {project_id:Int64}"]
+    parameters: dict[str, Any] = {"project_id": project_id}
+    if uuids:
+        clauses.append("uuid IN {uuids:Array(UUID)}")
+    if distinct_ids:
+        clauses.append("distinct_id IN {distinct_ids:Array(String)}")
+    if event:
+        clauses.append("event = {event:String}")
+        parameters["event"] = event
+    if before:
+        clauses.append("timestamp < {before:DateTime64(6, 'UTC')}")
+        parameters["before"] = before
+    for some_uuids in _split_ids(uuids) if uuids else [()]:
+        for some_ids in _split_ids(distinct_ids) if distinct_ids else [()]:
+            chosen = {"uuids": list(some_uuids), "distinct_ids": list(some_ids)}
+            yield _Condition(where=" AND ".join(clauses), parameters=parameters | chosen)
+
+
+def _split_ids(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), MAX_IDS_PER_STATEMENT):
+        yield items[start : start + MAX_IDS_PER_STATEMENT]

@@ -1,0 +1,1 @@
+"""Feature flags, early access features and the data that flags are evaluated against."""

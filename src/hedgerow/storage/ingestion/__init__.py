@@ -1,0 +1,1 @@
+"""Captured events on their way to the event store."""

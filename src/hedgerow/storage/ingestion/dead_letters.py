@@ -1,0 +1,189 @@
+"""Dead letters: events that could not be processed or stored. They are kept unchanged until an
+operator retries or discards them.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select
+
+from hedgerow.events.deletion import EventCopies
+from hedgerow.events.model import Event
+from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.store import DeadLetter, ProcessedRow
+from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.persons.processing.changes import IngestionWarning
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine import bulk
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.ingestion import ingestion_warnings
+from hedgerow.storage.ingestion.inbox_packing import pack_single_row
+from hedgerow.storage.tables import inbox, ready_events
+from hedgerow.storage.tables import set_aside_events as table
+
+WARNING_TYPE = "event_set_aside"
+# How many rows one statement names.
+BATCH_SIZE = 500
+# The limit of the column. A project id read from damaged bytes may be out of range.
+MAX_ID = 2**63
+
+# The value of the column `stage` for the stage "process". Existing databases hold it.
+STORED_PROCESS_STAGE = "settle"
+
+
+class SqlDeadLetterStore(EventCopies):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_oldest(self, limit: int) -> tuple[list[DeadLetter], int]:
+        columns = [column for column in table.c if column.name not in ("events", "bucket")]
+        oldest = select(*columns).order_by(table.c.id).limit(limit)
+
+        def run(connection: Connection) -> tuple[list[DeadLetter], int]:
+            found = [_decode_dead_letter(row) for row in connection.execute(oldest)]
+            return found, count_events(connection)
+
+        return await self._database.read(run)
+
+    async def get_content(self, id: int) -> bytes | None:
+        query = select(table.c.events).where(table.c.id == id)
+        return await self._database.read(
+            lambda connection: connection.execute(query).scalar_one_or_none()
+        )
+
+    async def retry(self, ids: Sequence[int] | None, now: datetime) -> int:
+        """Move dead letters back to the table that they came from.
+
+        They do not count towards the read barrier: that was released when they failed.
+        """
+
+        def change(connection: Connection) -> int:
+            # Locked, so that exactly the requeued rows are deleted, whatever others add.
+            wanted = select(table.c.id).order_by(table.c.id).with_for_update()
+            if ids is not None:
+                wanted = wanted.where(table.c.id.in_(ids))
+            locked_ids = connection.execute(wanted).scalars().all()
+            return sum(
+                _requeue(connection, locked_ids[start : start + BATCH_SIZE], now)
+                for start in range(0, len(locked_ids), BATCH_SIZE)
+            )
+
+        return await self._database.write(change)
+
+    async def newest(self) -> int:
+        """Return the highest id, 0 if there are no dead letters."""
+        query = select(func.max(table.c.id))
+        return await self._database.read(lambda connection: connection.execute(query).scalar() or 0)
+
+    async def discard(self, ids: Sequence[int]) -> int:
+        return await self._database.write(lambda connection: _remove(connection, _has_id(ids)))
+
+    async def discard_until(self, newest: int) -> int:
+        """Discard all dead letters up to this id: none that arrived after the decision."""
+        older = table.c.id <= newest
+        return await self._database.write(lambda connection: _remove(connection, older))
+
+    async def delete_copies(
+        self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
+    ) -> None:
+        """Delete dead letters that match. If both lists are given, both must match. Rows that
+        cannot be decoded never match."""
+        condition, values = bulk.build_event_condition(uuids, distinct_ids)
+        if condition:
+            sql = f"DELETE FROM set_aside_events WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
+            await self._database.write(
+                lambda connection: bulk.execute(connection, sql, project_id, *values)
+            )
+
+
+def _decode_dead_letter(row: Any) -> DeadLetter:
+    fields = row._asdict()
+    stage = "process" if fields["stage"] == STORED_PROCESS_STAGE else fields["stage"]
+    dead_lettered_at = fields.pop("set_aside_at")
+    return DeadLetter(**fields | {"stage": stage}, dead_lettered_at=dead_lettered_at)
+
+
+def count_events(connection: Connection) -> int:
+    """Return the number of dead-lettered events."""
+    return connection.execute(select(func.sum(table.c.number))).scalar() or 0
+
+
+def add_inbox_row(
+    connection: Connection, bucket: int, row: InboxRow, reason: str, now: datetime
+) -> None:
+    fields = {"stage": STORED_PROCESS_STAGE, "bucket": bucket, "project_id": row.project_id}
+    row_values = _describe_first(row.events) | fields | {"reason": reason, "set_aside_at": now}
+    if row.problem:
+        _copy_bytes(connection, inbox, row, row_values)
+    else:
+        connection.execute(insert(table), row_values | _pack(row.events))
+    warning = IngestionWarning(
+        type=WARNING_TYPE,
+        detail=f"The event could not be processed and is now a dead letter: {reason}",
+        event=row_values["event"],
+        uuid=row_values["uuid"],
+        distinct_id=row_values["distinct_id"],
+    )
+    ingestion_warnings.add_warnings(connection, row.project_id, [warning], now)
+
+
+def add_ready_row(
+    connection: Connection, bucket: int, row: ProcessedRow, reason: str, now: datetime
+) -> None:
+    fields = {"stage": "store", "bucket": bucket, "reason": reason, "set_aside_at": now}
+    project_id = row.events[0].project_id if row.events else None
+    if project_id is not None and not 0 <= project_id < MAX_ID:
+        project_id = None
+    row_values = _describe_first(row.events) | fields | {"project_id": project_id}
+    if row.problem:
+        _copy_bytes(connection, ready_events, row, row_values)
+    else:
+        connection.execute(insert(table), row_values | _pack(row.events))
+
+
+def _describe_first(events: Sequence[CapturedEvent] | Sequence[Event]) -> dict[str, Any]:
+    first = events[0] if events else None
+    return {
+        name: replace_unstorable_characters(getattr(first, name, ""))
+        for name in ("uuid", "event", "distinct_id")
+    }
+
+
+def _pack(events: Sequence[CapturedEvent] | Sequence[Event]) -> dict[str, Any]:
+    return {"events": pack_single_row(events), "number": len(events)}
+
+
+def _copy_bytes(
+    connection: Connection, source: Any, row: InboxRow | ProcessedRow, row_values: Mapping[str, Any]
+) -> None:
+    """Copy the bytes of a row that cannot be decoded, inside the database."""
+    values = [*(literal(value, table.c[name].type) for name, value in row_values.items())]
+    copied = select(*values, source.c.events, literal(max(1, row.number)))
+    names = [*row_values, "events", "number"]
+    connection.execute(insert(table).from_select(names, copied.where(source.c.id == row.id)))
+
+
+def _requeue(connection: Connection, ids: Sequence[int], now: datetime) -> int:
+    now_ms = literal(int(now.timestamp() * 1000))
+    common = (table.c.bucket, table.c.events, literal(0), now_ms)
+    selected = _has_id(ids)
+    unprocessed = select(table.c.project_id, *common).where(
+        selected, table.c.stage == STORED_PROCESS_STAGE
+    )
+    unstored = select(*common).where(selected, table.c.stage == "store")
+    names = ["bucket", "events", "number", "accepted_ms"]
+    connection.execute(
+        insert(inbox).from_select(["project_id", *names], unprocessed.order_by(table.c.id))
+    )
+    connection.execute(insert(ready_events).from_select(names, unstored.order_by(table.c.id)))
+    return _remove(connection, selected)
+
+
+def _has_id(ids: Sequence[int]) -> ColumnElement[bool]:
+    return table.c.id.in_(ids)
+
+
+def _remove(connection: Connection, chosen: ColumnElement[bool]) -> int:
+    gone = delete(table).where(chosen)
+    return sum(connection.execute(gone.returning(table.c.number)).scalars())

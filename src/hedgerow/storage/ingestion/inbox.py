@@ -1,0 +1,399 @@
+"""The inbox: captured events wait here for processing, processed events for the event store."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+from zlib import crc32
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from hedgerow.errors import Unavailable
+from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.store import (
+    PROCESS_BATCH_BYTES,
+    PROCESS_BATCH_EVENTS,
+    STORE_BATCH_BYTES,
+    STORE_BATCH_EVENTS,
+    InboxBacklog,
+    InboxStore,
+    ProcessedRow,
+    ProcessRows,
+)
+from hedgerow.lib.text import describe_error
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.persons.processing.changes import IngestionWarning
+from hedgerow.persons.processing.loaded_state import collect_references
+from hedgerow.pipelines.deliveries.model import NewDeliveries
+from hedgerow.pipelines.transformations.chain import TransformationCounts
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.deliveries import queue
+from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery, Rows
+from hedgerow.storage.engine.leases import Leases
+from hedgerow.storage.flags import calls
+from hedgerow.storage.ingestion import dead_letters, ingestion_warnings
+from hedgerow.storage.ingestion.inbox_packing import (
+    DECODE_ERRORS,
+    pack_captured,
+    pack_processed,
+    pack_single_row,
+    unpack_captured,
+    unpack_keys,
+    unpack_processed,
+)
+from hedgerow.storage.persons import changes
+from hedgerow.storage.pipelines import transformation_counts
+from hedgerow.storage.tables import inbox, inbox_leases, ready_events
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS = 5
+# Rows may be large: fetch a few, then twice as many, until there are enough.
+MIN_FETCH_ROWS = 8
+# Distinguishes these advisory locks from others in the same database.
+ADVISORY_LOCK_CLASS = 4812
+
+_INSERT_INBOX = PreparedInsert(
+    table=inbox, columns=("bucket", "project_id", "events", "number", "accepted_ms")
+)
+# A literal: SQLAlchemy would use a bound parameter on SQLite.
+_ZERO = literal_column("0", Integer)
+_select_inbox = PreparedQuery(
+    select(inbox.c.id, inbox.c.number, inbox.c.events, inbox.c.project_id)
+    .where((inbox.c.bucket == bindparam("bucket")) & (inbox.c.id > bindparam("after")))
+    .order_by(inbox.c.id)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+_select_ready = PreparedQuery(
+    select(ready_events.c.id, ready_events.c.number, ready_events.c.events)
+    .where(
+        (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id > bindparam("after"))
+    )
+    .order_by(ready_events.c.id)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+_select_next_ready = PreparedQuery(
+    select(ready_events.c.id, ready_events.c.events)
+    .where(ready_events.c.id > bindparam("last"))
+    .order_by(ready_events.c.id)
+    .limit(literal_column("1", Integer))
+    .offset(_ZERO)
+)
+
+
+class SqlInboxStore(InboxStore):
+    """Workers share the work by bucket; all events of a distinct id are in the same bucket. With
+    one bucket there is a single worker and no locking."""
+
+    def __init__(self, database: Database, buckets: int) -> None:
+        self._database = database
+        self._buckets = buckets
+        self._leases = Leases(database, inbox_leases)
+        # How many rows the last fetch of each query needed.
+        self._row_estimates: dict[PreparedQuery, int] = {}
+
+    async def add(
+        self,
+        project_id: ProjectId,
+        events: Sequence[CapturedEvent],
+        warnings: Sequence[IngestionWarning],
+        now: datetime,
+    ) -> None:
+        rows = self._pack_rows(project_id, events, int(now.timestamp() * 1000))
+        if not warnings:
+            await self._database.append(_INSERT_INBOX, rows)
+            return
+
+        def change(connection: Connection) -> None:
+            if rows:
+                values = [dict(zip(_INSERT_INBOX.columns, row, strict=True)) for row in rows]
+                connection.execute(insert(inbox), values)
+            ingestion_warnings.add_warnings(connection, project_id, warnings, now)
+
+        await self._database.write(change)
+
+    def _pack_rows(
+        self, project_id: ProjectId, events: Sequence[CapturedEvent], now_ms: int
+    ) -> Rows:
+        by_bucket: dict[int, list[CapturedEvent]] = defaultdict(list)
+        if self._buckets == 1:
+            by_bucket[0] = list(events)
+        else:
+            for event in events:
+                by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
+        return [
+            (bucket, project_id, packed, number, now_ms)
+            for bucket, of_bucket in by_bucket.items()
+            for start in range(0, len(of_bucket), PROCESS_BATCH_EVENTS)
+            for packed, number in pack_captured(of_bucket[start : start + PROCESS_BATCH_EVENTS])
+        ]
+
+    async def unprocessed_buckets(self) -> Sequence[int]:
+        return await self._list_nonempty_buckets(inbox)
+
+    async def unstored_buckets(self) -> Sequence[int]:
+        return await self._list_nonempty_buckets(ready_events)
+
+    async def _list_nonempty_buckets(self, table: Table) -> Sequence[int]:
+        """Check all buckets in one query, so that idle workers do not load the database."""
+        if self._buckets == 1:
+            return (0,)
+        each = func.generate_series(0, self._buckets - 1).column_valued("each")
+        some = select(each).where(exists().where(table.c.bucket == each)).order_by(each)
+        return await self._database.read(
+            lambda connection: connection.execute(some).scalars().all()
+        )
+
+    async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
+        rows = await self._fetch_first_rows(
+            _select_inbox, bucket, PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES
+        )
+        return [
+            _decode_inbox_row(id, number, packed, project_id)
+            for id, number, packed, project_id in rows
+        ]
+
+    async def _fetch_first_rows(
+        self, read: PreparedQuery, bucket: int, events: int, size: int
+    ) -> list[tuple[Any, ...]]:
+        """Fetch the first rows of a bucket, limited by events and bytes, but at least one row."""
+        found: list[tuple[Any, ...]] = []
+        step = self._row_estimates.get(read, MIN_FETCH_ROWS)
+        while events > 0 and size > 0:
+            after = found[-1][0] if found else 0
+            params = {"bucket": bucket, "after": after, "limit": step}
+            rows = await self._database.fetch(read, params)
+            for row in rows:
+                # A retried dead letter has number 0 but is work nevertheless.
+                number = max(1, row[1])
+                if found and (number > events or len(row[2]) > size):
+                    events = 0
+                    break
+                found.append(row)
+                events -= number
+                size -= len(row[2])
+            if len(rows) < step:
+                break
+            step *= 2
+        self._row_estimates[read] = max(MIN_FETCH_ROWS, len(found) + 1)
+        return found
+
+    async def process(
+        self, bucket: int, rows: Sequence[InboxRow], process: ProcessRows, now: datetime
+    ) -> bool:
+        by_project: dict[ProjectId, list[CapturedEvent]] = defaultdict(list)
+        for row in rows:
+            by_project[row.project_id] += row.events
+        number = sum(row.number for row in rows)
+        since = min((row.events[0].accepted_at for row in rows if row.events), default=now)
+        since_ms = int(since.timestamp() * 1000)
+
+        def change(connection: Connection) -> bool:
+            if self._buckets > 1 and not _lock_rows(connection, bucket, rows):
+                return False
+            made: list[Event] = []
+            counts: list[TransformationCounts] = []
+            for project_id, events in sorted(by_project.items()):
+                state = changes.load_state(connection, project_id, collect_references(events))
+                result = process(project_id, events, state)
+                changes.save_changes(connection, project_id, result.changes, now)
+                ingestion_warnings.add_warnings(connection, project_id, result.warnings, now)
+                calls.add_calls(connection, project_id, result.flag_calls, now)
+                made += result.events
+                counts += result.transformation_counts
+            values: list[dict[str, Any]] = [
+                {"bucket": bucket, "events": packed, "number": each, "accepted_ms": since_ms}
+                for packed, each in pack_processed(made)
+            ]
+            # Dropped events count as stored together with the others.
+            values[-1]["number"] += number - len(made)
+            connection.execute(insert(ready_events), values)
+            _remove_processed(connection, rows)
+            # Last, because other workers update the same rows and wait from here on.
+            transformation_counts.add_counts(connection, counts, now)
+            return True
+
+        for _ in range(MAX_ATTEMPTS):
+            with suppress(changes.ConcurrentPersonChangeError):
+                return await self._database.write(change)
+        if self._buckets == 1:
+            raise RuntimeError("The events conflict with the stored persons.")
+        raise Unavailable("Other workers keep changing the same persons. Try again shortly.")
+
+    async def fetch_processed(self, bucket: int) -> Sequence[ProcessedRow]:
+        # Read the rows after acquiring the lease: before, another worker may be storing them.
+        if self._buckets > 1 and not (
+            await self._database.fetch(_select_ready, {"bucket": bucket, "after": 0, "limit": 1})
+            and await self._leases.acquire(bucket)
+        ):
+            return ()
+        rows = await self._fetch_first_rows(
+            _select_ready, bucket, STORE_BATCH_EVENTS, STORE_BATCH_BYTES
+        )
+        return await run_in_thread(partial(_decode_ready_rows, rows)) if rows else ()
+
+    async def mark_stored(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        ended = [row.id for row in rows if not row.rest]
+        begun = [row for row in rows if row.rest]
+
+        def change(connection: Connection) -> None:
+            over = delete(ready_events).where(ready_events.c.id.in_(ended))
+            # If another process deleted the row, it has created the deliveries already.
+            ids = set(connection.execute(over.returning(ready_events.c.id)).scalars())
+            ids.update(row.id for row in begun if _keep_remainder(connection, row))
+            made = [each for id in sorted(ids) for each in new.get(id, ())]
+            if made:
+                queue.add_deliveries(connection, made, now)
+
+        await self._database.write(change)
+
+    async def dead_letter_unprocessed(
+        self, bucket: int, row: InboxRow, reason: str, now: datetime
+    ) -> bool:
+        def change(connection: Connection) -> bool:
+            if self._buckets > 1 and not _lock_rows(connection, bucket, [row]):
+                return False
+            dead_letters.add_inbox_row(connection, bucket, row, reason, now)
+            _remove_processed(connection, [row])
+            if row.number:
+                # Release the read barrier for these events, in their order.
+                ((nothing, _),) = pack_processed([])
+                done = {"bucket": bucket, "events": nothing, "number": row.number}
+                done["accepted_ms"] = int(now.timestamp() * 1000)
+                connection.execute(insert(ready_events), done)
+            return True
+
+        return await self._database.write(change)
+
+    async def dead_letter_processed(
+        self, bucket: int, row: ProcessedRow, reason: str, now: datetime
+    ) -> None:
+        def change(connection: Connection) -> None:
+            as_read = ready_events.c.id == row.id
+            # Locked, so that of two workers that held the same lease only one continues.
+            there = select(func.length(ready_events.c.events)).where(as_read).with_for_update()
+            if connection.execute(there).scalar() != row.size:
+                return
+            dead_letters.add_ready_row(connection, bucket, row, reason, now)
+            if row.rest:
+                _keep_remainder(connection, row)
+            else:
+                connection.execute(delete(ready_events).where(as_read))
+
+        await self._database.write(change)
+
+    async def count_dead_letters(self) -> int:
+        return await self._database.read(dead_letters.count_events)
+
+    async def renew_leases(self) -> None:
+        await self._leases.renew()
+
+    async def release_leases(self) -> None:
+        await self._leases.release()
+
+    async def list_pending_keys(self) -> Sequence[EventKey]:
+        keys: list[EventKey] = []
+        last = 0
+        while rows := await self._database.fetch(_select_next_ready, {"last": last}):
+            ((last, events),) = rows
+            keys += unpack_keys(events)
+        return keys
+
+    async def count_backlog(self) -> InboxBacklog:
+        def run(connection: Connection) -> InboxBacklog:
+            unprocessed = connection.execute(select(func.sum(inbox.c.number))).scalar()
+            unstored = connection.execute(select(func.sum(ready_events.c.number))).scalar()
+            return InboxBacklog(unprocessed=unprocessed or 0, unstored=unstored or 0)
+
+        return await self._database.read(run)
+
+    async def oldest_accepted_at(self) -> datetime | None:
+        def run(connection: Connection) -> datetime | None:
+            oldest = [
+                connection.execute(
+                    select(table.c.accepted_ms).order_by(table.c.id).limit(1)
+                ).scalar()
+                for table in (inbox, ready_events)
+            ]
+            state = [ms for ms in oldest if ms is not None]
+            return datetime.fromtimestamp(min(state) / 1000, UTC) if state else None
+
+        return await self._database.read(run)
+
+
+def _lock_rows(connection: Connection, bucket: int, rows: Sequence[InboxRow]) -> bool:
+    """Lock the bucket. Return False if another worker holds it or has processed these rows."""
+    lock = select(func.pg_try_advisory_xact_lock(ADVISORY_LOCK_CLASS, bucket))
+    if not connection.execute(lock).scalar():
+        return False
+    size = func.sum(func.length(inbox.c.events))
+    there = select(func.count(), size).where(inbox.c.id.in_([row.id for row in rows]))
+    return connection.execute(there).one() == (len(rows), sum(row.size for row in rows))
+
+
+def _remove_processed(connection: Connection, rows: Sequence[InboxRow]) -> None:
+    """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
+    ended = [row.id for row in rows if not row.rest]
+    connection.execute(delete(inbox).where(inbox.c.id.in_(ended)))
+    for row in rows:
+        if row.rest:
+            left = {"events": pack_single_row(row.rest), "number": inbox.c.number - row.number}
+            connection.execute(update(inbox).where(inbox.c.id == row.id).values(left))
+
+
+def _keep_remainder(connection: Connection, row: ProcessedRow) -> bool:
+    """Replace a row by its unprocessed rest. Return False if another process did so already."""
+    as_read = (ready_events.c.id == row.id) & (func.length(ready_events.c.events) == row.size)
+    left = {"events": pack_single_row(row.rest), "number": ready_events.c.number - row.number}
+    return connection.execute(update(ready_events).where(as_read).values(left)).rowcount > 0
+
+
+def _decode_inbox_row(id: int, number: int, packed: bytes, project_id: ProjectId) -> InboxRow:
+    events, problem = _unpack_or_explain(packed, unpack_captured)
+    return InboxRow(
+        id=id,
+        project_id=project_id,
+        events=events,
+        number=number,
+        size=len(packed),
+        problem=problem,
+    )
+
+
+def _decode_ready_rows(rows: Sequence[tuple[Any, ...]]) -> list[ProcessedRow]:
+    made = []
+    for id, number, packed in rows:
+        events, problem = _unpack_or_explain(packed, unpack_processed)
+        made.append(
+            ProcessedRow(id=id, events=events, number=number, size=len(packed), problem=problem)
+        )
+    return made
+
+
+def _unpack_or_explain(
+    packed: bytes, unpack: Callable[[bytes], Sequence[T]]
+) -> tuple[Sequence[T], str]:
+    """Return the events of a row, or why they cannot be decoded."""
+    try:
+        return unpack(packed), ""
+    except DECODE_ERRORS as error:
+        return (), describe_error(error)

@@ -1,0 +1,81 @@
+"""Encoding of events in inbox rows: MessagePack, in rows of bounded size."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.projects.model import ProjectId
+
+# No row is larger, unless it holds a single event.
+MAX_ROW_BYTES = 2 << 20
+
+
+class _EventPrefix(msgspec.Struct, array_like=True):
+    """The first fields of an encoded event."""
+
+    project_id: ProjectId
+    uuid: str
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_decode_msgpack = msgspec.msgpack.Decoder(list[CapturedEvent]).decode
+_decode_json = msgspec.json.Decoder(list[CapturedEvent]).decode
+_decode_prefixes = msgspec.msgpack.Decoder(list[_EventPrefix]).decode
+
+unpack_processed = msgspec.msgpack.Decoder(list[Event]).decode
+
+# Exceptions that decoding raises for damaged rows.
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError, RecursionError)
+
+
+def pack_captured(events: Sequence[CapturedEvent]) -> Iterator[tuple[bytes, int]]:
+    """Yield the bytes of each row and its number of events."""
+    return _split(events, _pack_captured)
+
+
+def pack_processed(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
+    return _split(events, _pack)
+
+
+def pack_single_row(events: Sequence[CapturedEvent] | Sequence[Event]) -> bytes:
+    """Encode the rest of an existing row, which cannot exceed the limit."""
+    return _pack_captured(events)
+
+
+def unpack_captured(packed: bytes) -> list[CapturedEvent]:
+    return _decode_json(packed) if packed[:1] == b"[" else _decode_msgpack(packed)
+
+
+def unpack_untyped(packed: bytes) -> Any:
+    """Decode a row to plain values, for display to the operator."""
+    return (msgspec.json if packed[:1] == b"[" else msgspec.msgpack).decode(packed)
+
+
+def unpack_keys(packed: bytes) -> list[EventKey]:
+    """Return the keys of the encoded events; empty if the row cannot be decoded."""
+    try:
+        return [(key.project_id, key.uuid) for key in _decode_prefixes(packed)]
+    except DECODE_ERRORS:
+        return []
+
+
+def _split(
+    events: Sequence[Any], pack: Callable[[Sequence[Any]], bytes]
+) -> Iterator[tuple[bytes, int]]:
+    packed = pack(events)
+    if len(packed) <= MAX_ROW_BYTES or len(events) < 2:
+        yield packed, len(events)
+        return
+    half = len(events) // 2
+    yield from _split(events[:half], pack)
+    yield from _split(events[half:], pack)
+
+
+def _pack_captured(events: Sequence[Any]) -> bytes:
+    try:
+        return _pack(events)
+    except OverflowError:  # MessagePack has no integers of more than 64 bits
+        return msgspec.json.encode(events)

@@ -1,0 +1,107 @@
+"""Migrate a database: under one lock and in one transaction, safe when several processes start.
+
+A failing migration leaves the database unchanged. A database of a newer Hedgerow is rejected.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, exists, insert, select, text
+
+from hedgerow.projects.activity import SYSTEM
+from hedgerow.projects.bootstrap import InitialKeys, build_installation
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.migrations.state import (
+    MIGRATIONS_DIR,
+    SchemaState,
+    read_schema_state,
+    translate_database_errors,
+)
+from hedgerow.storage.projects.keys import insert_key
+from hedgerow.storage.projects.projects import insert_project
+from hedgerow.storage.tables import organizations, users
+
+# An arbitrary number that all Hedgerow processes share.
+POSTGRES_LOCK_ID = 0x48_45_44_47_45
+# How long one attempt waits for another migrating process. Callers retry, so that Ctrl-C is handled
+# between attempts.
+LOCK_TIMEOUT_S = 1.0
+
+
+def migrate(location: DatabaseLocation) -> SchemaState:
+    """Run all pending migrations and return the state before."""
+    with _exclusive_transaction(location) as connection:
+        return _upgrade(connection)
+
+
+def prepare_database(location: DatabaseLocation, keys: InitialKeys, now: datetime) -> bool:
+    """Migrate, and create the first project and keys in an empty installation.
+
+    Returns True if it was empty; only then `keys` are stored and valid.
+    """
+    with _exclusive_transaction(location) as connection:
+        _upgrade(connection)
+        return _create_installation_if_empty(connection, keys, now)
+
+
+@contextmanager
+def _exclusive_transaction(location: DatabaseLocation) -> Iterator[Connection]:
+    """Open a transaction that excludes other migrating processes."""
+    with (
+        translate_database_errors(location),
+        create_sync_engine(location).connect() as connection,
+        connection.begin(),
+    ):
+        if location.is_sqlite:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(LOCK_TIMEOUT_S * 1000)}")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.execute(text(f"SET LOCAL lock_timeout = {round(LOCK_TIMEOUT_S * 1000)}"))
+            connection.execute(
+                text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": POSTGRES_LOCK_ID}
+            )
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
+        yield connection
+
+
+def _upgrade(connection: Connection) -> SchemaState:
+    before = read_schema_state(connection)
+    if not before.is_current:
+        config = _build_alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return before
+
+
+def _create_installation_if_empty(connection: Connection, keys: InitialKeys, now: datetime) -> bool:
+    if connection.execute(select(exists().select_from(organizations))).scalar():
+        return False
+    first = build_installation(keys, now)
+    organization, owner = first.organization, first.owner
+    connection.execute(
+        insert(organizations),
+        {"id": organization.id, "name": organization.name, "created_at": now},
+    )
+    connection.execute(
+        insert(users),
+        {
+            "uuid": owner.uuid,
+            "organization_id": organization.id,
+            "first_name": owner.first_name,
+            "email": owner.email,
+            "distinct_id": owner.distinct_id,
+            "created_at": now,
+        },
+    )
+    insert_project(connection, first.project, SYSTEM, now)
+    insert_key(connection, first.key, SYSTEM, now)
+    return True
+
+
+def _build_alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS_DIR))
+    return config

@@ -1,0 +1,1 @@
+"""Persons, groups and cohorts, and the queue that replicates them to the event store."""

@@ -1,0 +1,1 @@
+"""Pipeline records, their components, jobs and imports."""

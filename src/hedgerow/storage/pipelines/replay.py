@@ -1,0 +1,138 @@
+"""Data that a replay reads: events of a time range, and the delivery queue that they go to."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Text, bindparam, func, literal_column, select
+
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.events.query.executor import DEFAULT_LIMITS
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.pipelines.jobs.replay import EventPosition, ReplayQueue, ReplayRange, ReplaySource
+from hedgerow.pipelines.model import RecordId
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.deliveries import delivered
+from hedgerow.storage.engine.database import Database, PreparedQuery
+from hedgerow.storage.events.queries import ClickHouseEventReader
+from hedgerow.storage.events.schema import COLUMNS, TABLE
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.tables import deliveries as table
+
+_MOMENT = "DateTime64(6, 'UTC')"
+_is_of_record = table.c.record_id == bindparam("record_id")
+_select_waiting = (
+    select(table.c.id)
+    .where(_is_of_record & (table.c.status == literal_column("'waiting'", Text)))
+    .limit(bindparam("limit"))
+    .offset(literal_column("0", Integer))
+)
+_count_waiting = PreparedQuery(select(func.count()).select_from(_select_waiting.subquery()))
+_select_queued = PreparedQuery(
+    select(table.c.uuid).where(
+        _is_of_record
+        & table.c.status.in_(
+            [literal_column(f"'{each}'", Text) for each in ("waiting", "retrying")]
+        )
+        & (table.c.id <= bindparam("newest"))
+    )
+)
+
+
+class ClickHouseReplayEvents(ReplaySource):
+    def __init__(self, queries: ClickHouseEventReader, inbox: SqlInboxStore) -> None:
+        self._queries = queries
+        self._inbox = inbox
+
+    async def wait_since(self) -> datetime | None:
+        return await self._inbox.oldest_accepted_at()
+
+    async def count(self, project_id: ProjectId, span: ReplayRange) -> int:
+        where, values = _build_condition(project_id, span, None)
+        sql = f"SELECT count() FROM {TABLE} WHERE {where}"  # noqa: S608 - our own names
+        answer = await self._queries.read(sql, values, DEFAULT_LIMITS)
+        return int(answer.rows[0][0])
+
+    async def read_page(
+        self, project_id: ProjectId, span: ReplayRange, after: EventPosition | None, limit: int
+    ) -> Sequence[Event]:
+        where, values = _build_condition(project_id, span, after)
+        sql = (
+            f"SELECT {', '.join(COLUMNS)} FROM {TABLE} WHERE {where}"  # noqa: S608 - our own names
+            " ORDER BY timestamp, uuid LIMIT {limit:UInt32}"
+        )
+        answer = await self._queries.read(sql, values | {"limit": limit}, DEFAULT_LIMITS)
+        return await run_in_thread(lambda: [_decode_event(row) for row in answer.rows])
+
+
+class SqlReplayQueue(ReplayQueue):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def newest(self, record_id: RecordId) -> int:
+        newest = select(func.max(table.c.id)).where(table.c.record_id == record_id)
+        return await self._database.read(
+            lambda connection: connection.execute(newest).scalar() or 0
+        )
+
+    async def length(self, record_id: RecordId, at_most: int) -> int:
+        rows = await self._database.fetch(
+            _count_waiting, {"record_id": record_id, "limit": at_most}
+        )
+        return int(rows[0][0])
+
+    async def queued(self, record_id: RecordId, newest: int) -> Sequence[str]:
+        rows = await self._database.fetch(
+            _select_queued, {"record_id": record_id, "newest": newest}
+        )
+        return [uuid for (uuid,) in rows]
+
+    async def delivered(self, record_id: RecordId, events: Sequence[Event]) -> set[str]:
+        def run(connection: Connection) -> set[str]:
+            return delivered.find_delivered(connection, record_id, events)
+
+        return await self._database.read(run)
+
+
+def _build_condition(
+    project_id: ProjectId, span: ReplayRange, position: EventPosition | None
+) -> tuple[str, dict[str, Any]]:
+    clauses = [
+        "project_id = {project_id:Int64}",
+        f"timestamp >= {{after:{_MOMENT}}}",
+        f"timestamp < {{before:{_MOMENT}}}",
+        f"created_at <= {{as_of:{_MOMENT}}}",
+    ]
+    values: dict[str, Any] = {
+        "project_id": project_id,
+        "after": _format_moment(span.after if position is None else position.timestamp),
+        "before": _format_moment(span.before),
+        "as_of": _format_moment(span.as_of),
+    }
+    if span.names:
+        clauses.append("event IN {names:Array(String)}")
+        values["names"] = list(span.names)
+    if position is not None:
+        clauses.append(f"(timestamp > {{after:{_MOMENT}}} OR uuid > {{last:UUID}})")
+        values["last"] = position.uuid
+    return " AND ".join(clauses), values
+
+
+def _format_moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _decode_event(row: Sequence[Any]) -> Event:
+    values = dict(zip(COLUMNS, row, strict=True))
+    return Event(
+        **{
+            **values,
+            "uuid": str(values["uuid"]),
+            "timestamp": values["timestamp"].astimezone(UTC),
+            "created_at": values["created_at"].astimezone(UTC),
+            "person_id": str(values["person_id"]),
+            "person_created_at": values["person_created_at"].astimezone(UTC),
+            "person_mode": PersonMode(values["person_mode"]),
+            "historical_migration": bool(values["historical_migration"]),
+        }
+    )

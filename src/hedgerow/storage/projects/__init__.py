@@ -1,0 +1,1 @@
+"""Projects, API keys and the audit trail."""

@@ -1,0 +1,228 @@
+"""Projects. Every change is audited and advances the directory's generation."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Label, Row, delete, insert, select, update
+
+from hedgerow.errors import NotFound
+from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
+from hedgerow.projects.model import Project, ProjectId, SecretKey
+from hedgerow.projects.store import NewProject, ProjectStore
+from hedgerow.storage.engine import generations
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.projects import activity
+from hedgerow.storage.tables import organizations, project_secrets, project_tokens, projects
+
+SCOPE = "Project"
+
+
+def _select_secret_mask(*, backup: bool) -> Label[str]:
+    own = project_secrets.c.project_id == projects.c.id
+    which = project_secrets.c.is_backup == backup
+    mask = select(project_secrets.c.mask).where(own & which).scalar_subquery()
+    return mask.label("backup_secret_mask" if backup else "secret_mask")
+
+
+projects_with_token = (
+    select(
+        projects,
+        project_tokens.c.value.label("api_token"),
+        _select_secret_mask(backup=False),
+        _select_secret_mask(backup=True),
+    )
+    .join(project_tokens)
+    .where(project_tokens.c.expires_at.is_(None))
+)
+
+
+class SqlProjectStore(ProjectStore):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_project(self, new: NewProject, actor: Actor, now: datetime) -> Project:
+        return await self._database.write(
+            lambda connection: insert_project(connection, new, actor, now)
+        )
+
+    async def edit_project(
+        self, id: ProjectId, edit: Callable[[Project], Project], actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _lock_and_read(connection, id)
+            after = edit(before)
+            if after == before:
+                return before
+            connection.execute(
+                update(projects)
+                .where(projects.c.id == id)
+                .values(
+                    name=after.name,
+                    timezone=after.timezone,
+                    retention_days=after.retention_days,
+                    updated_at=now,
+                )
+            )
+            return _record_update(connection, "updated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def rotate_token(
+        self, id: ProjectId, token: str, old_until: datetime, actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _lock_and_read(connection, id)
+            connection.execute(
+                update(project_tokens)
+                .where(project_tokens.c.value == before.api_token)
+                .values(expires_at=old_until)
+            )
+            _insert_token(connection, id, token, now)
+            connection.execute(update(projects).where(projects.c.id == id).values(updated_at=now))
+            return _record_update(connection, "token_rotated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def rotate_secret(
+        self, id: ProjectId, secret: SecretKey, actor: Actor, now: datetime
+    ) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _lock_and_read(connection, id)
+            own = project_secrets.c.project_id == id
+            connection.execute(delete(project_secrets).where(own & project_secrets.c.is_backup))
+            connection.execute(update(project_secrets).where(own).values(is_backup=True))
+            connection.execute(
+                insert(project_secrets),
+                {
+                    "project_id": id,
+                    "is_backup": False,
+                    "hash": secret.hash,
+                    "mask": secret.mask,
+                    "created_at": now,
+                },
+            )
+            return _record_update(connection, "secret_rotated", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project:
+        def change(connection: Connection) -> Project:
+            before = _lock_and_read(connection, id)
+            if not before.backup_secret_mask:
+                return before
+            own = project_secrets.c.project_id == id
+            connection.execute(delete(project_secrets).where(own & project_secrets.c.is_backup))
+            return _record_update(connection, "secret_backup_deleted", before, actor, now)
+
+        return await self._database.write(change)
+
+    async def delete_expired_tokens(self, now: datetime) -> None:
+        """Delete rotated public keys whose grace period is over."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                delete(project_tokens).where(project_tokens.c.expires_at < now)
+            ).close()
+        )
+
+
+def lock_project(connection: Connection, project_id: ProjectId) -> bool:
+    """Lock the project until the end of the transaction, which serializes changes within it.
+
+    Returns False if it does not exist. SQLite needs no lock: it has one writer.
+    """
+    own = select(projects.c.id).where(projects.c.id == project_id)
+    return connection.execute(own.with_for_update()).one_or_none() is not None
+
+
+def insert_project(connection: Connection, new: NewProject, actor: Actor, now: datetime) -> Project:
+    id = connection.execute(
+        insert(projects)
+        .values(
+            uuid=str(uuid4()),
+            organization_id=select(organizations.c.id).limit(1).scalar_subquery(),
+            name=new.name,
+            timezone=new.timezone,
+            created_at=now,
+            updated_at=now,
+        )
+        .returning(projects.c.id)
+    ).scalar_one()
+    _insert_token(connection, ProjectId(id), new.api_token, now)
+    created = _lock_and_read(connection, ProjectId(id))
+    _record_change(connection, "created", {}, created, actor, now)
+    return created
+
+
+def decode_project(row: Row[Any]) -> Project:
+    return Project(
+        id=row.id,
+        uuid=row.uuid,
+        organization_id=row.organization_id,
+        name=row.name,
+        timezone=row.timezone,
+        api_token=row.api_token,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        retention_days=row.retention_days,
+        secret_mask=row.secret_mask or "",
+        backup_secret_mask=row.backup_secret_mask or "",
+    )
+
+
+def _insert_token(connection: Connection, id: ProjectId, token: str, now: datetime) -> None:
+    connection.execute(
+        insert(project_tokens),
+        {"value": token, "project_id": id, "created_at": now, "expires_at": None},
+    )
+
+
+def _lock_and_read(connection: Connection, id: ProjectId) -> Project:
+    # Lock before reading: a row read while waiting for the lock would be stale.
+    if not lock_project(connection, id):
+        raise NotFound("Project not found.")
+    return decode_project(connection.execute(projects_with_token.where(projects.c.id == id)).one())
+
+
+def _record_update(
+    connection: Connection, activity_name: str, before: Project, actor: Actor, now: datetime
+) -> Project:
+    after = _lock_and_read(connection, before.id)
+    _record_change(connection, activity_name, _get_audited_fields(before), after, actor, now)
+    return after
+
+
+def _record_change(
+    connection: Connection,
+    activity_name: str,
+    before: Mapping[str, Any],
+    after: Project,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    activity.record(
+        connection,
+        ActivityEntry(
+            scope=SCOPE,
+            item_id=str(after.id),
+            item_name=after.name,
+            activity=activity_name,
+            actor=actor,
+            project_id=after.id,
+            changes=diff_fields(SCOPE, before, _get_audited_fields(after)),
+        ),
+        now,
+    )
+    generations.advance(connection, "directory")
+
+
+def _get_audited_fields(project: Project) -> Mapping[str, Any]:
+    return {
+        "name": project.name,
+        "timezone": project.timezone,
+        "api_token": project.api_token,
+        "retention_days": project.retention_days,
+        "secret_api_token": project.secret_mask or None,
+        "secret_api_token_backup": project.backup_secret_mask or None,
+    }

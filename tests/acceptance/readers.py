@@ -1,0 +1,54 @@
+"""Readers for the guides: a fresh installation, with the other systems that a guide names."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.support.guides import Reader
+from tests.support.live import find_free_port
+from tests.support.postgres import PostgresTestServer
+
+SETTINGS = {"HEDGEROW_READ_AFTER_WRITE_TIMEOUT_S": "30"}
+
+
+@contextmanager
+def new_reader(
+    folder: Path, postgres: PostgresTestServer, *, has_source: bool = True
+) -> Iterator[Reader]:
+    """A reader with a running service and an empty PostgreSQL database. The source is a second
+    installation, for the import from another instance."""
+    with ExitStack() as stack:
+        reader = stack.enter_context(_running(folder / "clone"))
+        reader.values["HEDGEROW_DATABASE_URL"] = postgres.create_database()
+        if has_source:
+            source = stack.enter_context(_running(folder / "source"))
+            _fill(source)
+            reader.values |= {
+                "POSTHOG_HOST": source.address,
+                "POSTHOG_PROJECT": "1",
+                "POSTHOG_PERSONAL_API_KEY": source.values["KEY"],
+                "POSTHOG_PROJECT_KEY": source.values["PROJECT_KEY"],
+            }
+        yield reader
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[Reader]:
+    reader = Reader(folder=folder, port=find_free_port(), settings=SETTINGS)
+    try:
+        reader.start_service()
+        yield reader
+    finally:
+        reader.stop_service()
+
+
+def _fill(source: Reader) -> None:
+    key, project_key = source.values["KEY"], source.values["PROJECT_KEY"]
+    flag = {"key": "imported-flag", "filters": {"groups": [{"properties": []}]}}
+    event = {"event": "imported event", "distinct_id": "imported-ann", "api_key": project_key}
+    with httpx.Client(base_url=source.address, timeout=60) as client:
+        client.headers["Authorization"] = f"Bearer {key}"
+        assert client.post("/api/projects/1/feature_flags/", json=flag).status_code == 201
+        assert client.post("/capture/", json=event).status_code == 200

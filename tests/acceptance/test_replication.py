@@ -1,0 +1,33 @@
+"""Person replicas in a running service."""
+
+import time
+from pathlib import Path
+
+from hedgerow.app.background_tasks import CHECK_INTERVAL_S
+from tests.support.live import PROJECT_KEY, LiveServer, wait_for
+from tests.support.stored_events import count_waiting_persons, read_stored_events
+
+ENGINE = "_chdb"
+
+
+def _memory_map(server: LiveServer) -> str:
+    return Path(f"/proc/{server.process.pid}/maps").read_text()
+
+
+def test_installation_with_flags_only_never_loads_chdb(tmp_path: Path) -> None:
+    with LiveServer(tmp_path) as server, server.client() as client:
+        body = {"api_key": PROJECT_KEY, "distinct_id": "ann"}
+        person = {"distinct_ids": ["ann"], "properties": {"plan": "free"}}
+        assert client.post("/api/projects/1/persons/", json=person).is_success
+        for _ in range(3):
+            assert client.post("/decide?v=3", json=body).is_success
+        time.sleep(2 * CHECK_INTERVAL_S)
+        assert count_waiting_persons(tmp_path) == 2
+        assert ENGINE not in _memory_map(server)
+        event = {**body, "event": "seen"}
+        assert client.post("/capture/", json=event).is_success
+        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
+        assert ENGINE in _memory_map(server)
+    replicas = read_stored_events(tmp_path, "SELECT properties FROM persons FINAL")
+    assert len(replicas) == 1
+    assert '"plan"' in replicas[0]["properties"]

@@ -1,0 +1,36 @@
+"""Replays the vectors of persons, groups and cohorts.
+
+The language is that of vector_runner.py. A vector has its own project `{a}` at `{base}`;
+`{persons}`, `{groups}`, `{cohorts}` and `{flags}` are the paths below it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import vector_runner
+from tests.contract.api import world
+
+VECTORS = vector_runner.load_vectors(Path(__file__).parent)
+PATHS = {
+    "base": "/api/projects/{a}",
+    "persons": "{base}/persons",
+    "groups": "{base}/groups",
+    "cohorts": "{base}/cohorts",
+    "flags": "{base}/feature_flags",
+}
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_response_matches_the_vector(vector: vector_runner.Vector, servers: world.Servers) -> None:
+    vector_runner.replay_vector(vector, complete_world(vector.get("world", {})), servers)
+
+
+def test_vectors_have_a_name_and_a_reason() -> None:
+    assert len(VECTORS) >= 60
+    vector_runner.check_vectors(VECTORS)
+
+
+def complete_world(partial: dict[str, Any]) -> dict[str, Any]:
+    return {"projects": ["a"], **partial, "given": PATHS | partial.get("given", {})}

@@ -1,0 +1,123 @@
+"""The delivery loop on a real database, with one process and with two."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+
+from hedgerow.events.model import Event
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.deliveries.deliverer import Deliverer
+from hedgerow.pipelines.deliveries.model import NewDelivery
+from hedgerow.pipelines.destinations.attempt import OutboundClients
+from hedgerow.pipelines.destinations.registry import DestinationRegistry
+from hedgerow.pipelines.model import ComponentId, RecordId
+from hedgerow.plugin.component import Component, Family
+from hedgerow.plugin.delivery import DeliveryContext
+from hedgerow.plugin.outcomes import Delivered, Outcome
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore, add_deliveries
+from hedgerow.storage.tables import deliveries
+from tests.contract.storage.conftest import NOW, Stores
+from tests.contract.storage.deliveries.test_queue import event
+
+ODD = ComponentId(1000)
+KEEP_MS = 10**12
+
+
+class Loop:
+    """The delivery loop of one process, with a component that records its events."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.got: list[str] = []
+        catalogue = Catalogue()
+        component = Component(
+            key="test/odd",
+            family=Family.DESTINATION,
+            name="Odd",
+            description="",
+            version="1",
+            deliver=self._deliver,
+        )
+        catalogue.add({component.key: ODD}, [component], [])
+        destinations = DestinationRegistry(
+            stores.pipelines, catalogue, EncryptionKeys([generate_encryption_key()])
+        )
+        self.defects: list[Exception] = []
+        http: Any = None
+        self.deliverer = Deliverer(
+            destinations,
+            SqlDeliveryStore(stores.database),
+            OutboundClients(http=http),
+            utc_now,
+            max_age_ms=KEEP_MS,
+            on_error=lambda _, error: self.defects.append(error),
+        )
+
+    async def _deliver(
+        self, events: Sequence[Event], settings: Mapping[str, Any], ctx: DeliveryContext
+    ) -> Sequence[Outcome]:
+        await asyncio.sleep(0.001)
+        self.got += [each.uuid for each in events]
+        return [Delivered()] * len(events)
+
+
+async def queue_events(stores: Stores, id: RecordId, numbers: range) -> None:
+    created = [NewDelivery(record_id=id, event=event(number)) for number in numbers]
+    await stores.database.write(lambda connection: add_deliveries(connection, created, NOW))
+
+
+async def count_queued(stores: Stores) -> int:
+    return int(await stores.fetch_scalar(select(func.count()).select_from(deliveries)))
+
+
+async def run_until_empty(stores: Stores, *loops: Loop) -> None:
+    running = [asyncio.create_task(loop.deliverer.run()) for loop in loops]
+    async with asyncio.timeout(60):
+        while await count_queued(stores):
+            await asyncio.sleep(0.05)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert [error for loop in loops for error in loop.defects] == []
+
+
+async def test_each_delivery_is_sent_once_by_concurrent_workers(
+    stores: Stores, other_stores: Stores
+) -> None:
+    records = [await stores.new_record(enabled=True, component_id=ODD) for _ in range(3)]
+    for number, record in enumerate(records):
+        await queue_events(stores, record.id, range(number * 1000, number * 1000 + 450))
+    is_alone = stores.database.engine_name == "sqlite"
+    loops = [Loop(stores)] if is_alone else [Loop(stores), Loop(other_stores)]
+    await run_until_empty(stores, *loops)
+    got = [uuid for loop in loops for uuid in loop.got]
+    assert len(got) == len(set(got)) == 3 * 450
+
+
+async def test_stopping_worker_releases_its_queues(stores: Stores, other_stores: Stores) -> None:
+    record = await stores.new_record(enabled=True, component_id=ODD)
+    await queue_events(stores, record.id, range(10))
+    await run_until_empty(stores, Loop(stores))
+    await queue_events(stores, record.id, range(10, 20))
+    after = Loop(other_stores)
+    await run_until_empty(stores, after)
+    assert len(after.got) == 10
+
+
+async def test_disabled_destination_receives_and_loses_nothing(stores: Stores) -> None:
+    record = await stores.new_record(enabled=False, component_id=ODD)
+    other = await stores.new_record(enabled=True, component_id=ODD)
+    await queue_events(stores, record.id, range(10))
+    await queue_events(stores, other.id, range(100, 110))
+    loop = Loop(stores)
+    running = asyncio.create_task(loop.deliverer.run())
+    async with asyncio.timeout(60):
+        while len(loop.got) < 10:
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert set(loop.got) == {event(number).uuid for number in range(100, 110)}
+    assert await count_queued(stores) >= 10

@@ -1,0 +1,66 @@
+"""The size and age of the inbox backlog, and releasing leases."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.store import InboxBacklog, ProcessingResult
+from hedgerow.persons.processing.changes import PersonChanges
+from hedgerow.persons.processing.loaded_state import LoadedState
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from tests.contract.storage.conftest import Stores
+from tests.support.factories import captured_event
+
+PROJECT = ProjectId(1)
+AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+
+
+def _process(_: ProjectId, arrived: Sequence[CapturedEvent], __: LoadedState) -> ProcessingResult:
+    nothing = PersonChanges(persons=[], groups=[], group_types={})
+    return ProcessingResult(events=[], changes=nothing, warnings=[], flag_calls={})
+
+
+async def _add(inbox: SqlInboxStore, number: int, at: datetime) -> None:
+    event = msgspec.structs.replace(captured_event(), accepted_at=at)
+    await inbox.add(PROJECT, [event] * number, [], at)
+
+
+async def test_backlog_is_counted_and_keeps_its_age_when_processed(
+    stores: Stores,
+) -> None:
+    inbox = SqlInboxStore(stores.database, 1)
+    assert await inbox.count_backlog() == InboxBacklog(unprocessed=0, unstored=0)
+    assert await inbox.oldest_accepted_at() is None
+    await _add(inbox, 3, AT)
+    await _add(inbox, 2, AT + timedelta(minutes=1))
+    assert await inbox.count_backlog() == InboxBacklog(unprocessed=5, unstored=0)
+    first, second = await inbox.fetch_unprocessed(0)
+    assert await inbox.process(0, [first], _process, AT)
+    assert await inbox.count_backlog() == InboxBacklog(unprocessed=2, unstored=3)
+    assert await inbox.oldest_accepted_at() == AT
+    await inbox.mark_stored(await inbox.fetch_processed(0), {}, AT)
+    assert await inbox.oldest_accepted_at() == AT + timedelta(minutes=1)
+    assert await inbox.process(0, [second], _process, AT)
+    await inbox.mark_stored(await inbox.fetch_processed(0), {}, AT)
+    assert await inbox.oldest_accepted_at() is None
+
+
+async def test_released_buckets_are_available_at_once(
+    stores: Stores,
+) -> None:
+    if stores.database.engine_name == "sqlite":
+        pytest.skip("one process works alone there")
+    one, other = SqlInboxStore(stores.database, 2), SqlInboxStore(stores.database, 2)
+    await _add(one, 1, AT)
+    (bucket,) = [bucket for bucket in (0, 1) if await one.fetch_unprocessed(bucket)]
+    assert await one.process(bucket, await one.fetch_unprocessed(bucket), _process, AT)
+    assert await one.fetch_processed(bucket)
+    assert not await other.fetch_processed(bucket)
+    await other.release_leases()
+    assert not await other.fetch_processed(bucket)
+    await one.release_leases()
+    assert await other.fetch_processed(bucket)

@@ -1,0 +1,159 @@
+"""The job runner on a real database: a failing job affects no other."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hedgerow.errors import Unavailable
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.jobs import runner as job_runner
+from hedgerow.pipelines.jobs.runner import JobRunner
+from hedgerow.pipelines.jobs.running import JobContext, JobStep
+from hedgerow.pipelines.model import ComponentId, Job, JobId, JobStatus
+from hedgerow.pipelines.records.records import Records
+from hedgerow.plugin.component import Component, Family
+from hedgerow.plugin.http import TransportError
+from hedgerow.plugin.imports import JobError
+from hedgerow.storage.pipelines.running_jobs import SqlRunningJobStore
+from tests.contract.storage.conftest import Stores
+from tests.contract.storage.pipelines.test_jobs import add_jobs as store_jobs
+from tests.contract.storage.pipelines.test_jobs import build_job
+
+ODD = ComponentId(1000)
+
+
+def build_runner(stores: Stores, work: Callable[[JobContext], Awaitable[None]]) -> JobRunner:
+    catalogue = Catalogue()
+    component = Component(
+        key="test/odd", family=Family.DESTINATION, name="Odd", description="", version="1"
+    )
+    catalogue.add({component.key: ODD}, [component], [])
+    records = Records(stores.pipelines, catalogue, EncryptionKeys([generate_encryption_key()]))
+    return JobRunner(
+        SqlRunningJobStore(stores.database), records, {"replay": work}, utc_now, lambda *_: None
+    )
+
+
+async def add_jobs(stores: Stores, *ids: str) -> list[Job]:
+    jobs = [
+        build_job(await stores.new_record(enabled=True, component_id=ODD), id, minute)
+        for minute, id in enumerate(ids)
+    ]
+    await store_jobs(stores, *jobs)
+    return jobs
+
+
+async def run_until_finished(
+    stores: Stores, jobs: list[Job], *runners: JobRunner
+) -> dict[str, Job]:
+    running = [asyncio.create_task(runner.run()) for runner in runners]
+    found: dict[str, Job] = {}
+    async with asyncio.timeout(60):
+        while len(found) < len(jobs):
+            for job in jobs:
+                now = await stores.jobs.job(job.record_id, job.id)
+                assert now is not None
+                if now.status.is_over:
+                    found[job.id] = now
+            await asyncio.sleep(0.05)
+    for task in running:
+        assert not task.done()
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    return found
+
+
+async def test_failing_job_does_not_affect_others(stores: Stores) -> None:
+    async def work(held: JobContext) -> None:
+        match held.job.id:
+            case "exits":
+                sys.exit(3)
+            case "raises":
+                raise KeyError("x")
+            case "is cancelled":
+                raise asyncio.CancelledError
+            case "fails":
+                raise JobError("The source is empty.")
+            case "times out":
+                raise TransportError("No connection.")
+        await held.save(JobStep(cursor={"n": 1}, done=5, total=5, details={"a": 1}))
+
+    jobs = await add_jobs(stores, "exits", "raises", "is cancelled", "fails", "times out", "works")
+    found = await run_until_finished(stores, jobs, build_runner(stores, work))
+    assert {id: job.error for id, job in found.items()} == {
+        "exits": "The component failed: SystemExit",
+        "raises": "The component failed: KeyError",
+        "is cancelled": "The component failed: CancelledError",
+        "fails": "The source is empty.",
+        "times out": "No connection.",
+        "works": "",
+    }
+    good = found["works"]
+    assert (good.status, good.done, good.details) == (JobStatus.DONE, 5, {"a": 1})
+    assert good.started_at is not None
+    entries = await stores.list_entries(scope="PluginConfig")
+    ends = [each.entry.activity for each in entries if each.entry.activity.startswith("job_")]
+    assert ends.count("job_failed") == 5
+    assert ends.count("job_done") == 1
+
+
+async def test_job_continues_when_its_dependency_is_available_again(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "INITIAL_RETRY_S", 0.01)
+    cursors: list[Any] = []
+
+    async def work(held: JobContext) -> None:
+        cursors.append(held.job.cursor)
+        await held.save(JobStep(cursor=len(cursors), done=len(cursors)))
+        if len(cursors) < 3:
+            raise Unavailable("The database is away.")
+
+    jobs = await add_jobs(stores, "j")
+    found = await run_until_finished(stores, jobs, build_runner(stores, work))
+    assert (found["j"].status, cursors) == (JobStatus.DONE, [None, 1, 2])
+
+
+async def test_stopping_worker_releases_its_jobs(stores: Stores, other_stores: Stores) -> None:
+    began: list[JobId] = []
+
+    async def work(held: JobContext) -> None:
+        began.append(held.job.id)
+        if held.job.cursor is None:
+            await held.save(JobStep(cursor=1, done=1))
+            await asyncio.sleep(60)
+
+    jobs = await add_jobs(stores, "j")
+    first = asyncio.create_task(build_runner(stores, work).run())
+    async with asyncio.timeout(30):
+        while (await SqlRunningJobStore(stores.database).current(jobs[0].id))[0].done < 1:
+            await asyncio.sleep(0.02)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    found = await run_until_finished(other_stores, jobs, build_runner(other_stores, work))
+    assert (found["j"].status, began) == (JobStatus.DONE, ["j", "j"])
+
+
+async def test_many_jobs_take_turns(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runner, "MAX_CONCURRENT_JOBS", 1)
+    monkeypatch.setattr(job_runner, "TIME_SLICE_S", 0.1)
+    monkeypatch.setattr(job_runner, "POLL_INTERVAL_S", 0.02)
+    started: list[str] = []
+    all_started = asyncio.Event()
+
+    async def work(context: JobContext) -> None:
+        """Each job waits until the other one has started, so the first must give way."""
+        started.append(context.job.id)
+        if {"one", "other"} <= set(started):
+            all_started.set()
+        await all_started.wait()
+
+    jobs = await add_jobs(stores, "one", "other")
+    found = await run_until_finished(stores, jobs, build_runner(stores, work))
+    assert {job.status for job in found.values()} == {JobStatus.DONE}
+    assert len(started) > len(jobs)

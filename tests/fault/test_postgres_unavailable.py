@@ -1,0 +1,169 @@
+"""While PostgreSQL is unavailable the service answers 503, and recovers without a restart."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.live import (
+    LiveServer,
+    find_free_port,
+    read_error,
+    run_concurrently,
+    wait_for,
+)
+from tests.support.postgres import PostgresTestServer
+
+TIMEOUT_S = 60
+TERMINATE = """
+    WITH ours AS MATERIALIZED
+      (SELECT pid FROM pg_stat_activity WHERE application_name = 'hedgerow')
+    SELECT pid FROM ours WHERE pg_terminate_backend(pid)
+"""
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[PostgresTestServer]:
+    """A PostgreSQL server that can be stopped, unlike the shared one."""
+    server = PostgresTestServer()
+    yield server
+    server.start()
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def server(
+    own_postgres: PostgresTestServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    settings = {"database_url": own_postgres.create_database(), "database_timeout_s": "2"}
+    with LiveServer(tmp_path_factory.mktemp("away"), **settings) as server:
+        yield server
+
+
+def _create(client: httpx.Client) -> httpx.Response:
+    return client.post("/api/projects/", json={"name": "Anything"})
+
+
+def test_server_waits_for_an_unavailable_database(
+    own_postgres: PostgresTestServer, tmp_path: Path
+) -> None:
+    url = own_postgres.create_database()
+    own_postgres.stop()
+    server = LiveServer(tmp_path, port=find_free_port(), database_url=url)
+    try:
+        wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
+        wait_for(lambda: "No such file" in server.errors, at_most_s=30)
+        waiting = httpx.get(f"{server.address}/_readiness", timeout=60)
+        refused = httpx.get(f"{server.address}/api/projects/", timeout=60)
+        own_postgres.start()
+        wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=TIMEOUT_S)
+        with server.wait_ready().client() as client:
+            assert _create(client).status_code == 201
+    finally:
+        own_postgres.start()
+        server.stop()
+    assert waiting.status_code == refused.status_code == 503
+    assert "database" in waiting.json()["missing"][0]
+    assert "database" in read_error(refused)["detail"]
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "Traceback" not in server.errors
+
+
+@pytest.mark.parametrize("end", [PostgresTestServer.stop, PostgresTestServer.kill])
+def test_server_answers_from_memory_and_recovers(
+    own_postgres: PostgresTestServer, server: LiveServer, end: Callable[[PostgresTestServer], None]
+) -> None:
+    with server.client() as client:
+        made = _create(client).json()["id"]
+        end(own_postgres)
+        try:
+            _assert_unavailable(server, client, made)
+        finally:
+            own_postgres.start()
+        wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=TIMEOUT_S)
+        wait_for(lambda: _create(client).status_code == 201, at_most_s=TIMEOUT_S)
+        assert client.get("/api/projects/1/activity_log/").status_code == 200
+    assert "Traceback" not in server.errors
+
+
+def _assert_unavailable(server: LiveServer, client: httpx.Client, known_project: int) -> None:
+    ready = client.get("/_readiness")
+    assert ready.status_code == 503
+    assert "database" in ready.json()["missing"][0]
+    needing = [
+        _create(client),
+        client.get("/api/projects/1/activity_log/"),
+        client.get("/api/projects/987654/"),
+        client.get("/api/users/@me/", headers={"Authorization": "Bearer phx_unknown-to-memory"}),
+    ]
+    for answer in needing:
+        assert answer.status_code == 503, answer.text
+        assert read_error(answer)["detail"] == "The database does not answer."
+        assert int(answer.headers["retry-after"]) >= 1
+    for path in (f"/api/projects/{known_project}/", "/api/projects/", "/api/users/@me/"):
+        assert client.get(path).status_code == 200, path
+    assert server.get_status("/_liveness") == 200
+    assert server.get_status("/metrics") == 200
+
+
+def test_hanging_database_causes_503_within_the_timeout(
+    own_postgres: PostgresTestServer, server: LiveServer
+) -> None:
+    paths = ("/_readiness", "/api/projects/1/activity_log/", "/api/users/@me/", "/_liveness")
+    with server.client() as client:
+        assert [client.get(path).status_code for path in paths] == [200] * 4
+        with own_postgres.freeze():
+            answers = run_concurrently([partial(client.get, path) for path in paths])
+        assert [answer.status_code for answer in answers] == [503, 503, 200, 200]
+        wait_for(lambda: _create(client).status_code == 201, at_most_s=TIMEOUT_S)
+
+
+def test_server_stops_although_its_database_hangs(
+    own_postgres: PostgresTestServer, tmp_path: Path
+) -> None:
+    # Long enough that the test would fail if the server waited for it.
+    settings = {"database_url": own_postgres.create_database(), "database_timeout_s": "300"}
+    with LiveServer(tmp_path, **settings) as server, own_postgres.freeze():
+        time.sleep(1)  # it polls twice a second, so it waits for an answer by now
+        assert server.stop() == 0
+
+
+def test_cut_connections_cause_at_most_a_503(
+    own_postgres: PostgresTestServer, server: LiveServer
+) -> None:
+    is_over = threading.Event()
+
+    def write() -> list[httpx.Response]:
+        answers = []
+        with server.client() as client:
+            while not is_over.is_set():
+                answers.append(_create(client))
+        return answers
+
+    def cut() -> list[httpx.Response]:
+        try:
+            with server.client() as client:
+                for _ in range(6):
+                    wait_for(lambda: _create(client).status_code == 201, at_most_s=TIMEOUT_S)
+                    assert own_postgres.query_numbers(TERMINATE)
+        finally:
+            is_over.set()
+        return []
+
+    answers = list(itertools.chain(*run_concurrently([write, write, write, cut])))
+    assert {answer.status_code for answer in answers} <= {201, 503}
+    for answer in answers:
+        if answer.status_code == 503:
+            assert read_error(answer)["code"] == "service_unavailable"
+    with server.client() as client:
+        assert _create(client).status_code == 201
+        made = [answer.json()["id"] for answer in answers if answer.status_code == 201]
+        assert made
+        found = run_concurrently([partial(client.get, f"/api/projects/{id}/") for id in made[-20:]])
+        assert {answer.status_code for answer in found} == {200}
+    assert "Traceback" not in server.errors

@@ -1,0 +1,227 @@
+"""Forks `hedgerow` processes from one that has loaded all modules: tests start hundreds, and most
+of a start is loading.
+
+A fork server imports the modules of `hedgerow serve` and forks for each request. A fork runs
+`hedgerow` from its first line, with its own arguments, environment, directory and streams.
+"""
+
+import atexit
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import IO, Any
+
+PRELOADED_MODULES = ("hedgerow.cli.installation.serve", "hedgerow.outbound.http_client")
+# Other commands start normally, which proves that they import what they need.
+FORKED_COMMANDS = ("serve", "worker")
+# pytest stores the current test in such a variable.
+PYTEST_PREFIX = "PYTEST_"
+_LENGTH_BYTES = 4
+
+
+class ForkedProcess:
+    """The part of subprocess.Popen's interface that tests use."""
+
+    def __init__(self, pid: int, reports: IO[str], stdout: IO[str], stderr: IO[str]) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._reports = reports
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        with self._reports:
+            status = self._reports.readline()
+        self.returncode = int(status) if status else -signal.SIGKILL
+        self._ended.set()
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended.wait(timeout):
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # it has ended, and the report is on its way
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The process that forks. It starts with the first request and ends with this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._environment: dict[str, str] = {}
+
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: str | None
+    ) -> "ForkedProcess | subprocess.Popen[str]":
+        """Start a process: a fork, unless the environment may change how modules are loaded."""
+        with self._lock:
+            if self._socket is None:
+                self._start_server(environment)
+            if (
+                arguments[1] in FORKED_COMMANDS
+                and _select_loading_variables(environment) == self._environment
+            ):
+                return self._fork(arguments, environment, folder or os.getcwd())
+        return subprocess.Popen(
+            arguments,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _start_server(self, environment: Mapping[str, str]) -> None:
+        self._environment = _select_loading_variables(environment)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                # -P: do not search for modules in the directory of this file.
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                env=self._environment,
+                pass_fds=[theirs.fileno()],
+                stdout=subprocess.DEVNULL,
+            )
+        self._socket = ours
+        atexit.register(_stop_server, process, ours)
+
+    def _fork(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: str
+    ) -> ForkedProcess:
+        assert self._socket is not None
+        request = json.dumps([list(arguments), dict(environment), folder]).encode()
+        ends = [os.pipe() for _ in range(3)]
+        theirs = [write for _, write in ends]
+        length = len(request).to_bytes(_LENGTH_BYTES)
+        socket.send_fds(self._socket, [length], theirs)
+        self._socket.sendall(request)
+        for write in theirs:
+            os.close(write)
+        stdout, stderr, reports = (os.fdopen(read) for read, _ in ends)
+        return ForkedProcess(int(reports.readline()), reports, stdout, stderr)
+
+
+def _select_loading_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables that may change how modules load. Settings are read later."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(("HEDGEROW_", PYTEST_PREFIX))
+    }
+
+
+def _stop_server(process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
+    connection.close()
+    process.wait()
+
+
+FORK_SERVER = ForkServer()
+
+
+def _serve_forks(connection: socket.socket) -> list[Any] | None:
+    """Fork for each request and report how each fork ended. Returns in each fork, with its
+    arguments, environment and directory, and returns None when the client has ended."""
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    awake, wake = socket.socketpair()
+    wake.setblocking(False)
+    awake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno())
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    reports: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector, awake, wake:
+        selector.register(connection, selectors.EVENT_READ)
+        selector.register(awake, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is awake:
+                    awake.recv(4096)
+                    _report_exits(reports)
+                    continue
+                length, streams, _, _ = socket.recv_fds(connection, _LENGTH_BYTES, 3)
+                if not length:
+                    return None
+                request: list[Any] = json.loads(
+                    _receive_exactly(connection, int.from_bytes(length))
+                )
+                stdout, stderr, report = streams
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, interrupted)
+                    os.dup2(stdout, 1)
+                    os.dup2(stderr, 2)
+                    for descriptor in (*streams, *reports.values()):
+                        os.close(descriptor)
+                    connection.close()
+                    return request
+                os.close(stdout)
+                os.close(stderr)
+                os.write(report, b"%d\n" % pid)
+                reports[pid] = report
+
+
+def _receive_exactly(connection: socket.socket, length: int) -> bytes:
+    """Receive in parts: a signal interrupts even a wait for all bytes."""
+    received = b""
+    while len(received) < length:
+        if not (part := connection.recv(length - len(received))):
+            raise EOFError
+        received += part
+    return received
+
+
+def _report_exits(reports: dict[int, int]) -> None:
+    """Report the exit status of each fork that has ended."""
+    while reports:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        report = reports.pop(pid)
+        with contextlib.suppress(BrokenPipeError):  # the client may have ended
+            os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os.close(report)
+
+
+def _run() -> None:
+    gc.disable()
+    for module in PRELOADED_MODULES:
+        import_module(module)
+    main = import_module("hedgerow.cli").main
+    gc.enable()
+    request = _serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        sys.argv[:], environment, folder = request
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        main()
+
+
+if __name__ == "__main__":
+    _run()

