@@ -31,3 +31,14 @@ def test_installation_with_flags_only_never_loads_chdb(tmp_path: Path) -> None:
     replicas = read_stored_events(tmp_path, "SELECT properties FROM persons FINAL")
     assert len(replicas) == 1
     assert '"plan"' in replicas[0]["properties"]
+
+
+def test_restart_with_events_runs_every_background_task(tmp_path: Path) -> None:
+    with LiveServer(tmp_path) as server, server.client() as client:
+        event = {"api_key": PROJECT_KEY, "distinct_id": "ann", "event": "seen"}
+        assert client.post("/capture/", json=event).is_success
+        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
+    with LiveServer(tmp_path) as server:
+        wait_for(lambda: ENGINE in _memory_map(server), at_most_s=30)
+        time.sleep(2 * CHECK_INTERVAL_S)
+    assert "background task failed" not in server.errors

@@ -5,7 +5,7 @@ installation that only evaluates flags does not need it.
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,6 +22,9 @@ from hedgerow.storage.connect import (
     lock_event_store,
     open_event_store,
 )
+
+if TYPE_CHECKING:  # importing it loads the driver
+    from hedgerow.storage.events.events import ClickHouseEventStore
 
 _log = structlog.get_logger("hedgerow")
 
@@ -43,26 +46,27 @@ class LazyEventStore:
         self._lock = lock_event_store(place) if locks_at_once else None
         # Whether events may have been stored before this process started.
         self._is_old = has_event_store(place)
-        self._store: Any = None
+        self._store: ClickHouseEventStore | None = None
         self._opening: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
         return self._store is not None
 
-    async def open(self) -> Any:
+    async def open(self) -> "ClickHouseEventStore":
         """Open and return the store. A cancelled caller does not cancel the opening for others."""
         if self._store is None:
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open())
                 self._opening.add_done_callback(_consume_exception)
             await asyncio.shield(self._opening)
+        assert self._store is not None
         return self._store
 
     async def open_if_used(self) -> None:
         """Open a store that may hold events before the first request needs it."""
         if self._is_old and self._store is None and not self._place.url:
-            await (await self.open()).learn()
+            await (await self.open()).load_uuid_filter()
 
     async def _open(self) -> None:
         try:
@@ -70,7 +74,7 @@ class LazyEventStore:
         finally:
             self._opening = None
 
-    async def open_or_unavailable(self) -> Any:
+    async def open_or_unavailable(self) -> "ClickHouseEventStore":
         """Open the store for a request: raise Unavailable, so that the client can retry."""
         try:
             return await self.open()
