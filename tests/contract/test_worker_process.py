@@ -72,7 +72,9 @@ def test_child_processes_end_with_the_worker() -> None:
 def test_the_process_ends_with_its_input_despite_threads() -> None:
     request = bytes(4) + b"leave a thread"
     requested = len(request).to_bytes(4, "big") + request
-    ended = subprocess.run([sys.executable, "-P", "-m", HOST, "60"], input=requested, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", HOST, "60", "0"], input=requested, timeout=60
+    )
     assert ended.returncode == 0
 
 
@@ -94,6 +96,19 @@ def test_a_hanging_process_is_killed_and_replaced() -> None:
         with pytest.raises(WorkerDied) as died:
             worker.request(b"hang")
         assert died.value.timed_out
+
+
+def test_a_process_that_needs_too_much_memory_ends_and_says_so() -> None:
+    limited = WorkerProcess(
+        HOST, start_timeout_s=60, response_timeout_s=60, max_memory_bytes=512 << 20
+    )
+    try:
+        with pytest.raises(WorkerDied) as died:
+            limited.request(b"grow")
+        assert died.value.out_of_memory
+        assert limited.request(b"abc") == b"cba"
+    finally:
+        limited.close()
 
 
 def test_preparation_has_its_own_timeout(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ def handle(request: bytes) -> bytes:
         return str(os.getpid()).encode()
     if request == b"end":
         os._exit(3)
+    if request == b"grow":
+        return bytes(1 << 30)
     if request == b"terminate a child":
         return str(subprocess.run(["sh", "-c", "kill -TERM $$"]).returncode).encode()
     if request == b"leave a child":

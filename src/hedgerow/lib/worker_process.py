@@ -6,6 +6,7 @@ expression, blocks all others.
 
 import math
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -17,25 +18,37 @@ from contextlib import suppress
 
 _HEADER_BYTES = 4
 _CHUNK_BYTES = 1 << 16
+_EXIT_OUT_OF_MEMORY = 12
+_EXIT_TIMEOUT_S = 1.0
 
 
 class WorkerDied(Exception):
-    """The process was killed because it `timed_out`, or it ended."""
+    """The process was killed because it `timed_out`, or it ended, `out_of_memory` or otherwise."""
 
-    def __init__(self, *, timed_out: bool) -> None:
-        super().__init__("took too long" if timed_out else "ended")
+    def __init__(self, *, timed_out: bool, out_of_memory: bool = False) -> None:
+        reason = "needed too much memory" if out_of_memory else "ended"
+        super().__init__("took too long" if timed_out else reason)
         self.timed_out = timed_out
+        self.out_of_memory = out_of_memory
 
 
 class WorkerProcess:
     """Runs `module` with this Python on the first request, and again after it died; `starts` counts
     the processes. `start_timeout_s` bounds the start and preparations, `response_timeout_s` each
-    response."""
+    response, and `max_memory_bytes` the address space of the process; 0 means no limit."""
 
-    def __init__(self, module: str, *, start_timeout_s: float, response_timeout_s: float) -> None:
+    def __init__(
+        self,
+        module: str,
+        *,
+        start_timeout_s: float,
+        response_timeout_s: float,
+        max_memory_bytes: int = 0,
+    ) -> None:
         self._module = module
         self._start_timeout_s = start_timeout_s
         self._response_timeout_s = response_timeout_s
+        self._max_memory_bytes = max_memory_bytes
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
@@ -52,11 +65,16 @@ class WorkerProcess:
                 self._exchange_or_end(process, first, self._start_timeout_s)
             return self._exchange_or_end(process, body, self._response_timeout_s)
 
-    def close(self) -> None:
-        """Kill the process. A request in progress raises WorkerDied."""
-        self._is_closed = True
+    def kill(self) -> None:
+        """Kill the process. A request in progress raises WorkerDied; the next one starts a new
+        process. Does not block."""
         if (process := self._process) is not None:
             _kill(process)
+
+    def close(self) -> None:
+        """Kill the process, and start no other."""
+        self._is_closed = True
+        self.kill()
         with self._lock:
             self._end()
 
@@ -69,7 +87,10 @@ class WorkerProcess:
         self.starts += 1
         self._process = subprocess.Popen(  # noqa: S603 - this Python, a module of ours
             # -P: modules must not come from the current folder.
-            [sys.executable, "-P", "-m", self._module, str(self._start_timeout_s)],
+            [
+                *(sys.executable, "-P", "-m", self._module),
+                *(str(self._start_timeout_s), str(self._max_memory_bytes)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal must not reach the process: it ends when its input ends.
@@ -91,6 +112,11 @@ class WorkerProcess:
         try:
             response = _exchange(process, request, timeout_s)
             return response
+        except EOFError:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_EXIT_TIMEOUT_S)
+            is_out_of_memory = process.returncode == _EXIT_OUT_OF_MEMORY
+            raise WorkerDied(timed_out=False, out_of_memory=is_out_of_memory) from None
         finally:
             if response is None:  # a late response must not answer the next request
                 self._end()
@@ -114,7 +140,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> None:
     """Handle requests in the worker process until its input ends. Never returns."""
-    start_timeout_s = float(sys.argv[1])
+    start_timeout_s, max_memory_bytes = float(sys.argv[1]), int(sys.argv[2])
+    if max_memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, max_memory_bytes))
     requests, responses = os.dup(0), os.dup(1)
     # Output of the handler must not mix with responses, and it has no input.
     os.dup2(2, 1)
@@ -131,7 +159,10 @@ def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> Non
     while (request := _read_frame(requests)) is not None:
         timeout_s = int.from_bytes(request[:_HEADER_BYTES], "big") / 1000
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s)
-        body = handle(request[_HEADER_BYTES:]) if len(request) > _HEADER_BYTES else b""
+        try:
+            body = handle(request[_HEADER_BYTES:]) if len(request) > _HEADER_BYTES else b""
+        except MemoryError:
+            os._exit(_EXIT_OUT_OF_MEMORY)
         signal.setitimer(signal.ITIMER_REAL, 0)
         written = memoryview(_frame(body))
         while written:
@@ -141,6 +172,7 @@ def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> Non
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, timeout_s: float) -> bytes:
+    """Raises EOFError if the process ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     deadline = time.monotonic() + timeout_s
@@ -159,10 +191,10 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, timeout_s: float
             if responses in ready:
                 chunk = os.read(responses, _CHUNK_BYTES)
                 if not chunk:
-                    raise WorkerDied(timed_out=False)
+                    raise EOFError
                 received += chunk
         except (BrokenPipeError, ConnectionResetError):
-            raise WorkerDied(timed_out=False) from None
+            raise EOFError from None
         if len(received) >= _HEADER_BYTES:
             size = _HEADER_BYTES + int.from_bytes(received[:_HEADER_BYTES], "big")
     return bytes(received[_HEADER_BYTES:])
