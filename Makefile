@@ -73,6 +73,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transformations
+	$(BIN)/python -m benchmarks.isolation
 
 clean: ## Remove .venv and caches, never your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
