@@ -13,8 +13,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from hedgerow.ingestion.model import CapturedEvent
-from hedgerow.persons.processing.loaded_state import LoadedState, StoredPerson, collect_references
-from hedgerow.persons.processing.process import process_batch
+from hedgerow.ingestion.persons.loaded_state import LoadedState, StoredPerson, collect_references
+from hedgerow.ingestion.persons.process import process_batch
+from hedgerow.lib import jsonio
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
@@ -64,11 +65,8 @@ def known_after(properties: dict[str, Any], place: Any) -> LoadedState:
     """Everybody, after an event with these properties, as if read from the store."""
     after = process_batch(PROJECT, LoadedState(), [event(0, properties)], place).events[0]
     assert after is not None
-    stored = (
-        {**after.properties["$set_once"], **after.properties["$set"]}
-        if "$set" in (after.properties)
-        else {}
-    )
+    sent = jsonio.decode(after.properties)
+    stored = {**sent["$set_once"], **sent["$set"]} if "$set" in sent else {}
     persons = {
         f"id-{number}": StoredPerson(
             id=number,

@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.person_changes import EVENTS, PAGE, PROJECT, event, known_after, nowhere
 from hedgerow.ingestion.deduplication import ProcessedEvents
 from hedgerow.ingestion.model import InboxRow
+from hedgerow.ingestion.persons.process import process_batch
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
-from hedgerow.persons.processing.process import process_batch
 from hedgerow.pipelines.catalogue import Catalogue, find_entry_points, load_components
 from hedgerow.pipelines.model import ComponentId, Record, RecordId
 from hedgerow.pipelines.transformations.registry import TransformationRegistry

@@ -15,11 +15,10 @@ from sqlalchemy import Connection, func, select
 from hedgerow.events.model import Event
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
-from hedgerow.ingestion.model import CaptureBatch, InboxRow
-from hedgerow.ingestion.parsing.parse import parse_batch
+from hedgerow.ingestion.model import CaptureBatch, InboxRow, ProcessedRow
+from hedgerow.ingestion.parsing.request import parse_batch
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import ProcessedRow
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib import jsonio
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key

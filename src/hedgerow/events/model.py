@@ -21,7 +21,8 @@ class PersonMode(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """`properties` and `person_properties` are JSON text. `timestamp` is when the event happened,
+    """An event as the event store holds it, with exactly the inserted columns in this order.
+    `properties` and `person_properties` are JSON text. `timestamp` is when the event happened,
     `created_at` when it was accepted."""
 
     project_id: ProjectId

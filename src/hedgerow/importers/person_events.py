@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid5
 
+from hedgerow.ingestion.persons.blocked_ids import is_blocked_id
+from hedgerow.ingestion.persons.group_batch import GROUP_PROPERTIES
 from hedgerow.lib import jsonio
-from hedgerow.persons.processing.blocked_ids import is_blocked_id
-from hedgerow.persons.processing.group_batch import GROUP_PROPERTIES
 
 NAMESPACE = UUID("4f2a58f5-6a0c-4f0e-8a0e-3b6f7d1c9e25")
 LIBRARY = "hedgerow-import"

@@ -7,9 +7,9 @@ import msgspec
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.model import CaptureBatch
+from hedgerow.ingestion.persons.loaded_state import MERGE_PROPERTIES, normalize_distinct_id
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import InboxStore
-from hedgerow.persons.processing.loaded_state import MERGE_PROPERTIES, normalize_distinct_id
 from hedgerow.projects.model import ProjectId
 
 RETRY_AFTER_S = 10

@@ -12,8 +12,8 @@ from typing import Any
 
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.model import CaptureBatch
-from hedgerow.ingestion.parsing.parse import AllEventsRejected, parse_batch
-from hedgerow.ingestion.parsing.timestamps import MAX_AHEAD
+from hedgerow.ingestion.parsing.event import MAX_AHEAD
+from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
 from hedgerow.ingestion.progress import Progress
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.dates import EARLIEST, parse_event_timestamp

@@ -1,18 +1,23 @@
-"""Captured events, from the request to the inbox."""
+"""Events between the request and the event store, the rows of the inbox, and warnings."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from hedgerow.persons.processing.changes import IngestionWarning
+from hedgerow.events.model import Event
+from hedgerow.lib.dates import EPOCH
 from hedgerow.projects.model import ProjectId
+
+E = TypeVar("E")
 
 
 class CapturedEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A parsed, valid event, as the inbox stores it. `properties` includes `$set` and `$set_once`,
-    wherever the client sent them. Inbox rows hold the fields in this order: only append."""
+    """A parsed, valid event, as the inbox stores it. Processing turns it into an `Event`, the form
+    that is stored: with a person, and with its properties as text. `properties` includes `$set` and
+    `$set_once`, wherever the client sent them. Inbox rows hold the fields in this order: only
+    append."""
 
     uuid: str
     event: str
@@ -22,6 +27,19 @@ class CapturedEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     accepted_at: datetime
     ip: str = ""
     historical_migration: bool = False
+
+
+class IngestionWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem with an event that its sender may not see in the response. The store sets `id` and
+    `created_at`."""
+
+    type: str
+    detail: str
+    event: str = ""
+    uuid: str = ""
+    distinct_id: str = ""
+    id: int = 0
+    created_at: datetime = EPOCH
 
 
 class EventRejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +62,8 @@ class CaptureBatch(msgspec.Struct, frozen=True, kw_only=True):
     original_uuids: Mapping[str, str] = {}
 
 
-class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox: events of one request, in their order.
+class QueueRow(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+    """A row of events that wait for the next step, in their order.
 
     `number` is how many accepted events the row counts for: it includes dropped events, and is 0
     for a retried dead letter. `rest` are the events that stay in the row after these have been
@@ -53,9 +71,18 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
     cannot be decoded."""
 
     id: int
-    project_id: ProjectId
-    events: Sequence[CapturedEvent]
+    events: Sequence[E]
     number: int
     size: int = 0
-    rest: Sequence[CapturedEvent] = ()
+    rest: Sequence[E] = ()
     problem: str = ""
+
+
+class InboxRow(QueueRow[CapturedEvent], frozen=True, kw_only=True):
+    """Captured events of one request. They have no project of their own."""
+
+    project_id: ProjectId
+
+
+class ProcessedRow(QueueRow[Event], frozen=True, kw_only=True):
+    """Processed events, of any projects, that wait for the event store."""

@@ -6,15 +6,15 @@ bad events often come in groups. A single event is tried twice before it becomes
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from hedgerow.ingestion.model import InboxRow
-from hedgerow.ingestion.store import ProcessedRow, Stage
+from hedgerow.ingestion.model import QueueRow
+from hedgerow.ingestion.store import Stage
 from hedgerow.lib.text import describe_error
 
-Row = TypeVar("Row", InboxRow, ProcessedRow)
+Row = TypeVar("Row", bound=QueueRow[Any])
 # Whether the events caused an error, so that it would not occur with other events.
 IsDataError = Callable[[Exception], bool]
 # Called for each dead letter with the stage, the uuid, the reason, and the error if there was one.
@@ -112,7 +112,7 @@ class BatchBisector(Generic[Row]):
         return True
 
 
-def _count_events(row: InboxRow | ProcessedRow) -> int:
+def _count_events(row: QueueRow[Any]) -> int:
     return max(1, len(row.events))
 
 

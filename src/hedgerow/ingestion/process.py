@@ -13,27 +13,24 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Unavailable
-from hedgerow.events.elements import extract_elements
-from hedgerow.events.model import Event, EventKey, PersonMode
+from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
-from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
+from hedgerow.ingestion.persons.enrich import LocateIp
+from hedgerow.ingestion.persons.loaded_state import LoadedState
+from hedgerow.ingestion.persons.process import process_batch
 from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
-    ProcessedRow,
     ProcessingResult,
 )
 from hedgerow.ingestion.transform_stage import TransformedRows, TransformStage
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
-from hedgerow.persons.processing.changes import EventWithPerson
-from hedgerow.persons.processing.enrich import LocateIp
-from hedgerow.persons.processing.loaded_state import LoadedState
-from hedgerow.persons.processing.process import process_batch
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.projects.model import ProjectId
 
@@ -236,11 +233,7 @@ class Processor:
         """Process the events of one project, within the transaction of the inbox."""
         new = duplicates.drop_duplicates(project_id, captured)
         result = process_batch(project_id, state, new, self._locate_ip)
-        events = [
-            _build_event(project_id, event, with_person)
-            for event, with_person in zip(new, result.events, strict=True)
-            if with_person is not None
-        ]
+        events = [event for event in result.events if event is not None]
         pending.update((project_id, event.uuid) for event in events)
         return ProcessingResult(
             events=events,
@@ -255,27 +248,6 @@ class Processor:
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:
     return ((event.project_id, event.uuid) for row in rows for event in row.events)
-
-
-def _build_event(
-    project_id: ProjectId, captured: CapturedEvent, with_person: EventWithPerson
-) -> Event:
-    elements_chain, properties = extract_elements(with_person.properties)
-    return Event(
-        project_id=project_id,
-        uuid=captured.uuid,
-        event=captured.event,
-        distinct_id=with_person.distinct_id,
-        properties=jsonio.encode(properties).decode(),
-        elements_chain=elements_chain,
-        timestamp=captured.timestamp,
-        created_at=captured.accepted_at,
-        person_id=with_person.person_uuid,
-        person_created_at=with_person.person_created_at,
-        person_properties=with_person.person_properties,
-        person_mode=PersonMode(with_person.mode),
-        historical_migration=captured.historical_migration,
-    )
 
 
 def _read_flag_call(properties: Mapping[str, Any]) -> tuple[str, str]:

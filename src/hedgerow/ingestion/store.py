@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import CapturedEvent, InboxRow
-from hedgerow.persons.processing.changes import IngestionWarning, PersonChanges
-from hedgerow.persons.processing.loaded_state import LoadedState
+from hedgerow.ingestion.model import CapturedEvent, InboxRow, IngestionWarning, ProcessedRow
+from hedgerow.ingestion.persons.changes import PersonChanges
+from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
@@ -34,18 +34,6 @@ class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[IngestionWarning]
     flag_calls: Mapping[tuple[str, str], int]
     transformation_counts: Sequence[TransformationCounts] = ()
-
-
-class ProcessedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Events with their persons, ready for the event store. `number` is how many accepted events
-    the row counts for. The other fields are as in `InboxRow`."""
-
-    id: int
-    events: Sequence[Event]
-    number: int
-    size: int = 0
-    rest: Sequence[Event] = ()
-    problem: str = ""
 
 
 class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NewType
 
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.projects.model import ProjectId
 
 PersonId = NewType("PersonId", int)
@@ -52,3 +54,12 @@ class Cohort:
     created_by: str
     created_at: datetime
     updated_at: datetime
+
+
+def normalize_group_text(value: Any) -> str:
+    """Return a group type or key as text, "" if the value cannot be one."""
+    if isinstance(value, str):
+        return replace_unstorable_characters(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return jsonio.encode(value).decode()
+    return ""

@@ -8,7 +8,8 @@ from hedgerow.lib import jsonio
 
 
 class RoutedEvent(Event, frozen=True, kw_only=True, array_like=True):
-    """An event on its way to a destination, with its groups at the time of routing.
+    """A stored event on its way to a destination, with its groups at the time of routing: later
+    attempts send the same payload.
 
     `groups` is JSON: index, key and properties by group type.
     """

@@ -12,6 +12,7 @@ from hedgerow.plugin.deprecated import warn_renamed
 class IncomingEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event before it is stored and before it updates its person.
 
+    A promise to component packages, so it is separate from the form that the inbox stores.
     `properties` include `$set`, `$set_once` and `$ip`, the address of the client. Of a returned
     event only the name and the properties are used.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hedgerow.persons.processing.loaded_state import person_uuid
+from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.projects.model import ProjectId
 from tests.support.live import PROJECT_KEY, LiveServer
 from tests.support.stored_events import read_stored_events, wait_until_stored

@@ -12,7 +12,7 @@ from hedgerow.events.elements import (
     parse_chain,
     parse_sent_elements,
 )
-from hedgerow.ingestion.parsing.sanitize import sanitize_event
+from hedgerow.ingestion.parsing.event import sanitize_event
 from hedgerow.lib.jsonio import decode, encode
 from tests.unit.generated import JSON, bounded
 

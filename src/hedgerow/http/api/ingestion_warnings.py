@@ -9,10 +9,10 @@ from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter
 from hedgerow.http.server.response import JsonResponse
+from hedgerow.ingestion.model import IngestionWarning
 from hedgerow.ingestion.store import WarningQuery, WarningStore
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.text import explain_unstorable
-from hedgerow.persons.processing.changes import IngestionWarning
 
 FILTERS = (Parameter("type", "Only warnings of this type, such as event_timestamp_in_future."),)
 

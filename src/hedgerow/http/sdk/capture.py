@@ -29,7 +29,7 @@ from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, bu
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.model import CaptureBatch
-from hedgerow.ingestion.parsing.parse import AllEventsRejected, parse_batch
+from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
 from hedgerow.ingestion.parsing.v1_format import build_results, to_legacy_batch
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.random_bytes import RandomBytesPool

@@ -8,7 +8,7 @@ import msgspec
 
 from hedgerow.events.model import Event, EventKey
 from hedgerow.lib import jsonio
-from hedgerow.persons.processing.loaded_state import normalize_group_text
+from hedgerow.persons.model import normalize_group_text
 from hedgerow.pipelines.store import GroupStore, LoadedGroups
 from hedgerow.plugin.payload import RoutedEvent
 from hedgerow.projects.model import ProjectId

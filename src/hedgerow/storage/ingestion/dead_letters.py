@@ -10,10 +10,15 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal,
 
 from hedgerow.events.deletion import EventCopies
 from hedgerow.events.model import Event
-from hedgerow.ingestion.model import CapturedEvent, InboxRow
-from hedgerow.ingestion.store import DeadLetter, ProcessedRow
+from hedgerow.ingestion.model import (
+    CapturedEvent,
+    InboxRow,
+    IngestionWarning,
+    ProcessedRow,
+    QueueRow,
+)
+from hedgerow.ingestion.store import DeadLetter
 from hedgerow.lib.text import replace_unstorable_characters
-from hedgerow.persons.processing.changes import IngestionWarning
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
@@ -155,7 +160,7 @@ def _pack(events: Sequence[CapturedEvent] | Sequence[Event]) -> dict[str, Any]:
 
 
 def _copy_bytes(
-    connection: Connection, source: Any, row: InboxRow | ProcessedRow, row_values: Mapping[str, Any]
+    connection: Connection, source: Any, row: QueueRow[Any], row_values: Mapping[str, Any]
 ) -> None:
     """Copy the bytes of a row that cannot be decoded, inside the database."""
     values = [*(literal(value, table.c[name].type) for name, value in row_values.items())]

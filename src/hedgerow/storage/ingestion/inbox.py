@@ -24,7 +24,8 @@ from sqlalchemy import (
 
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.model import CapturedEvent, InboxRow, IngestionWarning, ProcessedRow
+from hedgerow.ingestion.persons.loaded_state import collect_references
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_BYTES,
     PROCESS_BATCH_EVENTS,
@@ -32,13 +33,10 @@ from hedgerow.ingestion.store import (
     STORE_BATCH_EVENTS,
     InboxBacklog,
     InboxStore,
-    ProcessedRow,
     ProcessRows,
 )
 from hedgerow.lib.text import describe_error
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.persons.processing.changes import IngestionWarning
-from hedgerow.persons.processing.loaded_state import collect_references
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId

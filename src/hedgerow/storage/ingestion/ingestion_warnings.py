@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from hedgerow.ingestion.model import IngestionWarning
 from hedgerow.ingestion.store import WarningQuery, WarningStore
-from hedgerow.persons.processing.changes import IngestionWarning
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page

@@ -11,9 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from hedgerow.lib import jsonio
-from hedgerow.persons.processing.changes import GroupChange, PersonChange, PersonChanges
-from hedgerow.persons.processing.loaded_state import (
+from hedgerow.ingestion.persons.changes import GroupChange, PersonChange, PersonChanges
+from hedgerow.ingestion.persons.loaded_state import (
     GroupName,
     LoadedState,
     ReferencedPersons,
@@ -21,6 +20,7 @@ from hedgerow.persons.processing.loaded_state import (
     StoredPerson,
     person_uuid,
 )
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.flags.flags import flag_topic

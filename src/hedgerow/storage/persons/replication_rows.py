@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.lib.dates import EPOCH
-from hedgerow.persons.processing.loaded_state import person_uuid
 from hedgerow.persons.replicas import (
     NO_PERSON_UUID,
     CohortMemberReplica,

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.persons.changes import PersonChanges
+from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.store import InboxBacklog, ProcessingResult
-from hedgerow.persons.processing.changes import PersonChanges
-from hedgerow.persons.processing.loaded_state import LoadedState
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from tests.contract.storage.conftest import Stores

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, LargeBinary, bindparam, func, insert, select,
 
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.poison_isolation import BatchBisector
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_EVENTS,
@@ -19,7 +20,6 @@ from hedgerow.ingestion.store import (
     ProcessingResult,
     WarningQuery,
 )
-from hedgerow.persons.processing.loaded_state import LoadedState
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore

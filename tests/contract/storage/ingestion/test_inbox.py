@@ -9,21 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, update
 
-from hedgerow.events.model import Event, PersonMode
-from hedgerow.ingestion.model import CapturedEvent, InboxRow
+from hedgerow.ingestion.model import CapturedEvent, InboxRow, IngestionWarning, ProcessedRow
+from hedgerow.ingestion.persons.loaded_state import LoadedState
+from hedgerow.ingestion.persons.process import process_batch
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_BYTES,
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_BYTES,
     InboxBacklog,
-    ProcessedRow,
     ProcessingResult,
     WarningQuery,
 )
 from hedgerow.lib import jsonio
-from hedgerow.persons.processing.changes import IngestionWarning
-from hedgerow.persons.processing.loaded_state import LoadedState
-from hedgerow.persons.processing.process import process_batch
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.leases import LEASE_S
@@ -57,27 +54,9 @@ def build_captured_event(number: int, distinct_id: str = "ann", **to_set: Any) -
 def decide(
     project_id: ProjectId, events: Sequence[CapturedEvent], known: LoadedState
 ) -> ProcessingResult:
-    """Process events as the service does, without elements."""
+    """Process events as the service does."""
     processed = process_batch(project_id, known, events, no_location)
-    created = [
-        Event(
-            project_id=project_id,
-            uuid=event.uuid,
-            event=event.event,
-            distinct_id=event.distinct_id,
-            properties=jsonio.encode(with_person.properties).decode(),
-            elements_chain="",
-            timestamp=event.timestamp,
-            created_at=event.accepted_at,
-            person_id=with_person.person_uuid,
-            person_created_at=with_person.person_created_at,
-            person_properties=with_person.person_properties,
-            person_mode=PersonMode(with_person.mode),
-            historical_migration=False,
-        )
-        for event, with_person in zip(events, processed.events, strict=True)
-        if with_person is not None
-    ]
+    created = [event for event in processed.events if event is not None]
     warnings = [IngestionWarning(type="processed", detail=event.uuid) for event in events]
     calls = {("a-flag", "true"): len(events)}
     return ProcessingResult(

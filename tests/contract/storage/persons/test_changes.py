@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Connection
 
 from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.persons.changes import PersonBatchResult
+from hedgerow.ingestion.persons.loaded_state import LoadedState, collect_references, person_uuid
+from hedgerow.ingestion.persons.process import process_batch
 from hedgerow.persons.model import Person
-from hedgerow.persons.processing.changes import PersonBatchResult
-from hedgerow.persons.processing.loaded_state import LoadedState, collect_references, person_uuid
-from hedgerow.persons.processing.process import process_batch
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.persons.changes import ConcurrentPersonChangeError, load_state, save_changes
@@ -202,8 +202,8 @@ async def test_used_person_uuid_is_not_reused(stores: Stores) -> None:
     processed = await apply_events(stores, captured_event(distinct_id="ann"))
     stored_event = processed.events[0]
     assert stored_event is not None
-    assert stored_event.person_uuid == person_uuid(DEFAULT_PROJECT, "ann", 1)
-    assert (await person(stores, "ann")).uuid == stored_event.person_uuid
+    assert stored_event.person_id == person_uuid(DEFAULT_PROJECT, "ann", 1)
+    assert (await person(stores, "ann")).uuid == stored_event.person_id
     assert len(await list_persons(stores)) == 2
 
 

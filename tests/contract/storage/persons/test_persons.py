@@ -8,9 +8,9 @@ import pytest
 
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.flags.store import StoredData
+from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.persons.admin_actions import plan_split
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.processing.loaded_state import person_uuid
 from hedgerow.persons.store import EvaluatedPerson, PersonQuery
 from hedgerow.projects.model import ProjectId
 from tests.contract.storage.conftest import (

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from hedgerow.errors import Unavailable
+from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.lib import jsonio
 from hedgerow.persons.admin_actions import plan_split
 from hedgerow.persons.model import CohortId
-from hedgerow.persons.processing.loaded_state import person_uuid
 from hedgerow.persons.replicas import Replica
 from hedgerow.persons.replication import Replicator
 from hedgerow.projects.model import ProjectId

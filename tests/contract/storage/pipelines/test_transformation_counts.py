@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.store import ProcessingResult
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
-from hedgerow.persons.processing.loaded_state import LoadedState
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries.model import RetentionPeriods
 from hedgerow.pipelines.model import ComponentId, RecordId

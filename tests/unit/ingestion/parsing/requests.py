@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hedgerow.ingestion.model import CaptureBatch, CapturedEvent
-from hedgerow.ingestion.parsing.parse import parse_batch
+from hedgerow.ingestion.parsing.request import parse_batch
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TOKEN = "phc_test"

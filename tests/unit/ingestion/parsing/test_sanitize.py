@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid, TooLarge
-from hedgerow.ingestion.parsing.sanitize import MAX_EVENT_BYTES, sanitize_event
+from hedgerow.ingestion.parsing.event import MAX_EVENT_BYTES, sanitize_event
 from hedgerow.lib.jsonio import decode, encode
 from hedgerow.lib.text import explain_unstorable, replace_unstorable_characters
 from tests.unit.generated import JSON, bounded

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.ingestion.parsing.timestamps import TimestampNormalizer, parse_sent_at
+from hedgerow.ingestion.parsing.event import EventParser
+from hedgerow.ingestion.parsing.request import parse_sent_at
 from hedgerow.lib.dates import EPOCH, parse_event_timestamp
 from tests.unit.generated import bounded
 
@@ -178,10 +179,16 @@ def normalize(
     sent: datetime | None = None,
     ignore_sent_at: bool = False,
 ) -> tuple[datetime, tuple[str, ...]]:
-    moment, warnings = TimestampNormalizer(NOW, sent).normalize(
+    moment, warnings = event_parser(sent).determine_time(
         timestamp, offset, ignore_sent_at=ignore_sent_at
     )
     return moment, tuple(warnings)
+
+
+def event_parser(sent_at: datetime | None) -> EventParser:
+    return EventParser(
+        now=NOW, sent_at=sent_at, default_name="", ip="", is_historical=False, uuids=iter(())
+    )
 
 
 def test_missing_timestamp_is_the_time_of_arrival() -> None:
@@ -283,7 +290,7 @@ TIMESTAMPS = ANYTHING | st.datetimes(timezones=st.timezones()).map(datetime.isof
 def test_any_event_gets_a_storable_timestamp(
     timestamp: Any, offset: Any, sent_at: Any, query_ms: int | None, is_ignored: bool
 ) -> None:
-    normalizer = TimestampNormalizer(NOW, parse_sent_at(sent_at, query_ms))
-    moment, _ = normalizer.normalize(timestamp, offset, ignore_sent_at=is_ignored)
+    parser = event_parser(parse_sent_at(sent_at, query_ms))
+    moment, _ = parser.determine_time(timestamp, offset, ignore_sent_at=is_ignored)
     assert moment.tzinfo is UTC
     assert datetime(1900, 1, 1, tzinfo=UTC) <= moment <= NOW + timedelta(hours=23)

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from hedgerow.events.model import Event
 from hedgerow.ingestion.model import CapturedEvent
-from hedgerow.lib import jsonio
-from hedgerow.persons.processing.changes import EventWithPerson, PersonBatchResult, PersonChanges
-from hedgerow.persons.processing.enrich import LocateIp
-from hedgerow.persons.processing.loaded_state import (
+from hedgerow.ingestion.persons.changes import PersonBatchResult, PersonChanges
+from hedgerow.ingestion.persons.enrich import LocateIp
+from hedgerow.ingestion.persons.loaded_state import (
     GroupName,
     LoadedState,
     StoredGroup,
     StoredPerson,
     collect_references,
 )
-from hedgerow.persons.processing.process import process_batch
+from hedgerow.ingestion.persons.process import process_batch
+from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 from tests.support.factories import no_location
 
@@ -46,9 +47,7 @@ class PersonFixture:
         self._store(processed.changes)
         return processed
 
-    def process_last(
-        self, *events: CapturedEvent, locate_ip: LocateIp = no_location
-    ) -> EventWithPerson:
+    def process_last(self, *events: CapturedEvent, locate_ip: LocateIp = no_location) -> Event:
         """Process the events and return the result of the last one."""
         last = self.apply(*events, locate_ip=locate_ip).events[-1]
         assert last is not None

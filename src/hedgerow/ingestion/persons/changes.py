@@ -2,37 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
 
 import msgspec
 
-from hedgerow.lib.dates import EPOCH
-
-Mode = Literal["full", "propertyless", "force_upgrade"]
-
-
-class EventWithPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """An event with its person. `person_properties` is JSON text, as of this event."""
-
-    distinct_id: str
-    person_uuid: str
-    person_created_at: datetime
-    person_properties: str
-    mode: Mode
-    properties: dict[str, Any]
-
-
-class IngestionWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem with an event that its sender may not see in the response. The store sets `id` and
-    `created_at`."""
-
-    type: str
-    detail: str
-    event: str = ""
-    uuid: str = ""
-    distinct_id: str = ""
-    id: int = 0
-    created_at: datetime = EPOCH
+from hedgerow.events.model import Event
+from hedgerow.ingestion.model import IngestionWarning
 
 
 class PersonChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +47,6 @@ class PersonChanges(msgspec.Struct, frozen=True, kw_only=True):
 class PersonBatchResult(msgspec.Struct, frozen=True, kw_only=True):
     """`events` are in the order of the batch, None for a dropped event."""
 
-    events: Sequence[EventWithPerson | None]
+    events: Sequence[Event | None]
     changes: PersonChanges
     warnings: Sequence[IngestionWarning]

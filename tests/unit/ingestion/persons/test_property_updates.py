@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from hedgerow.persons.processing.property_updates import (
+from hedgerow.ingestion.persons.property_updates import (
     MAX_PROPERTIES_BYTES,
     TRIMMED_PROPERTIES_BYTES,
 )
 from tests.support.factories import captured_event, identify, setting
-from tests.unit.persons.processing.person_fixture import PersonFixture, fixture_with
+from tests.unit.ingestion.persons.person_fixture import PersonFixture, fixture_with
 
 
 def written(before: dict[str, Any], properties: dict[str, Any], event: str = "seen") -> Any:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
 
+from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import replace_unstorable_characters
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, normalize_group_text
 from hedgerow.projects.model import ProjectId
 
 # PostHog's namespace, so that a distinct id maps to the same person uuid in both systems.
@@ -26,23 +27,6 @@ MERGE_PROPERTIES = {
 GROUP_IDENTIFY = "$groupidentify"
 
 GroupName = tuple[str, str]  # group type name, group key
-
-
-class PersonEvent(Protocol):
-    """The part of an event that concerns persons and groups."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def event(self) -> str: ...
-    @property
-    def distinct_id(self) -> str: ...
-    @property
-    def properties(self) -> Mapping[str, Any]: ...
-    @property
-    def timestamp(self) -> datetime: ...
-    @property
-    def ip(self) -> str: ...
 
 
 class StoredPerson(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +68,7 @@ def person_uuid(project_id: ProjectId, distinct_id: str, attempt: int = 0) -> st
     return str(uuid5(NAMESPACE, f"{name}:{attempt}" if attempt else name))
 
 
-def collect_references(events: Iterable[PersonEvent]) -> ReferencedPersons:
+def collect_references(events: Iterable[CapturedEvent]) -> ReferencedPersons:
     ids: set[str] = set()
     groups: set[GroupName] = set()
     for event in events:
@@ -109,12 +93,3 @@ def parse_group(properties: Mapping[str, Any]) -> GroupName | None:
     kind = normalize_group_text(properties.get("$group_type"))
     key = normalize_group_text(properties.get("$group_key"))
     return (kind, key) if kind and key else None
-
-
-def normalize_group_text(value: Any) -> str:
-    """Return a group type or key as text, "" if the value cannot be one."""
-    if isinstance(value, str):
-        return replace_unstorable_characters(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return jsonio.encode(value).decode()
-    return ""

@@ -1,16 +1,18 @@
 """Groups: types, properties on events, group properties."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.support.factories import AT, captured_event, group_identify
-from tests.unit.persons.processing.person_fixture import PersonFixture
+from tests.unit.ingestion.persons.person_fixture import PersonFixture
 
 
 def group_properties(fixture: PersonFixture, groups: Any) -> dict[str, Any]:
-    properties = fixture.process_last(captured_event(properties={"$groups": groups})).properties
+    event = fixture.process_last(captured_event(properties={"$groups": groups}))
+    properties = json.loads(event.properties)
     return {name: value for name, value in properties.items() if name.startswith("$group_")}
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hedgerow.ingestion.persons.enrich import COPIED_PROPERTIES
 from hedgerow.lib import jsonio
-from hedgerow.persons.processing.enrich import COPIED_PROPERTIES
 
 # The same limits as in PostHog.
 MAX_PROPERTIES_BYTES = 640 * 1024

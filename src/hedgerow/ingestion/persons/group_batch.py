@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from hedgerow.lib import jsonio
-from hedgerow.persons.model import MAX_GROUP_TYPES
-from hedgerow.persons.processing.changes import GroupChange
-from hedgerow.persons.processing.loaded_state import (
+from hedgerow.ingestion.persons.changes import GroupChange
+from hedgerow.ingestion.persons.loaded_state import (
     MAX_GROUP_TEXT_CHARS,
     LoadedState,
-    normalize_group_text,
 )
-from hedgerow.persons.processing.property_updates import apply_update
+from hedgerow.ingestion.persons.property_updates import apply_update
+from hedgerow.lib import jsonio
+from hedgerow.persons.model import MAX_GROUP_TYPES, normalize_group_text
 
 GROUP_PROPERTIES = tuple(f"$group_{index}" for index in range(MAX_GROUP_TYPES))
 

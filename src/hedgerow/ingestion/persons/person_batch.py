@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from hedgerow.ingestion.persons.changes import PersonChange
+from hedgerow.ingestion.persons.loaded_state import LoadedState, StoredPerson, person_uuid
+from hedgerow.ingestion.persons.property_updates import MAX_PROPERTIES_BYTES, overlay, trim
 from hedgerow.lib import jsonio
-from hedgerow.persons.processing.changes import PersonChange
-from hedgerow.persons.processing.loaded_state import LoadedState, StoredPerson, person_uuid
-from hedgerow.persons.processing.property_updates import MAX_PROPERTIES_BYTES, overlay, trim
 from hedgerow.projects.model import ProjectId
 
 

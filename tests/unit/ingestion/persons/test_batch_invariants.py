@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hedgerow.ingestion.model import CapturedEvent
 from tests.support.factories import AT, captured_event
 from tests.unit.generated import bounded
-from tests.unit.persons.processing.person_fixture import PersonFixture
+from tests.unit.ingestion.persons.person_fixture import PersonFixture
 
 IDS = ["a", "b", "c", "d", "e", "null"]
 # The second is volatile, and the third is copied to the person.
@@ -120,7 +120,7 @@ def test_each_event_with_a_profile_has_one_person(batch: list[CapturedEvent]) ->
     fixture = PersonFixture()
     result = fixture.apply(*batch).events
     for event, each in zip(batch, result, strict=True):
-        if each is not None and each.mode != "propertyless":
+        if each is not None and each.person_mode != "propertyless":
             assert event.distinct_id in fixture.owners
     assert set(fixture.owners.values()) == fixture.persons.keys()
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import AppError
-from hedgerow.ingestion.model import CaptureBatch, CapturedEvent, EventRejection
-from hedgerow.ingestion.parsing.parse import MAX_WARNINGS, AllEventsRejected, AllEventsTooLarge
+from hedgerow.ingestion.model import CaptureBatch, CapturedEvent, EventRejection, IngestionWarning
+from hedgerow.ingestion.parsing.request import MAX_WARNINGS, AllEventsRejected, AllEventsTooLarge
 from hedgerow.lib.jsonio import decode, encode
-from hedgerow.persons.processing.changes import IngestionWarning
 from tests.unit.generated import JSON, bounded
 from tests.unit.ingestion.parsing.requests import (
     HOSTILE_TEXTS,

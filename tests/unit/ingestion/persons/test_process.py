@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.lib.dates import EPOCH
-from hedgerow.persons.processing.loaded_state import person_uuid
 from tests.support.factories import AT, alias, captured_event, group_identify, identify, setting
-from tests.unit.persons.processing.person_fixture import PROJECT, PersonFixture, fixture_with
+from tests.unit.ingestion.persons.person_fixture import PROJECT, PersonFixture, fixture_with
 
 OFF = {"$process_person_profile": False}
 
@@ -18,11 +18,11 @@ def test_unknown_distinct_id_creates_a_person() -> None:
     event = captured_event("seen", "ann", {"$set": {"a": 1, "b": 1}, "$set_once": {"b": 2, "c": 2}})
     result = fixture.process_last(event)
     person = fixture.person("ann")
-    assert person.uuid == result.person_uuid == person_uuid(PROJECT, "ann")
+    assert person.uuid == result.person_id == person_uuid(PROJECT, "ann")
     assert person.created_at == result.person_created_at == AT
     assert person.properties == {"a": 1, "b": 1, "c": 2, "$creator_event_uuid": event.uuid}
     assert json.loads(result.person_properties) == person.properties
-    assert (person.is_identified, result.mode) == (False, "full")
+    assert (person.is_identified, result.person_mode) == (False, "full")
 
 
 def test_person_uuids_match_posthog() -> None:
@@ -32,7 +32,7 @@ def test_person_uuids_match_posthog() -> None:
 def test_person_is_found_by_any_distinct_id() -> None:
     fixture = fixture_with(ann={})
     fixture.apply(identify("ann", "anon"))
-    assert fixture.process_last(captured_event(distinct_id="anon")).person_uuid == "uuid of ann"
+    assert fixture.process_last(captured_event(distinct_id="anon")).person_id == "uuid of ann"
 
 
 def test_personless_event_creates_no_person() -> None:
@@ -41,9 +41,9 @@ def test_personless_event_creates_no_person() -> None:
     result = fixture.process_last(
         captured_event(properties={**properties, "$groups": {"company": "acme"}})
     )
-    assert result.properties == {**OFF, "$groups": {"company": "acme"}}
-    assert result.person_uuid == person_uuid(PROJECT, "ann")
-    assert (result.person_properties, result.mode) == ("{}", "propertyless")
+    assert json.loads(result.properties) == {**OFF, "$groups": {"company": "acme"}}
+    assert result.person_id == person_uuid(PROJECT, "ann")
+    assert (result.person_properties, result.person_mode) == ("{}", "propertyless")
     assert result.person_created_at == EPOCH
     assert fixture == PersonFixture()
 
@@ -51,9 +51,9 @@ def test_personless_event_creates_no_person() -> None:
 def test_personless_event_of_an_existing_person_is_upgraded() -> None:
     fixture = fixture_with(ann={"a": 1})
     result = fixture.process_last(captured_event(properties={**OFF, "$set": {"a": 2}}))
-    assert (result.person_uuid, result.mode) == ("uuid of ann", "force_upgrade")
+    assert (result.person_id, result.person_mode) == ("uuid of ann", "force_upgrade")
     assert result.person_properties == '{"a":1}'
-    assert result.properties == OFF
+    assert json.loads(result.properties) == OFF
     assert fixture.properties("ann") == {"a": 1}
 
 
@@ -88,7 +88,7 @@ def test_identify_of_two_unknown_ids_creates_one_person() -> None:
     fixture = PersonFixture()
     result = fixture.process_last(identify("ann", "anon", a=1))
     assert fixture.ids("ann") == {"ann", "anon"}
-    assert fixture.person("ann").uuid == result.person_uuid == person_uuid(PROJECT, "ann")
+    assert fixture.person("ann").uuid == result.person_id == person_uuid(PROJECT, "ann")
     assert fixture.person("ann").is_identified
     assert fixture.properties("ann") == {"a": 1}
 
@@ -98,7 +98,7 @@ def test_identify_adds_an_unknown_id_to_the_person(known: str) -> None:
     fixture = fixture_with(**{known: {"a": 1}})
     result = fixture.process_last(identify("ann", "anon", b=2))
     assert fixture.ids("ann") == {"ann", "anon"}
-    assert result.person_uuid == f"uuid of {known}"
+    assert result.person_id == f"uuid of {known}"
     assert fixture.person("ann").is_identified
     assert fixture.properties("anon") == {"a": 1, "b": 2}
 
@@ -204,7 +204,7 @@ def test_events_before_a_merge_keep_their_person() -> None:
     """A person merged in the same batch is never stored, but its events have its uuid."""
     fixture = PersonFixture()
     processed = fixture.apply(setting("anon", a=1), setting("ann", b=2), identify("ann", "anon"))
-    uuids = [result.person_uuid for result in processed.events if result]
+    uuids = [result.person_id for result in processed.events if result]
     anon, ann = person_uuid(PROJECT, "anon"), person_uuid(PROJECT, "ann")
     assert uuids == [anon, ann, ann]
     assert [each.uuid for each in processed.changes.persons] == [ann]
@@ -224,5 +224,5 @@ def test_order_of_merged_persons_is_kept() -> None:
 
 def test_group_event_has_a_person() -> None:
     fixture = PersonFixture()
-    assert fixture.process_last(group_identify("company", "acme")).person_uuid
+    assert fixture.process_last(group_identify("company", "acme")).person_id
     assert fixture.ids("ann") == {"ann"}

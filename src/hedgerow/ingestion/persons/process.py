@@ -1,39 +1,38 @@
-"""Process a batch of events: which persons and groups they create, merge and change.
+"""Process a batch of captured events: which persons and groups they create, merge and change.
 
 Pure. The result does not depend on how events are split into batches. Never raises, whatever the
 events hold.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from hedgerow.lib.dates import EPOCH
-from hedgerow.lib.text import replace_unstorable_characters
-from hedgerow.persons.processing.blocked_ids import is_blocked_id
-from hedgerow.persons.processing.changes import (
-    EventWithPerson,
-    IngestionWarning,
-    PersonBatchResult,
-    PersonChanges,
-)
-from hedgerow.persons.processing.enrich import Enrichment, LocateIp, enrich
-from hedgerow.persons.processing.group_batch import GROUP_PROPERTIES, GroupBatch
-from hedgerow.persons.processing.loaded_state import (
+from hedgerow.events.elements import extract_elements
+from hedgerow.events.model import Event, PersonMode
+from hedgerow.ingestion.model import CapturedEvent, IngestionWarning
+from hedgerow.ingestion.persons.blocked_ids import is_blocked_id
+from hedgerow.ingestion.persons.changes import PersonBatchResult, PersonChanges
+from hedgerow.ingestion.persons.enrich import Enrichment, LocateIp, enrich
+from hedgerow.ingestion.persons.group_batch import GROUP_PROPERTIES, GroupBatch
+from hedgerow.ingestion.persons.loaded_state import (
     GROUP_IDENTIFY,
     MAX_GROUP_TEXT_CHARS,
     MERGE_PROPERTIES,
     LoadedState,
-    PersonEvent,
     normalize_distinct_id,
     parse_group,
 )
-from hedgerow.persons.processing.person_batch import PersonBatch, PersonState
-from hedgerow.persons.processing.property_updates import (
+from hedgerow.ingestion.persons.person_batch import PersonBatch, PersonState
+from hedgerow.ingestion.persons.property_updates import (
     ALWAYS_UPDATE,
     NEVER_UPDATE,
     apply_update,
     parse_unset_names,
 )
+from hedgerow.lib import jsonio
+from hedgerow.lib.dates import EPOCH
+from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.projects.model import ProjectId
 
 PERSON_UPDATE_PROPERTIES = ("$set", "$set_once", "$unset")
@@ -42,7 +41,7 @@ MAX_DETAIL_CHARS = 1000
 
 
 def process_batch(
-    project_id: ProjectId, state: LoadedState, events: Iterable[PersonEvent], locate_ip: LocateIp
+    project_id: ProjectId, state: LoadedState, events: Iterable[CapturedEvent], locate_ip: LocateIp
 ) -> PersonBatchResult:
     batch = _BatchProcessor(project_id, state, locate_ip)
     processed = [batch.process(event) for event in events]
@@ -51,6 +50,7 @@ def process_batch(
 
 class _BatchProcessor:
     def __init__(self, project_id: ProjectId, state: LoadedState, locate_ip: LocateIp) -> None:
+        self._project_id = project_id
         self._persons = PersonBatch(project_id, state)
         self._groups = GroupBatch(state)
         self._locate_ip = locate_ip
@@ -64,7 +64,7 @@ class _BatchProcessor:
             group_types=self._groups.new_types,
         )
 
-    def process(self, event: PersonEvent) -> EventWithPerson | None:
+    def process(self, event: CapturedEvent) -> Event | None:
         """Apply one event. None if the event is dropped."""
         enrichment = enrich(event, self._locate_ip)
         distinct_id = replace_unstorable_characters(event.distinct_id)
@@ -80,18 +80,18 @@ class _BatchProcessor:
         person = self._process_merge(event, distinct_id, enrichment)
         if person is None:
             person = self._create_or_update(event, distinct_id, enrichment)
-        return EventWithPerson(
-            distinct_id=distinct_id,
-            person_uuid=person.uuid,
+        return self._build_event(
+            event,
+            enrichment.properties,
+            person_id=person.uuid,
             person_created_at=person.created_at,
             person_properties=person.text_with(enrichment.set),
-            mode="full",
-            properties=enrichment.properties,
+            person_mode=PersonMode.FULL,
         )
 
     def _process_personless(
-        self, event: PersonEvent, distinct_id: str, properties: dict[str, Any]
-    ) -> EventWithPerson | None:
+        self, event: CapturedEvent, distinct_id: str, properties: dict[str, Any]
+    ) -> Event | None:
         if event.event in MERGE_PROPERTIES or event.event == GROUP_IDENTIFY:
             detail = (
                 f"{event.event} needs a person profile, but {PROCESS_PERSON_PROFILE} is false. "
@@ -103,25 +103,52 @@ class _BatchProcessor:
             properties.pop(name, None)
         person = self._persons.find(distinct_id)
         if person is None:
-            return EventWithPerson(
-                distinct_id=distinct_id,
-                person_uuid=self._persons.choose_uuid(distinct_id),
+            return self._build_event(
+                event,
+                properties,
+                person_id=self._persons.choose_uuid(distinct_id),
                 person_created_at=EPOCH,
                 person_properties="{}",
-                mode="propertyless",
-                properties=properties,
+                person_mode=PersonMode.PROPERTYLESS,
             )
-        return EventWithPerson(
-            distinct_id=distinct_id,
-            person_uuid=person.uuid,
+        return self._build_event(
+            event,
+            properties,
+            person_id=person.uuid,
             person_created_at=person.created_at,
             person_properties=person.text(),
-            mode="force_upgrade",
-            properties=properties,
+            person_mode=PersonMode.FORCE_UPGRADE,
+        )
+
+    def _build_event(
+        self,
+        captured: CapturedEvent,
+        properties: dict[str, Any],
+        *,
+        person_id: str,
+        person_created_at: datetime,
+        person_properties: str,
+        person_mode: PersonMode,
+    ) -> Event:
+        elements_chain, others = extract_elements(properties)
+        return Event(
+            project_id=self._project_id,
+            uuid=captured.uuid,
+            event=captured.event,
+            distinct_id=replace_unstorable_characters(captured.distinct_id),
+            properties=_encode_properties(others),
+            elements_chain=elements_chain,
+            timestamp=captured.timestamp,
+            created_at=captured.accepted_at,
+            person_id=person_id,
+            person_created_at=person_created_at,
+            person_properties=person_properties,
+            person_mode=person_mode,
+            historical_migration=captured.historical_migration,
         )
 
     def _create_or_update(
-        self, event: PersonEvent, distinct_id: str, enrichment: Enrichment
+        self, event: CapturedEvent, distinct_id: str, enrichment: Enrichment
     ) -> PersonState:
         person = self._persons.find(distinct_id)
         if person is None:
@@ -130,7 +157,7 @@ class _BatchProcessor:
         return person
 
     def _create(
-        self, event: PersonEvent, distinct_ids: Sequence[str], enrichment: Enrichment
+        self, event: CapturedEvent, distinct_ids: Sequence[str], enrichment: Enrichment
     ) -> PersonState:
         person = self._persons.add(distinct_ids, event.timestamp)
         unset = parse_unset_names(event.properties.get("$unset"))
@@ -139,7 +166,7 @@ class _BatchProcessor:
         self._warn_removed(removed, event)
         return person
 
-    def _update(self, person: PersonState, event: PersonEvent, enrichment: Enrichment) -> None:
+    def _update(self, person: PersonState, event: CapturedEvent, enrichment: Enrichment) -> None:
         name = event.event
         if name in NEVER_UPDATE:
             return
@@ -157,7 +184,7 @@ class _BatchProcessor:
             self._warn_removed(person.set_properties(after), event)
 
     def _process_merge(
-        self, event: PersonEvent, distinct_id: str, enrichment: Enrichment
+        self, event: CapturedEvent, distinct_id: str, enrichment: Enrichment
     ) -> PersonState | None:
         """Merge the two persons of a merge event. None if it is another event, or if one of its
         distinct ids is blocked."""
@@ -190,7 +217,7 @@ class _BatchProcessor:
         return target
 
     def _merge(
-        self, event: PersonEvent, other: PersonState, target: PersonState, other_id: str
+        self, event: CapturedEvent, other: PersonState, target: PersonState, other_id: str
     ) -> None:
         if other.is_identified and event.event != "$merge_dangerously":
             detail = f"The person of {other_id!r} is already identified. They are not merged."
@@ -198,7 +225,7 @@ class _BatchProcessor:
             return
         self._warn_removed(target.absorb(other), event)
 
-    def _process_group(self, event: PersonEvent) -> bool:
+    def _process_group(self, event: CapturedEvent) -> bool:
         """Apply a group event. False if the event is to be dropped."""
         to_set = event.properties.get("$group_set")
         if to_set is not None and not isinstance(to_set, dict):
@@ -218,11 +245,11 @@ class _BatchProcessor:
             self._groups.set_properties(*group, to_set or {}, event.timestamp)
         return True
 
-    def _add_group_properties(self, event: PersonEvent, properties: dict[str, Any]) -> None:
+    def _add_group_properties(self, event: CapturedEvent, properties: dict[str, Any]) -> None:
         if "$groups" in properties and (rejected := self._groups.add_group_properties(properties)):
             self._reject_types(rejected, event)
 
-    def _reject_types(self, names: Iterable[str], event: PersonEvent) -> None:
+    def _reject_types(self, names: Iterable[str], event: CapturedEvent) -> None:
         """Warn once for each type: every event of an app can name it."""
         for name in names:
             if name not in self._rejected_types:
@@ -230,12 +257,12 @@ class _BatchProcessor:
                 detail = f"The project has reached its limit of group types. {name!r} is ignored."
                 self._warn("group_type_limit_reached", detail, event)
 
-    def _warn_removed(self, names: Sequence[str], event: PersonEvent) -> None:
+    def _warn_removed(self, names: Sequence[str], event: CapturedEvent) -> None:
         if names:
             detail = f"The person's properties are too large. Removed: {', '.join(names)}."
             self._warn("person_properties_size_violation", detail, event)
 
-    def _warn(self, type: str, detail: str, event: PersonEvent) -> None:
+    def _warn(self, type: str, detail: str, event: CapturedEvent) -> None:
         self.warnings.append(
             IngestionWarning(
                 type=type,
@@ -245,3 +272,10 @@ class _BatchProcessor:
                 distinct_id=replace_unstorable_characters(event.distinct_id),
             )
         )
+
+
+def _encode_properties(properties: Mapping[str, Any]) -> str:
+    try:
+        return jsonio.encode(properties).decode()
+    except UnicodeEncodeError:  # an event that an earlier version accepted
+        return jsonio.encode(jsonio.replace_unstorable(properties)).decode()

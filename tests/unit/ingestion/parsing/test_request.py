@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Invalid
-from hedgerow.ingestion.parsing.envelope import InvalidToken, open_envelope
+from hedgerow.ingestion.parsing.request import InvalidToken, open_envelope
 from tests.unit.ingestion.parsing.requests import TOKEN, batch, browser_event, event
 
 

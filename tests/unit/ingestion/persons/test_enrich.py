@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.persons.processing.enrich import enrich
+from hedgerow.ingestion.persons.enrich import enrich
 from tests.support.factories import captured_event, no_location
 
 

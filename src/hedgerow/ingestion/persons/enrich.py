@@ -6,7 +6,7 @@ The event itself is not changed; the result holds a copy of its properties.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hedgerow.persons.processing.loaded_state import PersonEvent
+from hedgerow.ingestion.model import CapturedEvent
 
 # Returns the GeoIP properties of an IP address.
 LocateIp = Callable[[str], Mapping[str, Any]]
@@ -96,7 +96,7 @@ class Enrichment(NamedTuple):
     set_once: dict[str, Any]
 
 
-def enrich(event: PersonEvent, locate_ip: LocateIp) -> Enrichment:
+def enrich(event: CapturedEvent, locate_ip: LocateIp) -> Enrichment:
     properties = dict(event.properties)
     if event.ip:
         properties.setdefault("$ip", event.ip)
