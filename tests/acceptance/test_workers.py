@@ -267,19 +267,25 @@ def test_jobs_run_in_any_worker(installation: Installation) -> None:
     with Receiver() as source, Receiver() as receiver, installation.servers[1].client() as client:
         source.decide = lambda _: PlannedResponse(body=table)
         bodies = {
-            "pipeline_import_apps_configs/": (41, {"source": source.url, "format": "csv"}),
+            "pipeline_import_apps_configs/": (
+                "import",
+                41,
+                {"source": source.url, "format": "csv"},
+            ),
             "pipeline_destination_configs/": (
+                "replay",
                 1,
                 {"url": receiver.url, "events": ["job 1"], "batch_size": 100, "batch_seconds": 0},
             ),
         }
-        for path, (plugin, config) in bodies.items():
+        for path, (type, plugin, config) in bodies.items():
             record = (
                 f"{base}{path}{client.post(base + path, json={'plugin': plugin}).json()['id']}/"
             )
             assert client.put(f"{record}config/", json=config).status_code == 200
             client.patch(record, json={"enabled": True})
-            job = f"{record}jobs/{client.post(f'{record}job/').headers['x-job-id']}/"
+            started = client.post(f"{record}job/", json={"job": {"type": type}})
+            job = f"{record}jobs/{started.headers['x-job-id']}/"
             wait_for(partial(is_finished, client, job), TIMEOUT_S)
             done = client.get(job).json()
             assert (done["status"], done["error"]) == ("done", "")

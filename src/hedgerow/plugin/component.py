@@ -73,7 +73,8 @@ class JobOffer:
     """A job that a record of the component can run. Hedgerow runs the types `replay`,
     `test_connection` and `import`: use the offers in `presets`.
 
-    A request without a type starts the default job. `check` raises Invalid for an unusable payload.
+    The schedule of an import app starts its default job. `check` raises Invalid for an unusable
+    payload.
     """
 
     type: str

@@ -33,7 +33,6 @@ REPLAY_JOB = JobOffer(
             default=False,
         ),
     ),
-    is_default=True,
 )
 TEST_CONNECTION_JOB = JobOffer(
     type="test_connection", title="Check that the destination or source responds"

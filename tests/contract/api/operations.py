@@ -34,6 +34,7 @@ PROJECT_ROOT_RESOURCES = (
     "events",
     "query",
 )
+JOB_TYPES = {"pipeline_destination_configs": "replay", "pipeline_import_apps_configs": "import"}
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
 # Values for the path parameters of public endpoints.
 SDK_PATH_VALUES = {
@@ -99,9 +100,9 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
         record_ids[family] = created.json()["id"]
         at = f"{base}{record_ids[family]}/"
         assert admin.put(f"{at}config/", json=config).status_code == 200
-        job = admin.post(f"{at}job/", params={"format": "json"}).json()
-        if job is not None:
-            job_ids[family] = job["id"]
+        if family in JOB_TYPES:
+            started = admin.post(f"{at}job/", json={"job": {"type": JOB_TYPES[family]}})
+            job_ids[family] = started.headers["x-job-id"]
     return PathIds(
         project_id=project_id,
         key_id=key_id,

@@ -7,7 +7,8 @@ each family in `families` (default: all), in its own project `{a}`, with these v
 - `{plugin}` and `{second}`, components of the family, `{plugin.name}` and `{plugin.description}`,
   and `{foreign}`, a component of the next family;
 - `{settings}`, valid settings of `{plugin}`, and `{r}`, a record of `{plugin}` with those settings,
-  unless the world defines its own records.
+  unless the world defines its own records;
+- `{job_type}`, a job of `{plugin}`, if it has any.
 """
 
 from pathlib import Path
@@ -27,6 +28,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "second": 4,
         "foreign": 21,
         "settings": {"folder": "archive"},
+        "job_type": "replay",
     },
     "frontend_app": {
         "path": "pipeline_frontend_apps_configs",
@@ -45,6 +47,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "second": 42,
         "foreign": 61,
         "settings": {"source": "past.csv"},
+        "job_type": "import",
     },
     "transformation": {
         "path": "pipeline_transformation_configs",

@@ -53,18 +53,17 @@ class Jobs:
         actor: Actor,
         now: datetime,
     ) -> Job | None:
-        """Store a job and return it; None without a request if the component has no default job."""
-        offer = _find_offer(component, request)
-        if offer is None:
+        """Store a job and return it. Without a request nothing runs, and None is returned."""
+        if request is None:
             entry = _build_entry("job_triggered", record, component, None, actor)
             await self._activity.record(entry, now)
             return None
-        payload = request.payload if request else {}
+        offer = _find_offer(component, request)
         job = Job(
             id=JobId(str(uuid4())),
             record_id=record.id,
             type=offer.type,
-            payload=_parse_payload(offer, payload, now),
+            payload=_parse_payload(offer, request.payload, now),
             status=JobStatus.WAITING,
             error="",
             requested_by=actor.name,
@@ -122,9 +121,7 @@ class Jobs:
         return changed
 
 
-def _find_offer(component: Component | None, request: JobRequest | None) -> JobOffer | None:
-    if request is None:
-        return component.default_job if component else None
+def _find_offer(component: Component | None, request: JobRequest) -> JobOffer:
     check_storable([request.type, dict(request.payload)], "job")
     offers = component.jobs if component else ()
     for offer in offers:

@@ -206,15 +206,13 @@ class Records:
         actor: Actor,
         now: datetime,
     ) -> list[Record]:
-        """Move the only record that uses a component to an order."""
+        """Move the first record that uses a component to an order. Without one, nothing moves."""
         self._check_family(component_id, family)
         found, _ = await self._store.records(
-            RecordQuery(project_id=project_id, family=family, component_id=component_id, limit=2)
+            RecordQuery(project_id=project_id, family=family, component_id=component_id, limit=1)
         )
-        if len(found) != 1:
-            reason = "No record uses" if not found else "Several records use"
-            raise Invalid(f"{reason} this component. Use `orders` instead.", attr="plugin")
-        return await self.rearrange(project_id, family, {found[0].id: order}, actor, now)
+        orders = {record.id: order for record in found}
+        return await self.rearrange(project_id, family, orders, actor, now)
 
     def _check_family(self, id: ComponentId, family: Family) -> Component:
         component = self._catalogue.component(id)

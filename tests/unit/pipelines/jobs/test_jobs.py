@@ -91,14 +91,8 @@ async def test_every_job_has_its_own_id(jobs: Jobs) -> None:
     assert len({job.id for job in started if job}) == 20
 
 
-async def test_without_a_request_the_default_job_starts(jobs: Jobs) -> None:
-    job = await start(jobs)
-    assert job is not None
-    assert job.type == "test"
-
-
-@pytest.mark.parametrize("component", [BAR, None])
-async def test_without_a_request_or_a_default_nothing_starts_and_that_is_logged(
+@pytest.mark.parametrize("component", [HOOK, BAR, None])
+async def test_without_a_request_nothing_starts_and_that_is_logged(
     jobs: Jobs, store: FakeJobStore, component: Component | None
 ) -> None:
     assert await start(jobs, component=component) is None

@@ -66,7 +66,7 @@ class ScheduleItem(msgspec.Struct, kw_only=True):
 
 
 class JobBody(Fields):
-    """`{"job": {"type": …, "payload": {…}}}`. Without `job` the component's default job runs."""
+    """`{"job": {"type": …, "payload": {…}}}`. Without `job` nothing runs."""
 
     job: Any = None
 
@@ -130,8 +130,8 @@ class JobEndpoints:
         body=JobBody,
     )
     async def start_job(self, call: ProjectCall) -> Response:
-        """Start a job of the component, by default its default job. The X-Job-Id header holds its
-        id."""
+        """Start the job of the component that `job` names. The X-Job-Id header holds its id.
+        Without `job` nothing runs: the fields of Create alone have no effect."""
         record = await self._records.find(parse_record_key(call))
         request = _parse_job((await call.body(JobBody)).job)
         component = self._records.component(record)

@@ -47,7 +47,8 @@ class MigrateBody(RecordBody):
 
 
 class RearrangeBody(Fields):
-    """`orders` maps record ids to positions. `plugin` and `order` move one record instead."""
+    """`orders` maps record ids to positions. Instead, `plugin` and `order` move the first record of
+    a component. Without either, nothing moves."""
 
     orders: Any = None
     plugin: Any = None
