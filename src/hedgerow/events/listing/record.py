@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.elements import Element, parse_chain
+from hedgerow.events.query.result_json import encode_result
 
 # The person properties in an event record.
 PERSON_SUMMARY_PROPERTIES = ("email", "name", "username")
@@ -21,15 +22,16 @@ class EventPerson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`properties` is stored JSON, copied without decoding."""
+    """`properties` is stored JSON, copied without decoding. With `stringify`, `properties`,
+    `person` and `elements` are strings that contain JSON."""
 
     id: str
     distinct_id: str
     properties: msgspec.Raw
     event: str
     timestamp: str
-    person: EventPerson | None
-    elements: Sequence[Element]
+    person: EventPerson | str | None
+    elements: Sequence[Element] | str
     elements_chain: str
 
 
@@ -69,4 +71,15 @@ def build_record(row: EventRow, person: EventPerson | None) -> EventRecord:
         person=person,
         elements=parse_chain(row.elements_chain) if row.elements_chain else (),
         elements_chain=row.elements_chain,
+    )
+
+
+def stringify_record(record: EventRecord) -> EventRecord:
+    """Return the record with all values as strings, as the specification shows them. A missing
+    person is the string `null`."""
+    return msgspec.structs.replace(
+        record,
+        properties=msgspec.Raw(encode_result(bytes(record.properties).decode())),
+        person=encode_result(record.person).decode(),
+        elements=encode_result(record.elements).decode(),
     )

@@ -23,6 +23,7 @@ from hedgerow.events.deletion import (
 from hedgerow.events.listing.csv_writer import EventCsv, format_csv_rows
 from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import EventListing, ListedEvents
+from hedgerow.events.listing.parameters import ParameterReader
 from hedgerow.events.listing.property_values import PropertyValues, parse_values_query
 from hedgerow.events.listing.query import (
     DEFAULT_LIMIT,
@@ -31,7 +32,7 @@ from hedgerow.events.listing.query import (
     EventsQuery,
     parse_events_query,
 )
-from hedgerow.events.listing.record import EventRecord
+from hedgerow.events.listing.record import EventRecord, stringify_record
 from hedgerow.events.listing.select_listing import ResultTable, SelectListing
 from hedgerow.events.query.result_json import encode_result
 from hedgerow.http.auth.access import accepts, in_project
@@ -54,6 +55,12 @@ READ = in_project("query:read", also=CSV)
 DEPRECATED_AT = "@1735689600"
 _JSON_LIST = {"type": "string", "contentMediaType": "application/json"}
 FORMAT = Parameter("format", "json or csv.", {"type": "string", "enum": ["csv", "json"]})
+STRINGIFY = Parameter(
+    "stringify",
+    "Whether `properties`, `person` and `elements` of a record are strings that contain JSON. No "
+    "effect on CSV and `select`.",
+    {"type": "boolean", "default": False},
+)
 LIST_PARAMETERS = (
     Parameter("after", "Only events after this time: ISO 8601, or relative such as -7d."),
     Parameter("before", "Only events before this time. Default: now."),
@@ -80,6 +87,7 @@ LIST_PARAMETERS = (
     Parameter(
         "include_person", "Whether to include the person of each event.", {"type": "boolean"}
     ),
+    STRINGIFY,
     Parameter("cursor", "The end of the previous page. Part of the `next` link."),
 )
 VALUES_PARAMETERS = (
@@ -125,6 +133,11 @@ def _wants_csv(call: ProjectCall) -> bool:
     if format or path.endswith((".csv", ".json")):
         return format == "csv" or (not format and path.endswith(".csv"))
     return accepts(call.request, CSV) and not accepts(call.request, "application/json")
+
+
+def _select_renderer(call: ProjectCall) -> Callable[[EventRecord], EventRecord]:
+    is_text = ParameterReader(_parameters(call)).boolean(STRINGIFY.name, default=False)
+    return stringify_record if is_text else lambda record: record
 
 
 def _strip_suffix(text: str) -> str:
@@ -237,7 +250,7 @@ class EventEndpoints:
     async def list_events(self, call: ProjectCall) -> Response:
         """List events, newest first. Follow `next` to read each event exactly once. With `select`,
         the response holds columns, types, results, hasMore and next."""
-        is_csv = _wants_csv(call)
+        is_csv, render = _wants_csv(call), _select_renderer(call)
         query = parse_events_query(
             _parameters(call), call.now, ZoneInfo(call.project.timezone), has_cap=not is_csv
         )
@@ -248,7 +261,8 @@ class EventEndpoints:
         page = await self._event_listing.fetch_page(call.project, query, call.now)
         next_link = _build_next_link(call, query, page.end)
         return await _respond_json(
-            call, lambda: EventPage(next=next_link, results=page.build_records())
+            call,
+            lambda: EventPage(next=next_link, results=[*map(render, page.build_records())]),
         )
 
     @endpoint(
@@ -256,13 +270,13 @@ class EventEndpoints:
         *project_paths("events/{event_id}/"),
         access=READ,
         response=EventRecord,
-        query=(FORMAT,),
+        query=(FORMAT, STRINGIFY),
     )
     async def retrieve_event(self, call: ProjectCall) -> Response:
         """Retrieve an event by its uuid."""
         if call.path_param("event_id") == "delete":  # has its own route, which accepts POST only
             raise MethodNotAllowed(call.request.method, find_allowed_methods(call.request))
-        is_csv = _wants_csv(call)
+        is_csv, render = _wants_csv(call), _select_renderer(call)
         uuid = normalize_uuid(_strip_suffix(call.path_param("event_id")))
         if uuid is None:
             raise Invalid("Invalid UUID", code="invalid")
@@ -270,7 +284,7 @@ class EventEndpoints:
         if record is None:
             raise NotFound(f"No events exist for event UUID {uuid}")
         if not is_csv:
-            return await _respond_json(call, lambda: record)
+            return await _respond_json(call, lambda: render(record))
         sheet = EventCsv(include_person=True)
         sheet.collect_columns([record])
         return _respond_csv(call, sheet.format_header() + sheet.format_rows([record]))
