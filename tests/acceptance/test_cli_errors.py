@@ -61,6 +61,8 @@ def test_invalid_arguments_are_one_line(fresh: Installation) -> None:
     complaints = {
         ("keys", "revoke", "unknown"): "No key has the id or label 'unknown'",
         ("keys", "create", "--label", "x", "--scope", "tea:drink"): "Invalid scope: tea:drink",
+        ("keys", "create", "--label", "x", "--scope", "flags:read"): "mean feature_flag:read?",
+        ("keys", "create", "--label", "x", "--project", "9"): "There is no project 9. Expected one",
         ("keys", "create", "--label", "x" * 41): "40",
         ("projects", "create", ""): "blank",
     }

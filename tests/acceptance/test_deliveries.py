@@ -324,12 +324,14 @@ def test_preview_and_test_show_no_secret(client: httpx.Client, receiver: Receive
     sample = {"event": "bought", "person_properties": {"name": "Ann"}}
     preview = client.post(f"{path}preview/", json=sample).json()
     assert receiver.received == []
-    assert preview["delivered"] is True
+    assert (preview["delivered"], preview["error"]) == (False, "")
     (request,) = preview["requests"]
+    assert (request["status"], request["response_body"]) == (None, None)
     assert json.loads(request["body"]) == {"said": "bought by Ann"}
     tested = client.post(f"{path}test/", json=sample)
     assert [each.json for each in receiver.received] == [{"said": "bought by Ann"}]
     assert receiver.received[0].headers["authorization"] == "Bearer hidden-token"
+    assert tested.json()["delivered"] is True
     assert tested.json()["requests"][0]["status"] == 202
     assert "hidden-token" not in tested.text
     assert client.get(f"{path}metrics/").json()["hours"] == []

@@ -19,6 +19,7 @@ from hedgerow.projects.store import KeyStore
 from hedgerow.projects.validation import validate_text
 
 MAX_LABEL_CHARS = 40
+MAX_LISTED_PROJECTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,14 @@ class Keys:
         for id in ids:
             if self._directory.get_project(id) is None:
                 raise Invalid(
-                    "You must be a member of all teams that you are scoping the key to.",
+                    f"There is no project {id}. {self._describe_projects()}",
                     attr="scoped_teams",
+                    code="does_not_exist",
                 )
+
+    def _describe_projects(self) -> str:
+        """List projects. Only callers that may see all of them manage keys."""
+        projects = self._directory.list_projects()
+        listed = ", ".join(f"{each.id} ({each.name})" for each in projects[:MAX_LISTED_PROJECTS])
+        more = len(projects) - MAX_LISTED_PROJECTS
+        return f"Expected one of: {listed}{f' and {more} more' if more > 0 else ''}."

@@ -67,7 +67,7 @@ async def test_issued_key_works_immediately(keys: Keys, directory: Directory) ->
 @pytest.mark.parametrize(
     ("request_", "code", "attr"),
     [
-        (replace(REQUEST, project_ids=(ONE, ProjectId(999))), "invalid_input", "scoped_teams"),
+        (replace(REQUEST, project_ids=(ONE, ProjectId(999))), "does_not_exist", "scoped_teams"),
         (replace(REQUEST, scopes=()), "empty", "scopes"),
         (replace(REQUEST, scopes=("plugin:admin",)), "invalid_input", "scopes"),
         (replace(REQUEST, label=""), "blank", "label"),
@@ -85,8 +85,8 @@ async def test_invalid_key_is_not_stored(
     assert store.calls == []
 
 
-async def test_unknown_project_is_refused_with_posthogs_message(keys: Keys) -> None:
-    with pytest.raises(Invalid, match=r"^You must be a member of all teams"):
+async def test_unknown_project_is_refused_with_the_known_ones(keys: Keys) -> None:
+    with pytest.raises(Invalid, match=r"^There is no project 999\. Expected one of: 1 \("):
         await keys.change(
             ID,
             label=None,

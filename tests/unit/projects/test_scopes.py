@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from hedgerow.errors import Invalid
@@ -51,7 +53,34 @@ def test_other_texts_are_not_scopes(text: str) -> None:
     with pytest.raises(Invalid, match=r"^Invalid scope: ") as raised:
         validate_scopes(["plugin:read", text])
     assert raised.value.attr == "scopes"
-    assert raised.value.detail == f"Invalid scope: {text}"
+    assert raised.value.detail.startswith(f"Invalid scope: {text}. ")
+    assert "feature_flag" in raised.value.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("plugn:read", "plugin:read"),
+        ("feature-flags:write", "feature_flag:write"),
+        ("flags:read", "feature_flag:read"),
+        ("events:read", "query:read"),
+        ("destination:write", "plugin:write"),
+        ("Query:READ", "query:read"),
+        ("person:admin", "person:read or person:write"),
+        ("survey", "survey:read or survey:write"),
+        ("keys:write", "*"),
+        ("**", "*"),
+    ],
+)
+def test_unknown_scope_has_a_suggestion(text: str, meant: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(f" Did you mean {meant}? ")):
+        validate_scopes([text])
+
+
+def test_scope_like_no_other_has_no_suggestion() -> None:
+    with pytest.raises(Invalid) as raised:
+        validate_scopes(["unicorn:read"])
+    assert "Did you mean" not in raised.value.detail
 
 
 def test_scopes_are_unique_and_ordered() -> None:

@@ -83,8 +83,9 @@ def _check_organizations(call: Call, ids: list[str] | None) -> None:
     own = call.owner.organization.id
     if any(id != own for id in ids or ()):
         raise Invalid(
-            "You must be a member of all organizations that you are scoping the key to.",
+            f"Unknown organization. Expected only {own}, the organization of this installation.",
             attr="scoped_organizations",
+            code="does_not_exist",
         )
 
 

@@ -104,7 +104,8 @@ class ExchangeItem(msgspec.Struct, kw_only=True):
 
 
 class PreviewItem(msgspec.Struct, kw_only=True):
-    """`error` is empty if the event counts as delivered."""
+    """The result of a test or preview. `delivered` is false for a preview, which sends nothing;
+    `error` is empty if the event was delivered, or would be sent."""
 
     delivered: bool
     error: str
@@ -174,10 +175,10 @@ def _render_hour(hour: DeliveryHour) -> HourItem:
     )
 
 
-def _render_preview(preview: DeliveryPreview) -> PreviewItem:
+def _render_preview(preview: DeliveryPreview, *, is_sent: bool) -> PreviewItem:
     error = failure_reason(preview.outcome)
     return PreviewItem(
-        delivered=not error,
+        delivered=is_sent and not error,
         error=error,
         requests=[
             ExchangeItem(
@@ -334,9 +335,8 @@ class DeliveryEndpoints:
         """Send a sample event now and return the request and its response. Nothing is stored."""
         record = await self._records.find(parse_record_key(call))
         sample = parse_sample(await call.body(SampleBody))
-        return JsonResponse(
-            _render_preview(await self._delivery_preview.send_test(record, sample, call.now))
-        )
+        result = await self._delivery_preview.send_test(record, sample, call.now)
+        return JsonResponse(_render_preview(result, is_sent=True))
 
     @endpoint(
         "POST",
@@ -349,6 +349,5 @@ class DeliveryEndpoints:
         """Return the request that a sample event would cause. Nothing is sent or stored."""
         record = await self._records.find(parse_record_key(call))
         sample = parse_sample(await call.body(SampleBody))
-        return JsonResponse(
-            _render_preview(await self._delivery_preview.preview(record, sample, call.now))
-        )
+        result = await self._delivery_preview.preview(record, sample, call.now)
+        return JsonResponse(_render_preview(result, is_sent=False))
