@@ -5,7 +5,8 @@ as `filters.groups[1].properties[0].value`.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -14,12 +15,7 @@ from hedgerow.flags.evaluation.predicates import FLAG_OPERATOR
 from hedgerow.flags.model import KEY_MAX_CHARS, SURVEY_PREFIX, Bucketing, Flag, FlagId
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
-from hedgerow.persons.cohort_graph import (
-    MAX_LEVELS,
-    collect_nodes,
-    has_behavioral_filter,
-    referenced_cohort,
-)
+from hedgerow.persons.cohort_graph import CohortGraph, CohortTooLarge, collect_definitions
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.validation import check_storable
 
@@ -73,13 +69,24 @@ def check_setting_conflicts(flag: Flag) -> None:
         raise Invalid("An active flag cannot be archived: disable it first.", attr="archived")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ValidationContext:
-    """The cohorts and other flags of the project, which filters can refer to."""
+    """The cohorts and other flags of the project, which filters can refer to. A definition can
+    name the same cohort or flag many times: results are kept."""
 
     cohorts: Mapping[CohortId, Cohort]
     flags: Mapping[FlagId, Flag]
     own_id: FlagId | None
+    supported_cohorts: set[CohortId] = field(default_factory=set)
+
+    @cached_property
+    def graph(self) -> CohortGraph:
+        return CohortGraph(collect_definitions(self.cohorts.values()))
+
+    @cached_property
+    def dependants(self) -> set[FlagId]:
+        """The flag itself, and the flags that depend on it, directly or through others."""
+        return set() if self.own_id is None else _collect_dependants(self.own_id, self.flags)
 
 
 def validate_filters(value: Any, context: ValidationContext, *, is_new: bool) -> dict[str, Any]:
@@ -177,22 +184,26 @@ def _check_cohort(filter: Mapping[str, Any], place: str, context: ValidationCont
         detail = f"Cohort {truncate(filter.get('value'))} does not exist."
         raise_invalid(f"{place}.value", detail, "cohort_does_not_exist")
     if not cohort.is_static:
-        _check_cohort_supported(cohort, f"{place}.value", context.cohorts)
+        _check_cohort_supported(cohort.id, f"{place}.value", context)
 
 
-def _check_cohort_supported(cohort: Cohort, place: str, cohorts: Mapping[CohortId, Cohort]) -> None:
+def _check_cohort_supported(id: CohortId, place: str, context: ValidationContext) -> None:
     """Reject cohorts that flags cannot evaluate."""
-    nodes = collect_nodes(cohort.definition, cohorts)
-    if nodes is None:
-        detail = f"The cohort is nested too deep. The limit is {MAX_LEVELS} levels."
-        raise_invalid(place, detail, "nested_too_deep")
-    if has_behavioral_filter(nodes):
-        detail = "The cohort has behavioral filters, which flags do not support."
-        raise_invalid(place, detail, "behavioral_cohort_found")
-    missing = {referenced_cohort(node) for node in nodes} - cohorts.keys() - {None}
-    if missing:
-        detail = f"The cohort refers to cohort {missing.pop()}, which does not exist."
-        raise_invalid(place, detail, "cohort_does_not_exist")
+    if id in context.supported_cohorts:
+        return
+    try:
+        order = context.graph.order(id)
+    except CohortTooLarge as error:
+        raise_invalid(place, error.detail, error.code)
+    for each in order:
+        outline = context.graph.outline(each)
+        if outline is not None and outline.is_behavioral:
+            detail = "The cohort has behavioral filters, which flags do not support."
+            raise_invalid(place, detail, "behavioral_cohort_found")
+        if each not in context.cohorts:
+            detail = f"The cohort refers to cohort {each}, which does not exist."
+            raise_invalid(place, detail, "cohort_does_not_exist")
+    context.supported_cohorts.add(id)
 
 
 def _find_cohort(value: Any, cohorts: Mapping[CohortId, Cohort]) -> Cohort | None:
@@ -214,19 +225,22 @@ def _check_dependency(filter: Mapping[str, Any], place: str, context: Validation
     dependency = context.flags.get(id)
     if dependency is None or dependency.deleted or not dependency.active:
         raise_invalid(f"{place}.key", f"There is no active flag with the id {truncate(key)}.")
-    if id == context.own_id or context.own_id in _collect_dependencies(id, context.flags):
+    if id in context.dependants:
         raise_invalid(f"{place}.key", "A flag cannot depend on itself, not even through others.")
     value = filter.get("value")
     if not isinstance(value, bool) and value not in variant_keys(dependency.filters):
         raise_invalid(f"{place}.value", "Expected true, false or a variant of that flag.")
 
 
-def _collect_dependencies(id: FlagId, flags: Mapping[FlagId, Flag]) -> set[FlagId]:
-    found: set[FlagId] = set()
+def _collect_dependants(id: FlagId, flags: Mapping[FlagId, Flag]) -> set[FlagId]:
+    users: dict[FlagId, list[FlagId]] = {}
+    for flag in flags.values():
+        for each in referenced_flag_ids(flag.filters):
+            users.setdefault(each, []).append(flag.id)
+    found = {id}
     waiting = [id]
     while waiting:
-        flag = flags.get(waiting.pop())
-        new = referenced_flag_ids(flag.filters) - found if flag else set()
+        new = set(users.get(waiting.pop(), ())) - found
         found |= new
         waiting += new
     return found

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.filters.validate import check_property_filter, raise_invalid
 from hedgerow.lib.text import truncate
-from hedgerow.persons.cohort_graph import MAX_LEVELS, collect_nodes
+from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions, outline_definition
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.persons.store import CohortStore, FlagsUsingCohort
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
@@ -24,6 +24,9 @@ MAX_CSV_VALUE_CHARS = 100_000
 DESCRIPTION_MAX = 1000
 MAX_DEPTH = 30
 MAX_FILTERS = 1000
+# Every process that evaluates flags holds all cohorts of a project in memory.
+MAX_PROJECT_COHORTS = 5000
+MAX_PROJECT_BYTES = 16 << 20
 NEW = CohortId(0)
 DEFINITION_PATH = "filters.properties"
 MAX_LISTED_USERS = 5
@@ -73,6 +76,10 @@ class Cohorts:
             )
             if fields.name is None:
                 raise_invalid("name", "This field is required.", "required")
+            if len(others) >= MAX_PROJECT_COHORTS:
+                raise Invalid(
+                    f"A project can have at most {MAX_PROJECT_COHORTS} cohorts. Delete one first."
+                )
             return _apply_fields(blank, fields, others)
 
         return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
@@ -153,6 +160,8 @@ def validate_definition(
     if not isinstance(definition, dict):
         raise_invalid(DEFINITION_PATH, "An object with type and values is required.")
     check_storable(definition, DEFINITION_PATH)
+    stored = CohortGraph(collect_definitions(others.values()))
+    users = set() if own_id == NEW else {own_id, *stored.find_users(own_id)}
     count = 0
     pending: list[tuple[Any, str, int]] = [(definition, DEFINITION_PATH, 0)]
     while pending:
@@ -166,7 +175,7 @@ def validate_definition(
         if not isinstance(node, dict):
             raise_invalid(place, "Expected an object.")
         if "values" not in node:
-            _check_leaf(node, place, own_id, others)
+            _check_leaf(node, place, users, others)
             continue
         if str(node.get("type")).upper() not in ("AND", "OR"):
             raise_invalid(f"{place}.type", "AND or OR is required.", "invalid_choice")
@@ -174,17 +183,41 @@ def validate_definition(
             raise_invalid(f"{place}.values", "A list is required.", "not_a_list")
         pending += [
             (value, f"{place}.values[{number}]", depth + 1)
-            for number, value in enumerate(node["values"])
+            for number, value in enumerate(node["values"][: MAX_FILTERS + 1])
         ]
-    if collect_nodes(definition, others) is None:
-        detail = f"Nested cohorts can have at most {MAX_LEVELS} levels in total."
-        raise_invalid(DEFINITION_PATH, detail, "nested_too_deep")
+    _check_size(definition, own_id, others, stored)
     return definition
 
 
-def _check_leaf(
-    filter: dict[str, Any], place: str, own_id: CohortId, others: Mapping[CohortId, Cohort]
+def _check_size(
+    definition: dict[str, Any],
+    own_id: CohortId,
+    others: Mapping[CohortId, Cohort],
+    stored: CohortGraph,
 ) -> None:
+    """Refuse a definition that is too large with all cohorts that it refers to, or that makes a
+    cohort too large that refers to this one."""
+    graph = stored.replace(own_id, definition)
+    if problem := graph.find_problem(own_id):
+        raise_invalid(DEFINITION_PATH, problem.detail, problem.code)
+    for user in graph.find_users(own_id) if own_id != NEW else ():
+        if (problem := graph.find_problem(user)) and stored.find_problem(user) is None:
+            detail = f'The cohort "{truncate(others[user].name)}" uses this one. {problem.detail}'
+            raise_invalid(DEFINITION_PATH, detail, problem.code)
+    total_bytes = graph.count_bytes()
+    if total_bytes > max(MAX_PROJECT_BYTES, stored.count_bytes()):
+        limit = MAX_PROJECT_BYTES >> 20
+        detail = f"The cohorts of a project can have at most {limit} MiB of filters in total."
+        raise_invalid(DEFINITION_PATH, detail, "max_length")
+
+
+def _check_leaf(
+    filter: dict[str, Any],
+    place: str,
+    users: Container[CohortId],
+    others: Mapping[CohortId, Cohort],
+) -> None:
+    """`users` are the cohort itself and the cohorts that refer to it."""
     kind = filter.get("type", "person")
     if not isinstance(filter.get("negation", False), bool):
         raise_invalid(f"{place}.negation", "Must be a valid boolean.")
@@ -195,7 +228,7 @@ def _check_leaf(
         inner = filter.get("value")
         if not isinstance(inner, int) or isinstance(inner, bool) or CohortId(inner) not in others:
             raise_invalid(f"{place}.value", "There is no such cohort.", "cohort_does_not_exist")
-        if own_id != NEW and own_id in collect_contained(CohortId(inner), others):
+        if CohortId(inner) in users:
             raise_invalid(
                 f"{place}.value", "A cohort cannot contain itself, not even through others."
             )
@@ -207,31 +240,8 @@ def _check_leaf(
         raise_invalid(f"{place}.type", "Expected `person` or `cohort`.", "invalid_choice")
 
 
-def collect_contained(id: CohortId, cohorts: Mapping[CohortId, Cohort]) -> set[CohortId]:
-    """Return the cohort and all cohorts that it refers to, directly or indirectly."""
-    found = {id}
-    pending = [id]
-    while pending:
-        cohort = cohorts.get(pending.pop())
-        new = referenced_cohorts(cohort.definition) - found if cohort else set()
-        found |= new
-        pending += new
-    return found
-
-
 def referenced_cohorts(definition: Any) -> set[CohortId]:
-    found: set[CohortId] = set()
-    pending = [definition]
-    while pending:
-        node = pending.pop()
-        if not isinstance(node, Mapping):
-            continue
-        inner = node.get("value")
-        if node.get("type") == "cohort" and isinstance(inner, int):
-            found.add(CohortId(inner))
-        values = node.get("values")
-        pending += values if isinstance(values, list) else []
-    return found
+    return set(outline_definition(definition).references)
 
 
 def _check_unused(

@@ -129,6 +129,37 @@ def test_a_cohort_matches_the_same_persons_everywhere(project: CohortProject, na
     assert project.find_events({"where": f"person_id not in cohort {id}"}) == others
 
 
+def in_cohort(id: int, **extra: Any) -> dict[str, Any]:
+    return {"type": "cohort", "key": "id", "value": id, **extra}
+
+
+def nest_plainly(id: int, level: int) -> Any:
+    return group("AND", *[in_cohort(id)] * 4)
+
+
+def nest_with_filters(id: int, level: int) -> Any:
+    return group(
+        "AND",
+        in_cohort(id),
+        group("OR", in_cohort(id), person(f"a{level}", "exact", "x")),
+        group("OR", in_cohort(id, operator="not_in"), person(f"b{level}", "is_not", "x")),
+        group("OR", in_cohort(id, negation=True), in_cohort(id)),
+    )
+
+
+@pytest.mark.parametrize("nest", [nest_plainly, nest_with_filters])
+def test_nested_cohorts_are_evaluated_once(project: CohortProject, nest: Any) -> None:
+    """Eleven levels that each name the previous one four times: four million paths."""
+    id = project.cohort_ids["pros"]
+    for level in range(11):
+        id = project.create_cohort(nest(id, level))
+    expected = project.find_members(id)
+    assert expected == ["ann", "cid"]
+    filter = f'[{{"key": "id", "type": "cohort", "value": [{id}, {id}]}}]'
+    assert project.find_events({"properties": filter}) == expected
+    assert project.find_events({"where": f"person_id in cohort {id}"}) == expected
+
+
 def test_definitions_select_different_persons(project: CohortProject) -> None:
     """The definitions above select different persons."""
     found = {

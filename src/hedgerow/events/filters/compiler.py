@@ -34,6 +34,7 @@ from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId
 
 MAX_FILTERS = 200
 MAX_DEPTH = 10
+MAX_COHORTS = 50
 COHORT_TYPES = ("cohort", "static-cohort", "precalculated-cohort")
 FILTER_TYPES = (
     "event, feature, person, group, cohort, static-cohort, precalculated-cohort, element, "
@@ -55,6 +56,8 @@ class FilterCompiler:
         self._cohorts = cohorts
         self._parse = parse
         self._count = 0
+        # Filters can name a cohort many times.
+        self._members: dict[CohortId, SelectQuery] = {}
         self._compilers: dict[str, Callable[[str, Mapping[str, Any], str], Expr]] = {
             "event": self._compile_event_filter,
             "feature": self._compile_event_filter,
@@ -169,20 +172,26 @@ class FilterCompiler:
             detail = "Expected one of: in, not_in."
             raise_invalid(f"{place}.operator", detail, "unsupported_operator")
         sent = filter.get("value")
-        parts = [
-            match_events_of_persons(self._select_members(each, f"{place}.value"))
-            for each in (sent if isinstance(sent, list) else [sent])
-        ]
+        options = sent if isinstance(sent, list) else [sent]
+        if len(options) > MAX_COHORTS:
+            raise_invalid(f"{place}.value", f"Expected at most {MAX_COHORTS} cohorts.")
+        ids = dict.fromkeys(self._parse_cohort_id(each, f"{place}.value") for each in options)
+        parts = [match_events_of_persons(self._select_members(id, f"{place}.value")) for id in ids]
         return negate(any_of(parts)) if operator in ("not_in", "is_not") else any_of(parts)
 
-    def _select_members(self, sent: Any, place: str) -> SelectQuery:
+    def _parse_cohort_id(self, sent: Any, place: str) -> CohortId:
         id = parse_whole_number(sent) if isinstance(sent, str) else sent
         if not isinstance(id, int) or isinstance(id, bool):
             raise_invalid(place, "Expected the id of a cohort.")
-        try:
-            return select_members(CohortId(id), self._cohorts, self._time)
-        except Invalid as error:
-            raise Invalid(error.detail, attr=place, code=error.code) from None
+        return CohortId(id)
+
+    def _select_members(self, id: CohortId, place: str) -> SelectQuery:
+        if id not in self._members:
+            try:
+                self._members[id] = select_members(id, self._cohorts, self._time)
+            except Invalid as error:
+                raise Invalid(error.detail, attr=place, code=error.code) from None
+        return self._members[id]
 
     def _compile_hogql(self, text: str, _: Mapping[str, Any], place: str) -> Expr:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from hedgerow.errors import Invalid
 from hedgerow.events.filters.cohorts import CohortsById, find_cohort_by_name, select_members
@@ -56,6 +57,7 @@ def locate_error(error: HogQLError, texts: Sequence[NamedHogQL], context: QueryC
 
 
 def build_print_context(context: QueryContext) -> PrintContext:
+    @cache  # a query can name a cohort many times
     def cohort(which: int | str) -> Select:
         id = (
             CohortId(which)

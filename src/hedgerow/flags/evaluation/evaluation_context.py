@@ -98,7 +98,8 @@ class EvaluationContext:
         self.needs_stored_data = False
         self.has_errors = False
         self.results: dict[FlagId, FlagOutcome] = {}
-        self.cohort_results: dict[int, bool] = {}
+        # None: the result depends on stored data.
+        self.cohort_results: dict[int, bool | None] = {}
         self._anonymous = anonymous_id
         self._request_properties = bound_values(person_properties)
         self._request_group_properties = (

@@ -11,6 +11,7 @@ from hedgerow.filters.operators import Operator, build_predicate, parse_operator
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext, NeedsStoredData
 from hedgerow.flags.model import FlagId
 from hedgerow.lib import jsonio
+from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions
 from hedgerow.persons.model import Cohort, CohortId
 
 ContextPredicate = Callable[[EvaluationContext], bool]
@@ -32,8 +33,9 @@ class PredicateTable:
         self._predicates: list[ContextPredicate] = []
         # The property names that filters use.
         self.property_keys: set[str] = set()
-        self._open_cohorts: list[CohortId] = []
-        self._memberships: dict[CohortId, ContextPredicate] = {}
+        self._graph = CohortGraph(collect_definitions(self._cohorts.values()))
+        # A cohort is compiled once, or fails once.
+        self._memberships: dict[CohortId, ContextPredicate | InvalidDefinition] = {}
 
     def copy_empty(self) -> "PredicateTable":
         """Return an empty table for the same project, for predicates that are used once."""
@@ -128,7 +130,13 @@ class PredicateTable:
     def _get_membership(self, id: CohortId) -> ContextPredicate:
         found = self._memberships.get(id)
         if found is None:
-            found = self._memberships[id] = self._compile_membership(id)
+            try:
+                found = self._compile_membership(id)
+            except InvalidDefinition as error:
+                found = error
+            self._memberships[id] = found
+        if isinstance(found, InvalidDefinition):
+            raise InvalidDefinition(*found.args)
         return found
 
     def _compile_membership(self, id: CohortId) -> ContextPredicate:
@@ -137,18 +145,22 @@ class PredicateTable:
             raise InvalidDefinition(f"there is no cohort {id}")
         if cohort.is_static:
             return lambda context: id in _static_cohorts(context)
-        if id in self._open_cohorts:
-            raise InvalidDefinition(f"cohort {id} contains itself")
-        self._open_cohorts.append(id)
-        try:
-            predicate = self._compile_definition(cohort.definition)
-        finally:
-            self._open_cohorts.pop()
+        if problem := self._graph.find_problem(id):
+            raise InvalidDefinition(f"cohort {id} is too large: {problem.detail}")
+        predicate = self._compile_definition(cohort.definition)
 
         def member(context: EvaluationContext) -> bool:
-            known = context.cohort_results.get(id)
+            # Each cohort is evaluated once per context, even if the result needs stored data:
+            # nested cohorts can name it many times.
+            results = context.cohort_results
+            if id not in results:
+                try:
+                    results[id] = predicate(context)
+                except NeedsStoredData:
+                    results[id] = None
+            known = results[id]
             if known is None:
-                known = context.cohort_results[id] = predicate(context)
+                raise NeedsStoredData
             return known
 
         return member

@@ -6,7 +6,6 @@ incorrectly are marked so that it evaluates them on the server.
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from itertools import product
 from typing import Any
 
 from hedgerow.flags.local_evaluation.sdk_normalize import normalize_filter, normalize_filters
@@ -18,11 +17,19 @@ from hedgerow.flags.validate import (
     referenced_flag_ids,
     super_groups,
 )
-from hedgerow.persons.cohort_graph import MAX_LEVELS, collect_nodes, referenced_cohort
+from hedgerow.lib import jsonio
+from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions
 from hedgerow.persons.model import Cohort, CohortId
 
-# Inlining cohorts turns one condition set into at most this many.
+# Inlining cohorts turns one condition set into at most this many, with at most so many filters.
 MAX_SETS = 50
+MAX_INLINED_FILTERS = 500
+# The cohorts that all flags inline together.
+MAX_INLINED_BYTES = 10 << 20
+# A flag with a longer chain of dependencies is evaluated on the server, and so are further flags
+# once all chains together have this many keys.
+MAX_CHAIN = 100
+MAX_CHAIN_KEYS = 20_000
 
 Sets = list[list[Mapping[str, Any]]]
 
@@ -47,6 +54,12 @@ class _DefinitionsBuilder:
         self._cohorts = {cohort.id: cohort for cohort in definitions.cohorts}
         self._flags = {flag.id: flag for flag in definitions.flags if not flag.deleted}
         self._needs = {flag.id: referenced_flag_ids(flag.filters) for flag in self._flags.values()}
+        self._graph = CohortGraph(collect_definitions(definitions.cohorts))
+        # Flags and cohorts can be named many times, so results are kept.
+        self._chains: dict[FlagId, list[str]] = {}
+        self._chain_keys = 0
+        self._inlined: dict[CohortId, Sets | None] = {}
+        self._inlined_bytes = 0
 
     def build(self) -> dict[str, Any]:
         flags = [flag for flag in self._flags.values() if _is_evaluable_locally(flag)]
@@ -99,28 +112,34 @@ class _DefinitionsBuilder:
         flag = self._flags.get(_flag_id(filter.get("key")))
         if flag is None:
             return {"dependency_chain": []}
-        order: list[FlagId] = []
-        is_complete = self._add_in_order(flag.id, order, [])
-        # For an SDK an inactive dependency is false, for us it is missing. With an empty chain the
-        # SDK evaluates the flag on the server.
-        dependencies = [self._flags[id] for id in order]
-        is_complete = is_complete and all(
-            each.active and _is_evaluable_locally(each) for each in dependencies
-        )
-        chain = [self._flags[id].key for id in order] if is_complete else []
-        return {"key": flag.key, "dependency_chain": chain}
+        chain = self._chains.get(flag.id)
+        if chain is None:
+            chain = self._chains[flag.id] = self._order_dependencies(flag.id)
+        self._chain_keys += len(chain)
+        return {
+            "key": flag.key,
+            "dependency_chain": chain if self._chain_keys <= MAX_CHAIN_KEYS else [],
+        }
 
-    def _add_in_order(self, id: FlagId, order: list[FlagId], above: list[FlagId]) -> bool:
-        """Append the dependencies of a flag, then the flag. False if one is missing or cyclic."""
-        if id in order:
-            return True
-        if id not in self._flags or id in above or len(above) > MAX_LEVELS:
-            return False
-        dependencies = sorted(self._needs[id])
-        if not all(self._add_in_order(each, order, [*above, id]) for each in dependencies):
-            return False
-        order.append(id)
-        return True
+    def _order_dependencies(self, root: FlagId) -> list[str]:
+        """Return the keys of the flags to evaluate, each after its dependencies. With an empty
+        chain the SDK evaluates the flag on the server. For an SDK an inactive dependency is false,
+        for us it is missing."""
+        order: dict[FlagId, str] = {}
+        waiting = [root]
+        while waiting:
+            id = waiting[-1]
+            flag = self._flags.get(id)
+            if flag is None or not flag.active or not _is_evaluable_locally(flag):
+                return []
+            missing = [each for each in sorted(self._needs[id]) if each not in order]
+            if not missing:
+                order[waiting.pop()] = flag.key
+            elif missing[0] in waiting or len(order) + len(waiting) > MAX_CHAIN:
+                return []
+            else:
+                waiting.append(missing[0])
+        return list(order.values())
 
     def _inline_cohorts(self, group: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Replace a condition set by equivalent sets without cohorts, where possible. All of
@@ -128,48 +147,56 @@ class _DefinitionsBuilder:
         properties = _get_filters(group)
         if not any(filter.get("type") == "cohort" for filter in properties):
             return [group]
-        sets = self._combine_all(properties, 0)
+        sets = self._combine_all(properties)
         if sets is None:
+            return [group]
+        self._inlined_bytes += len(jsonio.encode(sets))
+        if self._inlined_bytes > MAX_INLINED_BYTES:
             return [group]
         return [{**group, "properties": properties} for properties in sets]
 
-    def _combine_all(self, nodes: Sequence[Any], level: int) -> Sets | None:
-        each = [self._to_sets(node, level) for node in nodes]
-        found: list[Sets] = [sets for sets in each if sets is not None]
-        count = 1
-        for sets in found:
-            count *= len(sets)
-        if len(found) < len(each) or count > MAX_SETS:
-            return None
-        return [[filter for part in parts for filter in part] for parts in product(*found)]
+    def _combine_all(self, nodes: Sequence[Any]) -> Sets | None:
+        found: Sets = [[]]
+        for node in nodes:
+            sets = self._to_sets(node)
+            if sets is None or _is_too_large(len(found) * len(sets), found, sets):
+                return None
+            found = [[*one, *other] for one in found for other in sets]
+        return found
 
-    def _combine_any(self, nodes: Sequence[Any], level: int) -> Sets | None:
+    def _combine_any(self, nodes: Sequence[Any]) -> Sets | None:
         found: Sets = []
         for node in nodes:
-            sets = self._to_sets(node, level)
-            if sets is None or len(found) + len(sets) > MAX_SETS:
+            sets = self._to_sets(node)
+            if sets is None or _is_too_large(len(found) + len(sets), found, sets):
                 return None
             found += sets
         return found
 
-    def _to_sets(self, node: Any, level: int) -> Sets | None:
+    def _to_sets(self, node: Any) -> Sets | None:
         """Convert a filter or a group to alternative sets of filters, of which all must match."""
-        if not isinstance(node, Mapping) or node.get("negation") or level > MAX_LEVELS:
+        if not isinstance(node, Mapping) or node.get("negation"):
             return None
         if isinstance(node.get("values"), list):
             if not node["values"]:
                 return [[]]
             combine = {"AND": self._combine_all, "OR": self._combine_any}.get(str(node.get("type")))
-            return combine(node["values"], level + 1) if combine else None
+            return combine(node["values"]) if combine else None
         if node.get("type") == "cohort":
-            cohort = self._cohorts.get(_cohort_id(node.get("value")))
             is_in = node.get("operator") in (None, "in", "exact")
-            if cohort is None or cohort.is_static or not is_in:
-                return None
-            return self._to_sets(cohort.definition, level + 1) if cohort.definition else None
+            return self._inline_cohort(_cohort_id(node.get("value"))) if is_in else None
         if node.get("type", "person") not in ("person", "group"):
             return None
         return [[{name: value for name, value in node.items() if name != "negation"}]]
+
+    def _inline_cohort(self, id: CohortId) -> Sets | None:
+        cohort = self._cohorts.get(id)
+        if cohort is None or cohort.is_static or not cohort.definition:
+            return None
+        if id not in self._inlined:
+            is_usable = self._graph.find_problem(id) is None
+            self._inlined[id] = self._to_sets(cohort.definition) if is_usable else None
+        return self._inlined[id]
 
     def _build_cohorts(self, flags: Sequence[Flag]) -> dict[str, Any]:
         """Return the cohorts that flags use, directly or indirectly. Static cohorts are left
@@ -183,9 +210,18 @@ class _DefinitionsBuilder:
             if cohort is None or cohort.id in cohorts or cohort.is_static or not cohort.definition:
                 continue
             cohorts[cohort.id] = cohort
-            nodes = collect_nodes(cohort.definition, {}) or ()
-            waiting += [id for node in nodes if (id := referenced_cohort(node)) is not None]
+            outline = self._graph.outline(cohort.id)
+            waiting += outline.references if outline else ()
         return {str(id): normalize_filter(cohorts[id].definition) for id in sorted(cohorts)}
+
+
+def _is_too_large(count: int, one: Sets, other: Sets) -> bool:
+    """Whether sets that are combined to `count` sets would be too many, or have too many filters.
+    Checked before they are combined."""
+    if count > MAX_SETS:
+        return True
+    longest = [max(map(len, sets), default=0) for sets in (one, other)]
+    return count * sum(longest) > MAX_INLINED_FILTERS
 
 
 def _is_evaluable_locally(flag: Flag) -> bool:

@@ -335,3 +335,40 @@ def delete_person(stores: Stores, distinct_id: str) -> None:
         "(SELECT person_id FROM person_distinct_ids WHERE distinct_id = :id)",
         id=distinct_id,
     )
+
+
+def build_filters(count: int) -> dict[str, Any]:
+    filter = {"type": "person", "key": "plan", "operator": "exact", "value": "pro"}
+    return {"type": "AND", "values": [filter] * count}
+
+
+def refer_to(*cohorts: Cohort) -> dict[str, Any]:
+    values = [{"type": "cohort", "key": "id", "value": each.id} for each in cohorts]
+    return {"type": "OR", "values": values}
+
+
+async def test_a_change_cannot_make_a_cohort_too_large(stores: Stores) -> None:
+    """Neither the cohort itself nor one that refers to it."""
+    cohorts = Cohorts(stores.cohorts)
+
+    async def create(definition: Any) -> Cohort:
+        fields = CohortFields(name="A cohort", definition=definition)
+        return await cohorts.create(DEFAULT_PROJECT, fields, ACTOR, NOW)
+
+    async def change(cohort: Cohort, definition: Any) -> Cohort:
+        fields = CohortFields(definition=definition)
+        return await cohorts.change(DEFAULT_PROJECT, cohort.id, fields, ACTOR, NOW)
+
+    large = [await create(build_filters(990)) for _ in range(3)]
+    small = await create(build_filters(1))
+    outer = await create(refer_to(large[0], large[1], large[2], small))
+    with pytest.raises(Invalid) as caught:
+        await change(small, build_filters(500))
+    assert caught.value.code == "cohort_too_large"
+    assert 'The cohort "A cohort" uses this one.' in caught.value.detail
+    with pytest.raises(Invalid) as caught:
+        await change(small, refer_to(outer))
+    assert caught.value.detail == "A cohort cannot contain itself, not even through others."
+    await change(small, build_filters(2))
+    await change(outer, refer_to(small))
+    await change(small, build_filters(500))

@@ -18,6 +18,7 @@ from tests.unit.flags.factories import (
     make_flag,
     make_snapshot,
     prop,
+    request_context,
     summarize,
 )
 from tests.unit.generated import bounded
@@ -204,6 +205,35 @@ def test_shared_cohort_is_evaluated_once(spellings: Any) -> None:
         assert evaluate_cohort(*chain, make_cohort(20, all_of(DE)), properties=GERMAN).value is True
 
     assert count_calls(evaluate) < 100_000
+
+
+@pytest.mark.parametrize("combine", [all_of, any_of])
+def test_nested_cohorts_that_need_stored_data_are_evaluated_once(combine: Any) -> None:
+    cohorts = [make_cohort(0, all_of(DE))]
+    for id in range(1, 12):
+        cohorts.append(make_cohort(id, combine(*[in_cohort(id - 1)] * 4)))
+    filters = build_filters({"properties": [in_cohort(11)]})
+    snapshot = make_snapshot(make_flag(filters), cohorts=cohorts)
+    context = request_context()
+
+    def evaluate() -> None:
+        snapshot.evaluate(snapshot.all_flags, context)
+
+    assert count_calls(evaluate) < 1000
+    assert context.needs_stored_data
+
+
+def test_a_cohort_that_is_too_large_fails_its_flag_only() -> None:
+    cohorts = [make_cohort(id, all_of(*[prop(f"p{id}", "x")] * 1000)) for id in range(2, 6)]
+    cohorts.append(make_cohort(1, all_of(*map(in_cohort, range(2, 6)))))
+    flags = [
+        make_flag(build_filters({"properties": [in_cohort(1)]}), id=1),
+        make_flag(build_filters({"properties": [in_cohort(2)]}), id=2),
+    ]
+    snapshot = make_snapshot(*flags, cohorts=cohorts)
+    outcomes = list(snapshot.evaluate(snapshot.all_flags, loaded_context({"p2": "x"})))
+    assert [each.has_failed for each in outcomes] == [True, False]
+    assert "cohort 1 is too large" in outcomes[0].error
 
 
 @pytest.mark.parametrize("operator", ["in", "not_in"])

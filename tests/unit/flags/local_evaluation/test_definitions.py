@@ -7,6 +7,7 @@ import pytest
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.definitions import (
+    MAX_CHAIN_KEYS,
     MAX_SETS,
     SdkProfile,
     build_local_definitions,
@@ -15,6 +16,7 @@ from hedgerow.flags.model import Bucketing, Flag, FlagDefinitions
 from hedgerow.lib import jsonio
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.persons.model import Cohort
+from tests.support.call_counter import count_calls
 from tests.unit.flags.factories import (
     build_filters,
     depends_on,
@@ -297,3 +299,43 @@ async def test_response_is_built_once_per_change() -> None:
     await flag_cache.refresh_changed()
     assert await local.get(project, SdkProfile.CURRENT) == first
     assert made == 3
+
+
+@pytest.mark.parametrize("kind", ["AND", "OR"])
+def test_nested_cohorts_are_inlined_within_limits(kind: str) -> None:
+    """Each level names the previous one four times. An SDK asks the server for the largest."""
+    cohorts = [make_cohort(0, {"type": kind, "values": [prop("plan", "pro")]})]
+    for id in range(1, 12):
+        cohorts.append(make_cohort(id, {"type": kind, "values": [in_cohort(id - 1)] * 4}))
+    found: list[Any] = []
+
+    def build(id: int) -> Any:
+        return local_groups({"groups": [{"properties": [in_cohort(id)]}]}, *cohorts)
+
+    assert count_calls(lambda: found.append(build(11))) < 50_000
+    assert found == [[{"properties": [in_cohort(11)]}]]
+    assert sum(len(group["properties"]) for group in build(2)) == 16
+
+
+def test_all_flags_share_a_limit_of_inlined_cohorts() -> None:
+    cohort = make_cohort(1, {"type": "OR", "values": [prop("plan", "x" * 1_000_000)]})
+    flags = [make_flag({"groups": [{"properties": [in_cohort(1)]}]}, id=id) for id in range(1, 30)]
+    body = jsonio.encode(local_definitions(*flags, cohorts=(cohort,), profile=WITHOUT_COHORTS))
+    assert 5 << 20 < len(body) < 12 << 20
+
+
+def test_dependency_chains_are_limited_in_total() -> None:
+    """Layers of flags that each depend on the whole layer below."""
+    flags = [make_flag(id=id) for id in range(1, 41)]
+    for id in range(41, 121):
+        below = range((id - 1) // 40 * 40 - 39, (id - 1) // 40 * 40 + 1)
+        filters = {"groups": [{"properties": [depends_on(each) for each in below]}]}
+        flags.append(make_flag(filters, id=id))
+    found = local_definitions(*flags)["flags"]
+    chains = [
+        filter["dependency_chain"]
+        for flag in found[40:]
+        for filter in flag["filters"]["groups"][0]["properties"]
+    ]
+    assert len(chains) == 80 * 40
+    assert 0 < sum(map(len, chains)) <= MAX_CHAIN_KEYS
