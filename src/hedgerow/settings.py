@@ -267,6 +267,11 @@ class Settings:
         "Proxies whose X-Forwarded-For, -Proto and -Host headers are trusted, as addresses or "
         "networks.",
     )
+    max_connections: int = define_setting(
+        0,
+        parse_whole_number(0, 1_000_000),
+        "Maximum open connections. 0, and the upper limit: what the file descriptor limit allows.",
+    )
     max_body_bytes: int = define_setting(
         10 * 1024 * 1024,
         parse_whole_number(1024, 1024 * 1024 * 1024),

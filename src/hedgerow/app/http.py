@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.types import Scope
 
 from hedgerow.app.container import Container
+from hedgerow.app.metrics import connection_gauges
 from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
@@ -58,6 +59,11 @@ from hedgerow.http.sdk.site_apps import SiteAppEndpoints
 from hedgerow.http.sdk.stream import StreamEndpoints
 from hedgerow.http.sdk.surveys import PublicSurveyEndpoints
 from hedgerow.http.server.access_log import AccessLog
+from hedgerow.http.server.connections import (
+    ConnectionTable,
+    compute_max_connections,
+    raise_file_limit,
+)
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import Origins
@@ -72,6 +78,7 @@ from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.jobs.jobs import Jobs
 from hedgerow.pipelines.transformations.preview import TransformationPreviews
 from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
+from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
@@ -153,6 +160,8 @@ def build_http(container: Container) -> HttpEdge:
         for_people=is_human_readable(settings.log_format, sys.stderr),
         enabled=settings.log_level in ("debug", "info"),
     )
+    open_connections = build_connection_table(settings, services.origins)
+    container.metrics.add_gauges(lambda: connection_gauges(open_connections))
     gateway = Gateway(
         build_fast_routes(
             [*_build_sdk_endpoints(container, services), readiness, container.metrics]
@@ -161,6 +170,7 @@ def build_http(container: Container) -> HttpEdge:
         readiness=readiness,
         metrics=container.metrics,
         log=log,
+        open_connections=open_connections,
         stopping=services.stopping,
     )
     return HttpEdge(
@@ -170,6 +180,12 @@ def build_http(container: Container) -> HttpEdge:
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
     )
+
+
+def build_connection_table(settings: Settings, origins: Origins) -> ConnectionTable:
+    """Raise the file limit of this process, and limit connections so that some files are left."""
+    possible = compute_max_connections(raise_file_limit(), settings.database_pool_size)
+    return ConnectionTable(min(settings.max_connections or possible, possible), origins.is_proxy)
 
 
 def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[Handler]:

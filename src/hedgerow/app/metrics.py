@@ -6,6 +6,7 @@ from typing import TypeVar
 from hedgerow.app.delivery import DeliverySystem
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import TaskHealth
+from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
@@ -28,6 +29,21 @@ def build_metrics(
             ),
         ),
         lambda: delivery_metrics(delivery),
+    )
+
+
+def connection_gauges(connections: ConnectionTable) -> Iterable[Gauge]:
+    yield "hedgerow_http_connections_open", "Open HTTP connections.", connections.open
+    yield "hedgerow_http_connections_max", "Maximum of open HTTP connections.", connections.limit
+    yield (
+        "hedgerow_http_connections_replaced_total",
+        "Waiting connections that were closed to accept others.",
+        connections.replaced,
+    )
+    yield (
+        "hedgerow_http_connections_refused_total",
+        "Connections over the limit. Only health checks get a response.",
+        connections.refused,
     )
 
 

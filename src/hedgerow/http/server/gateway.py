@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hedgerow.errors import AppError, InternalError, MethodNotAllowed, Unavailable
 from hedgerow.http.server.access_log import AccessLog
+from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
@@ -61,7 +62,7 @@ class FastRoute:
 
 
 class Gateway:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - collaborators, all named
         self,
         routes: Mapping[str, FastRoute],
         app: ASGIApp,
@@ -69,8 +70,11 @@ class Gateway:
         readiness: Readiness,
         metrics: Metrics,
         log: AccessLog,
+        open_connections: ConnectionTable,
         stopping: asyncio.Event | None = None,
     ) -> None:
+        # The server enforces its limits.
+        self.open_connections = open_connections
         # Set when the service begins to stop, for streaming responses.
         self.stopping = stopping or asyncio.Event()
         self._routes = {
@@ -92,6 +96,10 @@ class Gateway:
     def is_quick(self, scope: Scope) -> bool:
         found = self._find(scope["path"])
         return found is not None and found[1].is_quick
+
+    def is_probe(self, scope: Scope) -> bool:
+        found = self._find(scope["path"])
+        return found is not None and found[1].is_probe
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found = self._find(scope["path"])

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import (
@@ -69,12 +69,16 @@ class Metrics(Collector):
     def __init__(
         self, gauges: Gauges, labelled: Callable[[], Iterable[LabelledMetric]] = tuple
     ) -> None:
-        self._gauges = gauges
+        self._gauges = [gauges]
         self._labelled = labelled
         self._requests: dict[tuple[str, str, int], int] = {}
         self._histograms: dict[str, RouteHistogram] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
+
+    def add_gauges(self, gauges: Gauges) -> None:
+        """Add gauges of services that are built after the metrics."""
+        self._gauges.append(gauges)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         key = (method, route, status)
@@ -123,7 +127,7 @@ class Metrics(Collector):
             buckets = list(zip(limits, map(float, accumulate(histogram.buckets)), strict=True))
             seconds.add_metric((route,), buckets=buckets, sum_value=histogram.seconds)
         yield seconds
-        for name, help, value in self._gauges():
+        for name, help, value in chain.from_iterable(gauges() for gauges in self._gauges):
             if name.endswith("_total"):
                 yield CounterMetricFamily(name.removesuffix("_total"), help, value=value)
             else:

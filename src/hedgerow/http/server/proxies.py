@@ -61,6 +61,10 @@ class Origins:
         reported = read_header(scope, b"http_x_forwarded_for").partition(",")[0]
         return _parse_address(reported) if reported else self.client_address(scope)
 
+    def is_proxy(self, address: str) -> bool:
+        """Whether the address, as text, is that of a trusted proxy."""
+        return self._is_trusted(_parse_address(address.partition("/")[0]))
+
     def _is_in_trusted(self, address: Address | None) -> bool:
         return address is not None and any(
             address.version == network.version and address in network for network in self._trusted
@@ -83,6 +87,16 @@ def build_cors_headers(scope: Scope, origin: bytes, methods: str) -> list[Header
     if requested:
         headers.append((b"access-control-max-age", b"86400"))
     return headers
+
+
+@lru_cache(maxsize=4096)
+def group_address(text: str) -> str:
+    """Return what counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address,
+    because a client has all addresses that begin with them."""
+    address = _parse_address(text)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((int(address) >> 64 << 64, 64)))
+    return str(address) if address else text
 
 
 def _own_host(scope: Scope) -> str:

@@ -44,6 +44,8 @@ def build_server(gateway: Gateway, *, header_timeout_s: float, grace_s: float) -
         {
             "header_timeout_s": header_timeout_s,
             "is_quick": staticmethod(gateway.is_quick),
+            "is_probe": staticmethod(gateway.is_probe),
+            "open_connections": gateway.open_connections,
             "pending": [],
         },
     )

@@ -18,8 +18,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import HANDLED_SIGNALS
 
-from hedgerow.errors import AppError, HeadersTooLarge, Malformed
+from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.reader import TAKE_BODY_KEY
+from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
 from hedgerow.lib.eager import start_eagerly
@@ -28,6 +29,8 @@ UVICORN_VERSIONS = ">=0.54,<0.55"
 MAX_HEADER_BYTES = 64 * 1024
 CLOSING = b"connection: close\r\n\r\n"
 UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
+# How long a connection over the limit may take to request a health check.
+SURPLUS_TIMEOUT_S = 2.0
 
 
 # uvicorn's default headers and their rendered bytes. uvicorn makes a new list every second.
@@ -35,8 +38,8 @@ _rendered_defaults: list[Any] = [None, b""]
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Limits the size and duration of headers and trailers, and the wait for a client that does not
-    read. Invalid HTTP gets the common error shape.
+    """Limits connections, the size and duration of headers and trailers, and the wait for a client
+    that does not read. Invalid HTTP gets the common error shape.
 
     One timer per connection checks `_deadline`; uvicorn creates and cancels a timer per request.
     """
@@ -46,6 +49,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # all sockets are read: alternating between parsing and handling is slower, because each evicts
     # the other from the CPU cache.
     pending: "ClassVar[list[tuple[BoundedProtocol, RequestResponseCycle]]]"
+    open_connections: ClassVar[ConnectionTable]
 
     @staticmethod
     def is_quick(scope: Any) -> bool:
@@ -53,8 +57,18 @@ class BoundedProtocol(HttpToolsProtocol):
         waits."""
         return False
 
+    @staticmethod
+    def is_probe(scope: Any) -> bool:
+        """Whether a request is a health check, which is answered when all connections are in
+        use."""
+        return False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.address = ""
+        self._is_surplus = False
+        # When the server began to wait for the client, or to work on a request.
+        self._since = 0.0
         self._in_headers = True
         # Increases when bytes complete headers or add to a body.
         self._progress = 0
@@ -75,9 +89,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._set_deadline(self.header_timeout_s)
+        self.address = self.client[0] if self.client else ""
+        self._since = self.loop.time()
+        self._is_surplus = not self.open_connections.add(self)
+        self._set_deadline(SURPLUS_TIMEOUT_S if self._is_surplus else self.header_timeout_s)
+        if self._is_surplus and self.open_connections.is_exhausted:
+            self._reject(_too_many_connections_error())
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.open_connections.remove(self)
         self._stop_timer()
         # uvicorn notifies the last request it read; with pipelining that is not the active one.
         if self._active_cycle is not None and not self._active_cycle.response_complete:
@@ -121,6 +141,7 @@ class BoundedProtocol(HttpToolsProtocol):
             # Leave the parser: the body of a rejected request is not read.
             raise ConnectionAbortedError
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
+        self._since = self.loop.time()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -137,24 +158,43 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
+        self._since = self.loop.time()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
         if not self.flow.write_paused:
-            self._deadline = self.loop.time() + self.timeout_keep_alive
+            self._deadline = self._since + self.timeout_keep_alive
         if self._rejection is not None:
             self._write_rejection(self._rejection)
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._since = self.loop.time()
         self._set_deadline(self.header_timeout_s)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._deadline = self.loop.time() + self.timeout_keep_alive if self._is_idle() else math.inf
 
+    def describe(self) -> tuple[ConnectionState, float]:
+        seconds = self.loop.time() - self._since
+        if self.flow.write_paused or self._is_reading_active_body():
+            return ConnectionState.SLOW, seconds
+        if not self._is_idle():
+            return ConnectionState.BUSY, seconds
+        has_begun = self._active_cycle is None or self._unparsed_bytes > 0
+        return ConnectionState.SLOW if has_begun else ConnectionState.IDLE, seconds
+
+    def abort(self) -> None:
+        self.transport.abort()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active_cycle = cycle
+        if self._is_surplus and self.open_connections.has_surplus:
+            cycle.keep_alive = False
+            if not self.is_probe(cycle.scope):
+                self._reject(_too_many_connections_error())
+                return
         if not self.pending:
             self.loop.call_soon(self._start_pending)
         self.pending.append((self, cycle))
@@ -283,6 +323,10 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             wait = min(left, self.timeout_keep_alive)
             self._timer = self.loop.call_later(wait, self._check_deadline)
+
+
+def _too_many_connections_error() -> Unavailable:
+    return Unavailable("Too many connections are open. Try again shortly.", retry_after_s=1)
 
 
 class Server(uvicorn.Server):

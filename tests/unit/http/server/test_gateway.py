@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from hedgerow.errors import Invalid, Throttled
 from hedgerow.http.server.access_log import AccessLog
+from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.gateway import CLIENT_GONE, UNMATCHED, FastRoute, Gateway
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
@@ -80,6 +81,7 @@ class GatewayFixture:
             readiness=self.readiness,
             metrics=self._metrics,
             log=self._log,
+            open_connections=ConnectionTable(10, lambda _: False),
         )
 
     async def send_request(self, scope: Scope) -> AsgiResponse:
