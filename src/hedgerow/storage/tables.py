@@ -4,6 +4,8 @@ Migrations define tables themselves: a change here needs a new migration.
 """
 
 from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -21,12 +23,12 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql.operators import OperatorType
+from sqlalchemy.types import TypeEngine
 
 metadata = MetaData()
 
 Id = BigInteger().with_variant(Integer, "sqlite")
-Json = JSON().with_variant(JSONB(), "postgresql")
 
 
 class Moment(TypeDecorator[datetime]):
@@ -40,6 +42,23 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """JSON: jsonb on PostgreSQL, text on SQLite."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name != "postgresql":
+            return dialect.type_descriptor(JSON())
+        # The engine has imported its dialect; importing it for SQLite slows down every start.
+        return dialect.type_descriptor(import_module("sqlalchemy.dialects.postgresql").JSONB())
+
+    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> Any:
+        # The name of a property in `column[name]` is text.
+        return self.impl_instance.coerce_compared_value(op, value)
 
 
 organizations = Table(

@@ -7,7 +7,8 @@ import pytest
 
 from hedgerow.errors import Conflict
 from hedgerow.lib.encryption import DecryptionError, EncryptionKeys, generate_encryption_key
-from hedgerow.storage.backup.encryption_check import check_keys, re_encrypt
+from hedgerow.storage.backup.encryption_check import check_keys
+from hedgerow.storage.backup.re_encryption import re_encrypt
 from tests.contract.storage.conftest import ALL, Stores, build_record, insert_records
 
 OLD, NEW = generate_encryption_key(), generate_encryption_key()

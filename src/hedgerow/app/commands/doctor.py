@@ -21,8 +21,8 @@ from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
-from hedgerow.storage.ingestion import dead_letters
 from hedgerow.storage.migrations.state import inspect_schema
+from hedgerow.storage.tables import set_aside_events
 
 LOW_DISK_BYTES = 1024**3
 MIN_POSTGRES_VERSION = 14
@@ -119,7 +119,7 @@ class Doctor:
 
     def _check_dead_letters(self) -> CheckResult:
         with create_sync_engine(self._location).connect() as connection:
-            count = dead_letters.count_events(connection)
+            count = connection.execute(select(func.sum(set_aside_events.c.number))).scalar() or 0
         if not count:
             return CheckResult("ok", "dead letters", "none")
         hint = self._format_command("events dead-letters list")

@@ -13,7 +13,7 @@ from hedgerow.pipelines.catalogue import Catalogue, find_entry_points, load_comp
 from hedgerow.pipelines.records.as_code import RecordsAsCode
 from hedgerow.pipelines.records.document import SECTIONS
 from hedgerow.settings import Settings
-from hedgerow.storage.backup import encryption_check
+from hedgerow.storage.backup import encryption_check, re_encryption
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines.components import SqlComponentStore
@@ -33,7 +33,7 @@ class PipelineCommands:
 
     async def re_encrypt(self) -> int:
         """Encrypt all stored secrets with the newest key. Returns the number of records."""
-        return await encryption_check.re_encrypt(self.state.database, self.encryption_keys)
+        return await re_encryption.re_encrypt(self.state.database, self.encryption_keys)
 
 
 @asynccontextmanager

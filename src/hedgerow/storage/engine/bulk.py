@@ -9,13 +9,12 @@ as one value, `{rows}` for the rows as a table `r`, `{values}` for the rows of a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Table
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from hedgerow.lib import jsonio
 
@@ -108,9 +107,9 @@ def insert_ignoring_conflicts(
 ) -> None:
     """Insert rows, except those that violate a unique constraint."""
     if rows:
-        is_postgres = connection.dialect.name == "postgresql"
-        into = postgres_insert(table) if is_postgres else sqlite_insert(table)
-        connection.execute(into.on_conflict_do_nothing(), list(rows))
+        # The engine has imported its dialect; importing the other one slows down every start.
+        dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
 
 
 def execute_many(
