@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -34,7 +32,7 @@ from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.directory import SqlDirectoryStore
 from hedgerow.storage.tables import early_access_features, group_types
 from tests.contract.storage.conftest import build_no_entry
-from tests.support.live import HEDGEROW, PROJECT_KEY, Installation, build_environment, wait_for
+from tests.support.live import PROJECT_KEY, Installation, build_environment, wait_for
 
 Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
@@ -326,18 +324,8 @@ def test_nothing_is_changed_without_a_terminal_to_ask_on(
 ) -> None:
     file.write_text("flags: []\n")
     for source, stdin in ((str(file), ""), ("-", file.read_text())):
-        done = subprocess.run(
-            [
-                *(HEDGEROW, "flags", "apply", source, "--project", filled, "--prune"),
-                *("--data", str(installation.data)),
-            ],
-            env=build_environment(**installation.settings),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        arguments = ("flags", "apply", source, "--project", filled, "--prune")
+        done = installation.run_with_input(*arguments, stdin=stdin)
         assert done.stdout.endswith("0 to create, 0 to change, 3 to delete.\n")
         assert_one_line(Done([], done.returncode, "", done.stderr), "Nothing was changed", "--yes")
     assert len(exported(here, filled)) == 3
@@ -354,24 +342,8 @@ def test_a_terminal_is_asked_for_confirmation(
     status: int,
 ) -> None:
     file.write_text("flags: []\n")
-    ours, theirs = pty.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    try:
-        done = subprocess.run(
-            [
-                *(HEDGEROW, "flags", "apply", str(file), "--project", filled, "--prune"),
-                *("--data", str(installation.data)),
-            ],
-            env=build_environment(**installation.settings),
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    arguments = ("flags", "apply", str(file), "--project", filled, "--prune")
+    done = installation.run_with_input(*arguments, stdin=f"{answer}\n", on_terminal=True)
     assert done.returncode == status, done.stderr
     assert "Apply this? [y/N]: " in done.stdout
     assert len(exported(here, filled)) == left

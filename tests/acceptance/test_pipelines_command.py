@@ -1,8 +1,6 @@
 """`hedgerow pipelines`: copy records from one project to another by a file."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from hedgerow.lib.yamlio import FromEnv, decode
-from tests.support.live import HEDGEROW, Installation, build_environment, wait_for
+from tests.support.live import Installation, wait_for
 
 Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
@@ -223,17 +221,9 @@ def test_nothing_is_changed_without_a_terminal_to_ask_on(
     installation: Installation, here: Run, filled: str, file: Path
 ) -> None:
     file.write_text("destinations: []\n")
-    apply = [HEDGEROW, "pipelines", "apply", "--project", filled, "--prune"]
     for source, stdin in ((str(file), ""), ("-", file.read_text())):
-        done = subprocess.run(
-            [*apply, source, "--data", str(installation.data)],
-            env=build_environment(**installation.settings),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        arguments = ("pipelines", "apply", source, "--project", filled, "--prune")
+        done = installation.run_with_input(*arguments, stdin=stdin)
         assert done.returncode == 1
         assert done.stdout.endswith("0 to create, 0 to change, 2 to delete.\n")
         assert_one_line(Done([], 1, "", done.stderr), "Nothing was changed", "--yes")
@@ -251,24 +241,8 @@ def test_a_terminal_is_asked_for_confirmation(
     status: int,
 ) -> None:
     file.write_text("destinations: []\n")
-    ours, theirs = pty.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    try:
-        done = subprocess.run(
-            [
-                *(HEDGEROW, "pipelines", "apply", str(file), "--project", filled, "--prune"),
-                *("--data", str(installation.data)),
-            ],
-            env=build_environment(**installation.settings),
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    arguments = ("pipelines", "apply", str(file), "--project", filled, "--prune")
+    done = installation.run_with_input(*arguments, stdin=f"{answer}\n", on_terminal=True)
     assert done.returncode == status, done.stderr
     assert "Apply this? [y/N]: " in done.stdout
     assert len(destinations(here, filled)) == left

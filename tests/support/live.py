@@ -4,6 +4,7 @@ import http.client
 import json
 import logging
 import os
+import pty
 import re
 import secrets
 import signal
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -208,6 +210,29 @@ class Installation:
 
     def run_in_process(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return run_in_process(*arguments, data=self.data, **self.settings)
+
+    def run_with_input(
+        self, *arguments: str, stdin: str, on_terminal: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command whose standard input is this text, from a pipe or typed on a terminal."""
+        run = partial(
+            subprocess.run,
+            [HEDGEROW, *arguments, "--data", str(self.data)],
+            env=build_environment(**self.settings),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if not on_terminal:
+            return run(input=stdin)
+        ours, theirs = pty.openpty()
+        os.write(ours, stdin.encode())
+        try:
+            return run(stdin=theirs)
+        finally:
+            os.close(ours)
+            os.close(theirs)
 
     def run_json(self, *arguments: str) -> Any:
         """Run a command with --json and return its parsed output."""

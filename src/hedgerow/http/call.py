@@ -1,12 +1,13 @@
 """The authorized request that an endpoint receives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from hedgerow.errors import MethodNotAllowed
 from hedgerow.http.paging import Page, PageWindow, build_link, build_page, parse_window
 from hedgerow.http.payload.body import BodyReader
 from hedgerow.http.payload.fields import Fields, validate
@@ -47,8 +48,13 @@ class PublicCall:
         """Scheme and host as the client sees them, without a trailing slash."""
         return self.context.origins.base_url(self.request.scope)
 
-    def path_param(self, name: str) -> str:
-        return str(self.request.path_params[name])
+    def path_param(self, name: str, reserved: Mapping[str, str] | None = None) -> str:
+        """Return a parameter of the path. `reserved` values have their own routes, which accept
+        only the given methods."""
+        value = str(self.request.path_params[name])
+        if reserved and value in reserved:
+            raise MethodNotAllowed(self.request.method, [reserved[value], "OPTIONS"])
+        return value
 
     def query_param(self, name: str) -> str | None:
         """Return the last value of a query parameter, or None."""

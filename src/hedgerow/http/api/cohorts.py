@@ -29,8 +29,6 @@ from hedgerow.persons.cohorts import (
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.store import ActivityStore
 
-BASES = tuple(f"/api/{root}/{{project_id}}/cohorts/" for root in ("projects", "environments"))
-
 
 class CohortItem(msgspec.Struct, kw_only=True):
     """A cohort. `count` is null unless the cohort is static."""

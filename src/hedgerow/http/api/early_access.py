@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.errors import MethodNotAllowed
 from hedgerow.flags.early_access import (
     SCOPE,
     EarlyAccessFeature,
@@ -26,12 +25,10 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
 
-BASES = tuple(
-    f"/api/{root}/{{project_id}}/early_access_feature/" for root in ("projects", "environments")
-)
 NAME_MAX = 200
 TEXT_MAX = 10_000
 URL_MAX = 800
+RESERVED = {"activity": "GET, HEAD"}
 READ = in_project("early_access_feature:read")
 WRITE = in_project("early_access_feature:write")
 
@@ -80,13 +77,6 @@ def _render_feature(feature: EarlyAccessFeature, flag: Flag) -> FeatureItem:
         payload=feature.payload,
         created_at=format_iso(feature.created_at),
     )
-
-
-def _parse_id(call: ProjectCall) -> str:
-    feature_id = call.path_param("feature_id")
-    if feature_id == "activity":  # has its own route, which does not accept this method
-        raise MethodNotAllowed(call.request.method, ["GET, HEAD", "OPTIONS"])
-    return feature_id
 
 
 class EarlyAccessEndpoints:
@@ -150,7 +140,7 @@ class EarlyAccessEndpoints:
     async def change_feature(self, call: ProjectCall) -> Response:
         """Update the given fields. In the stages alpha, beta and general-availability the flag is
         on for persons that opted in; in the other stages opt-ins have no effect."""
-        id = _parse_id(call)
+        id = call.path_param("feature_id", RESERVED)
         await self._early_access.find(call.project, id)
         fields = (await call.body(FeatureBody)).to_fields()
         changed = await self._early_access.change(call.project, id, fields, call.actor, call.now)
@@ -161,7 +151,7 @@ class EarlyAccessEndpoints:
     )
     async def delete_feature(self, call: ProjectCall) -> Response:
         """Delete a feature. Its flag remains and is evaluated by its own conditions only."""
-        id = _parse_id(call)
+        id = call.path_param("feature_id", RESERVED)
         await self._early_access.delete(call.project, id, call.actor, call.now)
         return no_content()
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
+from hedgerow.errors import Invalid, NotFound
 from hedgerow.experiments.experiments import (
     SCOPE,
     UNUSED_DOCUMENTS,
@@ -41,7 +41,6 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import parse_date_parameter
 from hedgerow.queries.queries import Refresh
 
-BASES = tuple(f"/api/{root}/{{project_id}}/experiments/" for root in ("projects", "environments"))
 NAME_MAX = 400
 TEXT_MAX = 10_000
 DATE_MAX = 64
@@ -221,10 +220,8 @@ def _render_experiment(
 
 
 def _parse_id(call: ProjectCall) -> ExperimentId:
-    experiment_id = call.path_param("experiment_id")
-    if experiment_id == "activity":  # has its own route, which does not accept this method
-        raise MethodNotAllowed(call.request.method, ["GET, HEAD", "OPTIONS"])
-    if (number := _parse_digits(experiment_id)) is None:
+    number = _parse_digits(call.path_param("experiment_id", {"activity": "GET, HEAD"}))
+    if number is None:
         raise NotFound
     return ExperimentId(number)
 

@@ -7,7 +7,6 @@ import msgspec
 from pydantic import ConfigDict
 from starlette.responses import Response
 
-from hedgerow.errors import MethodNotAllowed
 from hedgerow.flags.edits import EditBase, FlagFields
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_flag_status
 from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
@@ -24,7 +23,6 @@ from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
 from hedgerow.surveys.surveys import Surveys
 
-BASES = tuple(f"/api/{root}/{{project_id}}/feature_flags/" for root in ("projects", "environments"))
 NAME_MAX = 10_000
 # Path segments that are not flag keys, with the methods of their own routes.
 RESERVED = {
@@ -118,9 +116,7 @@ class FlagEndpoints:
 
     async def _find_unreserved(self, call: ProjectCall, *, deleted_too: bool = False) -> Flag:
         """Find the flag with the id or key at the end of the path."""
-        flag_id = call.path_param("flag_id")
-        if flag_id in RESERVED:  # has its own route, which does not accept this method
-            raise MethodNotAllowed(call.request.method, [RESERVED[flag_id], "OPTIONS"])
+        call.path_param("flag_id", RESERVED)  # raises MethodNotAllowed
         return await self._find(call, deleted_too=deleted_too)
 
     async def _find(self, call: ProjectCall, *, deleted_too: bool = False) -> Flag:

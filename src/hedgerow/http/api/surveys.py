@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, MethodNotAllowed
+from hedgerow.errors import Invalid
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
 from hedgerow.http.api.users import render_user
@@ -50,10 +50,9 @@ from hedgerow.surveys.rules import (
 )
 from hedgerow.surveys.surveys import SCOPE, SurveyEdit, Surveys
 
-BASES = tuple(f"/api/{root}/{{project_id}}/surveys/" for root in ("projects", "environments"))
 NAME_MAX = 400
 TEXT_MAX = 10_000
-RESERVED = ("activity", "responses_count", "stats")
+RESERVED = dict.fromkeys(("activity", "responses_count", "stats"), "GET, HEAD")
 LIST_PARAMETERS = (
     Parameter("search", "Only surveys whose name or description contains this text."),
 )
@@ -244,13 +243,6 @@ def _render_survey(call: ProjectCall, found: SurveyWithFlags) -> SurveyItem:
     )
 
 
-def _parse_id(call: ProjectCall) -> str:
-    survey_id = call.path_param("survey_id")
-    if survey_id in RESERVED:  # has its own route, which does not accept this method
-        raise MethodNotAllowed(call.request.method, ["GET, HEAD", "OPTIONS"])
-    return survey_id
-
-
 STATS_PARAMETERS = (
     Parameter("date_from", "Only events from this time on, such as 2026-01-31T12:00:00Z or -7d."),
     Parameter("date_to", "Only events up to this time."),
@@ -384,7 +376,7 @@ class SurveyEndpoints:
     )
     async def change_survey(self, call: ProjectCall) -> Response:
         """Update, start, end or archive a survey. Its flags are active while it runs."""
-        id = _parse_id(call)
+        id = call.path_param("survey_id", RESERVED)
         await self._surveys.find(call.project, id)
         body = await call.body(SurveyBody)
         edit = await run_in_thread(body.to_edit)
@@ -394,7 +386,7 @@ class SurveyEndpoints:
     @endpoint("DELETE", *project_paths("surveys/{survey_id}/"), access=WRITE, status=204)
     async def delete_survey(self, call: ProjectCall) -> Response:
         """Delete a survey and the flags that it created. Its responses remain as events."""
-        id = _parse_id(call)
+        id = call.path_param("survey_id", RESERVED)
         await self._surveys.delete(call.project, id, call.actor, call.now)
         return no_content()
 

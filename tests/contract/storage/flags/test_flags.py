@@ -27,31 +27,20 @@ from tests.contract.storage.conftest import (
     record_statements,
 )
 from tests.contract.storage.persons.test_cohorts import make_cohort, put_cohort
+from tests.unit.flags.factories import FLAG
 from tests.unit.projects.factories import make_project
 
 EVERYBODY: dict[str, Any] = {"groups": [{"properties": [], "rollout_percentage": 100}]}
-PLAIN = Flag(
+PLAIN = replace(
+    FLAG,
     id=FlagId(0),
     project_id=DEFAULT_PROJECT,
     key="a-flag",
-    name="",
     filters=EVERYBODY,
-    active=True,
-    deleted=False,
-    archived=False,
-    version=1,
-    ensure_experience_continuity=False,
-    is_remote_configuration=False,
-    has_encrypted_payloads=False,
-    evaluation_runtime=Runtime.ALL,
-    bucketing_identifier=Bucketing.DISTINCT_ID,
-    evaluation_contexts=(),
-    tags=(),
     created_by="owner@example.com",
     last_modified_by="owner@example.com",
     created_at=NOW,
     updated_at=NOW,
-    last_called_at=None,
 )
 FULL = replace(
     PLAIN,
