@@ -89,6 +89,8 @@ def hedgerow(core: set[int], data: str, *, worker: bool = True) -> Iterator[Runn
     """A server whose event store is open; without a worker it only accepts."""
     os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
     os.environ["HEDGEROW_INBOX_MAX_EVENTS"] = "100000000"
+    for limit in ("PROJECT_CALLS", "PROJECT_EVENTS", "ADDRESS_CALLS"):
+        os.environ[f"HEDGEROW_{limit}_PER_S"] = "0"
     os.environ["HEDGEROW_LOG_LEVEL"] = "warning"
     serving = [HEDGEROW, "serve", "--port", "0", "--data", data]
     accepting = [sys.executable, "-m", "benchmarks.accepting", data]

@@ -393,6 +393,8 @@ def main() -> None:
     server_core, load_core = cores()
     os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
     os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
+    for limit in ("PROJECT_CALLS", "PROJECT_EVENTS", "ADDRESS_CALLS"):
+        os.environ[f"HEDGEROW_{limit}_PER_S"] = "0"
     os.sched_setaffinity(0, load_core)
     engine()
     http(server_core)

@@ -185,6 +185,8 @@ def run_hedgerow(core: set[int], data: str) -> Iterator[Running]:
     os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
     os.environ["HEDGEROW_ALLOW_PRIVATE_DESTINATIONS"] = "true"
     os.environ["HEDGEROW_INBOX_MAX_EVENTS"] = "100000000"
+    for limit in ("PROJECT_CALLS", "PROJECT_EVENTS", "ADDRESS_CALLS"):
+        os.environ[f"HEDGEROW_{limit}_PER_S"] = "0"
     os.environ["HEDGEROW_LOG_LEVEL"] = "warning"
     with started([HEDGEROW, "serve", "--port", "0", "--data", data], core) as server:
         yield server

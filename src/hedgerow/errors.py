@@ -141,6 +141,20 @@ class Throttled(AppError):
         )
 
 
+class RateLimitExceeded(AppError):
+    """A project or an address makes more public calls than its limit."""
+
+    status, type, code = 429, "throttled_error", "rate_limit_exceeded"
+    default_detail = "Rate limit exceeded."
+
+    def __init__(self, excess: str, wait_s: int) -> None:
+        super().__init__(
+            f"Rate limit exceeded: {excess}. Try again in {wait_s} "
+            f"second{'' if wait_s == 1 else 's'}.",
+            headers={"Retry-After": str(wait_s)},
+        )
+
+
 class InternalError(AppError):
     """A defect. The log has the cause; the caller gets only the request id."""
 

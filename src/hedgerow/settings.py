@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 PREFIX = "HEDGEROW_"
 
+MIN_RATE, MAX_RATE = 0.1, 1_000_000.0
 DEFAULT_DATA_DIR = Path("hedgerow-data")
 
 Network = IPv4Network | IPv6Network
@@ -49,6 +50,16 @@ def parse_seconds(least: float, most: float) -> Callable[[str], float]:
         return number
 
     return parse
+
+
+def parse_rate(raw: str) -> float:
+    try:
+        number = float(raw)
+    except ValueError:
+        number = float("nan")
+    if number != 0 and not MIN_RATE <= number <= MAX_RATE:
+        raise ValueError(f"a number from {MIN_RATE:g} to {MAX_RATE:,.0f}, or 0")
+    return number
 
 
 def parse_boolean(raw: str) -> bool:
@@ -308,6 +319,19 @@ class Settings:
         parse_boolean,
         "Limit each personal API key to 480 calls per minute and 4800 per hour.",
         old_name="rate_limits",
+    )
+    project_calls_per_s: float = define_setting(
+        1000.0,
+        parse_rate,
+        "Limit of /decide calls and of capture calls per second and project. 0: no limit.",
+    )
+    project_events_per_s: float = define_setting(
+        10_000.0, parse_rate, "Limit of captured events per second and project. 0: no limit."
+    )
+    address_calls_per_s: float = define_setting(
+        2000.0,
+        parse_rate,
+        "Limit of /decide and capture calls per second and client address. 0: no limit.",
     )
     project_key: str = define_setting(
         "", parse_key("phc_"), "Project API key that `hedgerow import` sends events with."

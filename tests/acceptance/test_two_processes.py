@@ -1,7 +1,10 @@
 """Two processes on one PostgreSQL database are one service."""
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
@@ -105,3 +108,35 @@ def test_app_enabled_in_one_process_is_served_by_the_other(
 
 def test_data_folders_stay_empty(pair: tuple[LiveServer, LiveServer]) -> None:
     assert [path for server in pair for path in server.data.iterdir()] == []
+
+
+def test_rate_limits_are_shared(
+    tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
+) -> None:
+    """The second process is called less often than the limit allows, and refuses nevertheless."""
+    settings = {
+        "database_url": postgres.create_database(),
+        "clickhouse_url": clickhouse.create_database(),
+        "encryption_keys": generate_encryption_key(),
+        "project_calls_per_s": "4",
+    }
+    call = {"api_key": PROJECT_KEY, "distinct_id": "ann"}
+
+    def evaluate(client: httpx.Client) -> int:
+        return client.post("/decide?v=3", json=call).status_code
+
+    with (
+        LiveServer(tmp_path / "one", **settings) as one,
+        LiveServer(tmp_path / "two", "--no-worker", **settings) as two,
+        one.client(None) as busy,
+        two.client(None) as calm,
+    ):
+
+        def is_refused() -> bool:
+            for _ in range(50):
+                evaluate(busy)
+            time.sleep(1)
+            return evaluate(calm) == 429
+
+        wait_for(is_refused, at_most_s=TIMEOUT_S)
+        assert "hedgerow_requests_refused_total" in busy.get("/metrics").text

@@ -14,9 +14,11 @@ from hedgerow.pipelines.deliveries.deliverer import (
 )
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_INTERVAL_S
+from hedgerow.projects.call_limits import CallLimits, share_usage
 from hedgerow.projects.directory import POLL_INTERVAL_S
 from hedgerow.projects.model import Project
 from hedgerow.storage.backup.requests import BackupRequestFiles
+from hedgerow.storage.projects.rate_usage import SqlUsageExchange
 from hedgerow.surveys.lifecycle import SurveyLifecycle
 
 INGESTION_INTERVAL_S = 0.01
@@ -58,6 +60,21 @@ def build_service_tasks(
             has_backoff=False,
         ),
         *build_shared_tasks(container),
+    ]
+
+
+def build_usage_tasks(container: Container, limits: CallLimits) -> list[PeriodicTask]:
+    """Share the rate limits with other processes, if there can be any."""
+    if container.ingestion.is_embedded:
+        return []
+    exchange = SqlUsageExchange(container.database)
+    return [
+        PeriodicTask(
+            name="share rate limits",
+            interval_s=CHECK_INTERVAL_S,
+            run=lambda: share_usage(limits, exchange),
+            has_backoff=False,
+        )
     ]
 
 

@@ -18,6 +18,7 @@ from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
 from hedgerow.app.pipelines import Pipelines, build_pipelines
+from hedgerow.app.refusals import Refusals
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.events.deletion import EventDeletion
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -47,6 +48,7 @@ class Container:
     flag_cache: FlagCache
     pipelines: Pipelines
     delivery: DeliverySystem
+    refusals: Refusals
     ingestion: Ingestion
     deletion: EventDeletion
     replication: Replicator
@@ -77,6 +79,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     flag_cache = FlagCache(flag_store, run_in_thread)
     pipelines = build_pipelines(database, encryption_keys)
     delivery = build_delivery(settings, database, pipelines)
+    refusals = Refusals()
     ingestion = build_ingestion(
         settings, database, event_store, geoip, pipelines.transformations, delivery.routing
     )
@@ -98,6 +101,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         flag_cache=flag_cache,
         pipelines=pipelines,
         delivery=delivery,
+        refusals=refusals,
         ingestion=ingestion,
         deletion=build_deletion(database, event_store, ingestion.read_barrier),
         replication=replication,
@@ -106,7 +110,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         task_health=task_health,
-        metrics=build_metrics(database, ingestion, delivery, task_health),
+        metrics=build_metrics(database, ingestion, delivery, task_health, refusals),
     )
 
 

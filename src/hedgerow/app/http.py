@@ -77,6 +77,7 @@ from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCa
 from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.jobs.jobs import Jobs
 from hedgerow.pipelines.transformations.preview import TransformationPreviews
+from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
 from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
@@ -127,6 +128,12 @@ class HttpServices:
         self.destination_health = DestinationHealthCache(container.delivery.records, utc_now)
         self.page_cache = PageCache()
         self.origins = Origins(settings.trusted_proxies, settings.public_url)
+        self.call_limits = CallLimits(
+            project_calls_per_s=settings.project_calls_per_s,
+            project_events_per_s=settings.project_events_per_s,
+            address_calls_per_s=settings.address_calls_per_s,
+            on_refusal=container.refusals.count,
+        )
         self.sdk_rate_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
         self.authenticator = Authenticator(
             CallContext(
@@ -147,6 +154,7 @@ class HttpEdge:
     gateway: Gateway
     readiness: Readiness
     log: AccessLog
+    call_limits: CallLimits
     sdk_configs: SdkConfigs
     destination_health: DestinationHealthCache
 
@@ -171,12 +179,16 @@ def build_http(container: Container) -> HttpEdge:
         metrics=container.metrics,
         log=log,
         open_connections=open_connections,
+        admit_client=lambda scope: services.call_limits.admit_address(
+            services.origins.client_group(scope)
+        ),
         stopping=services.stopping,
     )
     return HttpEdge(
         gateway=gateway,
         readiness=readiness,
         log=log,
+        call_limits=services.call_limits,
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
     )
@@ -200,13 +212,20 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
         is_lenient=True,
     )
     locate = _build_locator(container.geoip, services.origins)
-    decider = services.decider
+    decider, limits = services.decider, services.call_limits
     return [
-        DecideEndpoints(directory, decider, services.sdk_configs, payloads, locate, utc_now),
-        OfrepEndpoints(directory, decider, payloads, locate, utc_now),
+        DecideEndpoints(
+            directory, decider, services.sdk_configs, payloads, locate, utc_now, limits
+        ),
+        OfrepEndpoints(directory, decider, payloads, locate, utc_now, limits),
         LocalEvaluationEndpoints(directory, services.local_evaluation, services.sdk_rate_limiter),
         CaptureEndpoints(
-            directory, container.ingestion.capture, capture_payloads, services.origins, utc_now
+            directory,
+            container.ingestion.capture,
+            capture_payloads,
+            services.origins,
+            utc_now,
+            limits,
         ),
         RecordingEndpoints(max_bytes=CAPTURE_BYTES, timeout_s=timeout_s),
         PublicFeatureEndpoints(directory, services.early_access),

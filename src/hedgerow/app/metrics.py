@@ -6,6 +6,7 @@ from typing import TypeVar
 from hedgerow.app.delivery import DeliverySystem
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import TaskHealth
+from hedgerow.app.refusals import Refusals
 from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
 from hedgerow.pipelines.model import RecordId
@@ -16,7 +17,11 @@ Gauge = tuple[str, str, float]
 
 
 def build_metrics(
-    database: Database, ingestion: Ingestion, delivery: DeliverySystem, health: TaskHealth
+    database: Database,
+    ingestion: Ingestion,
+    delivery: DeliverySystem,
+    health: TaskHealth,
+    refusals: Refusals,
 ) -> Metrics:
     return Metrics(
         lambda: (
@@ -28,7 +33,7 @@ def build_metrics(
                 health.failing_count(),
             ),
         ),
-        lambda: delivery_metrics(delivery),
+        lambda: (*delivery_metrics(delivery), refusals.metric()),
     )
 
 

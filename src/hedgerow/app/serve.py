@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from hedgerow.app.background_tasks import build_service_tasks, build_worker_tasks
+from hedgerow.app.background_tasks import (
+    build_service_tasks,
+    build_usage_tasks,
+    build_worker_tasks,
+)
 from hedgerow.app.container import Container, build_container
 from hedgerow.app.http import build_http
 from hedgerow.app.periodic_tasks import PeriodicTask, run_tasks
@@ -46,6 +50,7 @@ async def run_service(
     http = build_http(container)
     tasks = [
         *build_service_tasks(container, http.sdk_configs, http.destination_health),
+        *build_usage_tasks(container, http.call_limits),
         *(build_worker_tasks(container) if worker else []),
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))

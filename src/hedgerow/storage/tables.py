@@ -441,6 +441,16 @@ inbox_leases = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
+# What each process used of the rate limits that all processes share.
+rate_usage = Table(
+    "rate_usage",
+    metadata,
+    Column("holder", Text, primary_key=True),
+    Column("bucket", Text, primary_key=True),
+    Column("used", Float, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
 # Dead letters: events that could not be processed or stored, encoded as in their source table. If a
 # row cannot be decoded, nothing is known of it; its project may not exist.
 set_aside_events = Table(

@@ -23,6 +23,8 @@ SERVERS: dict[str, dict[str, str]] = {
         "max_body_bytes": "2048",
         "trusted_proxies": "127.0.0.0/8",
     },
+    # One flag evaluation, and a capture call with more events than the burst, every ten seconds.
+    "limited": {"project_calls_per_s": "0.1", "project_events_per_s": "0.2"},
     "public": {"public_url": "https://flags.example.com"},
 }
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -33,6 +33,7 @@ from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
 from hedgerow.ingestion.parsing.v1_format import build_results, to_legacy_batch
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.random_bytes import RandomBytesPool
+from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 
 # SDKs of different ages send events to different paths, which all work alike.
@@ -74,7 +75,9 @@ class CaptureEndpoints:
         payloads: PayloadReader,
         origins: Origins,
         clock: Clock,
+        limits: CallLimits,
     ) -> None:
+        self._limits = limits
         self._directory = directory
         self._capture = capture
         self._payloads = payloads
@@ -188,6 +191,7 @@ class CaptureEndpoints:
         project = await find_project_by_token(self._directory, batch.token)
         trace.project_id = project.id
         trace.mark("access")
+        self._limits.admit_capture(project.id, len(batch.events))
         await self._capture.accept(project.id, batch, now)
         trace.mark("store")
         return batch, refusal

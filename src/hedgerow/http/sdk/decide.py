@@ -30,6 +30,7 @@ from hedgerow.http.server.response import JSON_TYPE, Reply, build_reply
 from hedgerow.http.server.trace import Trace
 from hedgerow.lib.clock import Clock
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
+from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.project_token import find_project_token
 
@@ -78,7 +79,7 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
 class DecideEndpoints:
     tag = "Flags for SDKs"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - collaborators
         self,
         directory: Directory,
         decider: Decider,
@@ -86,7 +87,9 @@ class DecideEndpoints:
         payloads: PayloadReader,
         places: LocateRequest | None,
         clock: Clock,
+        limits: CallLimits,
     ) -> None:
+        self._limits = limits
         self._directory = directory
         self._decider = decider
         self._configs = configs
@@ -146,6 +149,7 @@ class DecideEndpoints:
         token = find_project_token(body)
         project = await find_project_by_token(self._directory, token)
         trace.project_id = project.id
+        self._limits.admit_evaluation(project.id)
         trace.mark("access")
         decision = NO_FLAGS
         if body.get("disable_flags") not in TRUE_VALUES:

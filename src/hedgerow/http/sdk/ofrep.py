@@ -35,6 +35,7 @@ from hedgerow.http.server.trace import Trace
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.text import truncate
+from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 
@@ -80,7 +81,9 @@ class OfrepEndpoints:
         payloads: PayloadReader,
         places: LocateRequest | None,
         clock: Clock,
+        limits: CallLimits,
     ) -> None:
+        self._limits = limits
         self._directory = directory
         self._decider = decider
         self._payloads = payloads
@@ -157,6 +160,7 @@ class OfrepEndpoints:
             raise MissingProjectKey(NO_KEY)
         project = await find_project_by_token(self._directory, key)
         trace.project_id = project.id
+        self._limits.admit_evaluation(project.id)
         trace.mark("access")
         return project
 

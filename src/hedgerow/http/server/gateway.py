@@ -32,6 +32,8 @@ from hedgerow.http.server.response import (
 )
 from hedgerow.http.server.trace import SCOPE_KEY, Trace
 
+# Counts a public call of a client. Raises RateLimitExceeded.
+AdmitClient = Callable[[Scope], None]
 FastHandler = Callable[[Scope, Receive, Trace], Awaitable[Reply]]
 
 # The end of a fast route with a path parameter.
@@ -46,8 +48,8 @@ _log = structlog.get_logger("hedgerow.http")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastRoute:
     """A path that the gateway serves without the framework. Pages of any site may call a public
-    one. A probe is not logged and responds before the service is ready. The handler of a quick one
-    rarely waits, so the server runs it without a task."""
+    one; the calls of a client are limited. A probe is not logged and responds before the service is
+    ready. The handler of a quick one rarely waits, so the server runs it without a task."""
 
     handler: FastHandler
     methods: tuple[str, ...]
@@ -71,10 +73,12 @@ class Gateway:
         metrics: Metrics,
         log: AccessLog,
         open_connections: ConnectionTable,
+        admit_client: AdmitClient,
         stopping: asyncio.Event | None = None,
     ) -> None:
         # The server enforces its limits.
         self.open_connections = open_connections
+        self._admit_client = admit_client
         # Set when the service begins to stop, for streaming responses.
         self.stopping = stopping or asyncio.Event()
         self._routes = {
@@ -118,8 +122,8 @@ class Gateway:
         trace = Trace(scope)
         method = scope["method"]
         try:
-            if self._readiness.waiting_for is not None and not route.is_probe:
-                raise _not_ready_error(self._readiness)
+            if not route.is_probe:
+                self._admit(route, scope)
             if method in route.methods or (method == "HEAD" and "GET" in route.methods):
                 reply = await route.handler(scope, receive, trace)
             elif method == "OPTIONS":
@@ -146,6 +150,12 @@ class Gateway:
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await send({"type": "http.response.body", "body": reply.body})
         self._finish(trace, method, path, reply.status, probe=route.is_probe)
+
+    def _admit(self, route: FastRoute, scope: Scope) -> None:
+        if self._readiness.waiting_for is not None:
+            raise _not_ready_error(self._readiness)
+        if route.is_public and scope["method"] != "OPTIONS":
+            self._admit_client(scope)
 
     async def _serve_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         trace = Trace(scope)

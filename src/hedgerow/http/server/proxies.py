@@ -26,6 +26,11 @@ class Origins:
         self._public_url = public_url
         # A few addresses send most requests.
         self._is_trusted = lru_cache(maxsize=1024)(self._is_in_trusted)
+        self._find_group = lru_cache(maxsize=4096)(
+            lambda peer, forwarded_for: _group(
+                self._find_client(_parse_address(peer), forwarded_for)
+            )
+        )
 
     def base_url(self, scope: Scope) -> str:
         """Return scheme and host as the client sees them, without a trailing slash."""
@@ -43,10 +48,12 @@ class Origins:
 
     def client_address(self, scope: Scope) -> Address | None:
         """Return the last address in the chain that is not a trusted proxy."""
-        peer = _peer(scope)
+        return self._find_client(_peer(scope), read_header(scope, b"x-forwarded-for"))
+
+    def _find_client(self, peer: Address | None, forwarded_for: str) -> Address | None:
         if not self._is_trusted(peer):
             return peer
-        hops = [_parse_address(hop) for hop in read_header(scope, b"x-forwarded-for").split(",")]
+        hops = [_parse_address(hop) for hop in forwarded_for.split(",")]
         for hop in reversed(hops):
             if hop is None:
                 return peer
@@ -60,6 +67,13 @@ class Origins:
         address."""
         reported = read_header(scope, b"http_x_forwarded_for").partition(",")[0]
         return _parse_address(reported) if reported else self.client_address(scope)
+
+    def client_group(self, scope: Scope) -> str:
+        """Return what counts as one client for rate limits: see `group_address`."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        if not self._trusted:
+            return group_address(peer)
+        return self._find_group(peer, read_header(scope, b"x-forwarded-for"))
 
     def is_proxy(self, address: str) -> bool:
         """Whether the address, as text, is that of a trusted proxy."""
@@ -94,9 +108,13 @@ def group_address(text: str) -> str:
     """Return what counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address,
     because a client has all addresses that begin with them."""
     address = _parse_address(text)
+    return _group(address) if address else text
+
+
+def _group(address: Address | None) -> str:
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address) >> 64 << 64, 64)))
-    return str(address) if address else text
+    return str(address or "")
 
 
 def _own_host(scope: Scope) -> str:

@@ -82,6 +82,7 @@ class GatewayFixture:
             metrics=self._metrics,
             log=self._log,
             open_connections=ConnectionTable(10, lambda _: False),
+            admit_client=lambda _: None,
         )
 
     async def send_request(self, scope: Scope) -> AsgiResponse:

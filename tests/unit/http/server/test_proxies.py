@@ -196,3 +196,25 @@ def test_invalid_reported_address_is_none(text: str) -> None:
 
 def test_empty_header_is_ignored() -> None:
     assert read_reported_address({REPORTED_HEADER: ""}) == "192.0.2.1"
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded_for", "group"),
+    [
+        ("192.0.2.1", "198.51.100.7", "192.0.2.1"),
+        ("2001:db8::1:2", "", "2001:db8::/64"),
+        ("::ffff:192.0.2.1", "", "192.0.2.1"),
+        ("10.0.0.1", "198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        ("10.0.0.1", "2001:db8::9", "2001:db8::/64"),
+        ("10.0.0.1", "nonsense", "10.0.0.1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+    ],
+)
+def test_client_group_is_an_address_or_an_ipv6_network(
+    peer: str, forwarded_for: str, group: str
+) -> None:
+    headers = [(b"x-forwarded-for", forwarded_for.encode())] if forwarded_for else []
+    scope = {"client": (peer, 1234), "headers": headers}
+    for _ in range(2):  # the second is cached
+        assert Origins([ip_network("10.0.0.0/8")], "").client_group(scope) == group
+    assert Origins([], "").client_group({**scope, "client": ("192.0.2.1", 1)}) == "192.0.2.1"
