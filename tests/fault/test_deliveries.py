@@ -25,7 +25,6 @@ from hedgerow.pipelines.deliveries.deliverer import CONCURRENCY, DeliveryRound
 from hedgerow.pipelines.deliveries.model import Delivery
 from hedgerow.pipelines.deliveries.retry import NOT_PAUSED
 from hedgerow.pipelines.destinations.attempt import OutboundClients
-from hedgerow.pipelines.destinations.registry import Destination
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.outcomes import Delivered, Outcome
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
@@ -47,8 +46,8 @@ from tests.support.receiver import (
 )
 from tests.support.records import delete_records_after
 from tests.support.stored_events import wait_until_stored
+from tests.unit.pipelines.deliveries.test_deliverer import make_destination
 from tests.unit.pipelines.deliveries.test_router import event
-from tests.unit.pipelines.sample_components import RECORD
 
 # As many kills as HEDGEROW_TEST_KILLS requests.
 ROUNDS = int(os.environ.get("HEDGEROW_TEST_KILLS", "0")) or 3
@@ -251,9 +250,7 @@ async def _too_few(events: Sequence[Event], settings: Any, ctx: DeliveryContext)
 
 
 def turn(deliver: Any, **settings: Any) -> DeliveryRound:
-    component = Destination(
-        record=RECORD, name="Odd", deliver=deliver, settings=settings, problem=""
-    )
+    component = make_destination(deliver, **settings)
     http: Any = None
     keep_ms = int(timedelta(days=7).total_seconds() * 1000)
     return DeliveryRound(component, NOT_PAUSED, OutboundClients(http=http), utc_now, keep_ms)

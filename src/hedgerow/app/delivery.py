@@ -22,6 +22,7 @@ from hedgerow.pipelines.deliveries.notifications import NotificationReceiver, No
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.destinations.attempt import OutboundClients
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
+from hedgerow.pipelines.destinations.template_workers import TemplateWorkers
 from hedgerow.pipelines.model import RecordId
 from hedgerow.plugin.http import Request, Response, StreamedResponse
 from hedgerow.settings import Settings
@@ -83,10 +84,12 @@ class DeliverySystem:
     http: LazyHttpClient
     files: LocalFileWriter
     databases: PostgresClient
+    templates: TemplateWorkers
     backlogs: BacklogMonitor
     notifier: Notifier | None
 
     async def close(self) -> None:
+        self.templates.close()
         await self.http.close()
         await self.databases.close()
         await self.files.close()
@@ -104,11 +107,13 @@ def build_delivery(settings: Settings, database: Database, pipelines: Pipelines)
         min_free_bytes=settings.min_free_disk_mb * MEGABYTE,
         note=_log_unfinished_file,
     )
+    templates = TemplateWorkers()
     ways_out = OutboundClients(
         http=http,
         files=files,
         tables=PostgresTables(databases),
         run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS).run,
+        templates=templates,
     )
     ages = RetentionPeriods(
         waiting_ms=settings.delivery_max_age_days * DAY_MS,
@@ -137,6 +142,7 @@ def build_delivery(settings: Settings, database: Database, pipelines: Pipelines)
         http=http,
         files=files,
         databases=databases,
+        templates=templates,
         backlogs=BacklogMonitor(SqlBacklogStore(database), utc_now),
         notifier=_build_notifier(settings, database, http),
     )

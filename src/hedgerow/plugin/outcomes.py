@@ -1,6 +1,7 @@
 """Outcomes of a delivery, and how an HTTP response becomes one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,6 +14,12 @@ RETRYABLE_STATUSES = frozenset({408, 425, 429})
 # The destination works, but rejects the content of this request.
 EVENT_REJECTED_STATUSES = frozenset({400, 413, 422})
 REASON_BYTES = 200
+
+# Masks the secrets of the record, and the bytes of the longest one. Hedgerow sets it for each call
+# of `deliver`, and masks all reasons again.
+mask_secrets: ContextVar[tuple[Callable[[str], str], int]] = ContextVar(
+    "mask_secrets", default=(lambda text: text, 0)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,21 @@ def classify_response(response: Response, now: datetime) -> Outcome:
     status = response.status
     if 200 <= status < 300:
         return Delivered()
-    body = response.body[:REASON_BYTES].decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+    body = _cut_body(response.body)
     reason = f"HTTP {status}: {body}" if body else f"HTTP {status}"
     if status >= 500 or status in RETRYABLE_STATUSES:
         return Failed(reason=reason, retry_after_s=parse_retry_after(response.headers, now))
     if 300 <= status < 400:
         reason = f"HTTP {status}: redirects are not followed"
     return Failed(reason=reason, is_final=True, event_rejected=status in EVENT_REJECTED_STATUSES)
+
+
+def _cut_body(body: bytes) -> str:
+    """Return the beginning of a body. Secrets are masked before it is cut: the beginning of one
+    could no longer be recognized."""
+    mask, margin = mask_secrets.get()
+    text = mask(body[: REASON_BYTES + margin].decode("utf-8", "replace"))
+    return text[:REASON_BYTES].replace("\0", "\ufffd").strip()
 
 
 def parse_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -261,10 +261,10 @@ class DeliveryRound:
     async def _attempt(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         began = time.monotonic()
         outcomes = await attempt_delivery(
-            self._destination.deliver,
+            self._destination.target,
             [delivery.event for delivery in batch],
-            self._destination.settings,
-            self._clients.context_at(self._clock()),
+            self._clients,
+            self._clock(),
         )
         self._report.record_latency((time.monotonic() - began) * 1000)
         return outcomes

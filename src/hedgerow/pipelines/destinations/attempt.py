@@ -1,13 +1,18 @@
 """One call of a component's `deliver`, and the clients that it may use."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from hedgerow.events.model import Event
+from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import (
     UNAVAILABLE,
     Deliver,
@@ -18,11 +23,26 @@ from hedgerow.plugin.delivery import (
     run_inline,
 )
 from hedgerow.plugin.http import HttpClient
-from hedgerow.plugin.outcomes import Delivered, Failed, Outcome
+from hedgerow.plugin.outcomes import Delivered, Failed, Outcome, mask_secrets
+from hedgerow.plugin.templates import RemoteRender, remote_render
+from hedgerow.projects.model import ProjectId
 
 # Longer than any timeout that a component should set for its requests.
 DELIVERY_TIMEOUT_S = 60.0
 REASON_MAX = 500
+
+
+class TemplateRenderer(Protocol):
+    """Renders templates in another process; see TemplateWorkers."""
+
+    async def render(
+        self,
+        source: bytes,
+        payload: Mapping[str, Any],
+        *,
+        project_id: ProjectId,
+        record_id: RecordId,
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +53,7 @@ class OutboundClients:
     files: FileWriter = UNAVAILABLE
     tables: TableWriter = UNAVAILABLE
     run_in_thread: RunInThread = run_inline
+    templates: TemplateRenderer | None = None
 
     def context_at(self, now: datetime) -> DeliveryContext:
         return DeliveryContext(
@@ -44,18 +65,35 @@ class OutboundClients:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryTarget:
+    """A record's component with its decrypted settings, and a mask for the secrets in them."""
+
+    project_id: ProjectId
+    record_id: RecordId
+    deliver: Deliver
+    settings: Mapping[str, Any]
+    mask: SecretMask
+
+
 async def attempt_delivery(
-    deliver: Deliver, events: Sequence[Event], settings: Mapping[str, Any], ctx: DeliveryContext
+    target: DeliveryTarget, events: Sequence[Event], clients: OutboundClients, now: datetime
 ) -> Sequence[Outcome]:
-    """Call `deliver` and return one outcome per event, with reasons that can be stored and shown.
+    """Call `deliver` and return one outcome per event, with reasons that can be stored and shown:
+    secrets are masked.
 
     Exceptions, timeouts and a wrong number of outcomes count as failures.
     """
+
+    async def call() -> Sequence[Outcome]:
+        return await target.deliver(events, target.settings, clients.context_at(now))
+
     try:
         async with asyncio.timeout(DELIVERY_TIMEOUT_S):
-            outcomes = await deliver(events, settings, ctx)
+            with _use_services(target, clients):
+                outcomes = await run_bridged(call())
         if len(outcomes) == len(events):
-            return [_sanitize(outcome) for outcome in outcomes]
+            return [_sanitize(outcome, target.mask) for outcome in outcomes]
         reason = f"The component returned {len(outcomes)} outcomes for {len(events)} events"
     except TimeoutError:
         reason = f"The component took longer than {DELIVERY_TIMEOUT_S:.0f} s"
@@ -68,7 +106,25 @@ async def attempt_delivery(
     return [Failed(reason=reason, event_rejected=len(events) > 1)] * len(events)
 
 
-def _sanitize(outcome: Outcome) -> Outcome:
+@contextmanager
+def _use_services(target: DeliveryTarget, clients: OutboundClients) -> Iterator[None]:
+    """Give the functions of `hedgerow.plugin` what they need while the component runs."""
+    render: RemoteRender | None = None
+    if clients.templates is not None:
+        render = partial(
+            clients.templates.render, project_id=target.project_id, record_id=target.record_id
+        )
+    render_token = remote_render.set(render)
+    mask_token = mask_secrets.set((target.mask.apply, 4 * target.mask.margin))
+    try:
+        yield
+    finally:
+        remote_render.reset(render_token)
+        mask_secrets.reset(mask_token)
+
+
+def _sanitize(outcome: Outcome, mask: SecretMask) -> Outcome:
     if isinstance(outcome, Delivered):
         return outcome
-    return replace(outcome, reason=replace_unstorable_characters(outcome.reason[:REASON_MAX]))
+    reason = mask.apply(str(outcome.reason)[: REASON_MAX + mask.margin])
+    return replace(outcome, reason=replace_unstorable_characters(reason[:REASON_MAX]))

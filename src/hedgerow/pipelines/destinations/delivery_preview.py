@@ -3,8 +3,8 @@ are sent. Nothing is stored, and secrets are masked.
 """
 
 import gzip
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -12,19 +12,20 @@ from uuid import uuid4
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.lib import jsonio
-from hedgerow.pipelines.config import MASK
-from hedgerow.pipelines.destinations.attempt import OutboundClients, attempt_delivery
+from hedgerow.pipelines.destinations.attempt import (
+    DeliveryTarget,
+    OutboundClients,
+    attempt_delivery,
+)
 from hedgerow.pipelines.destinations.recording import RecordedRequests, record_requests
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.records.records import Records
-from hedgerow.plugin.component import Component
+from hedgerow.pipelines.secret_mask import SecretMask, build_mask
 from hedgerow.plugin.http import Request, Response
 from hedgerow.plugin.outcomes import Failed, Outcome
 
 SHOWN_BYTES = 20_000
 GZIP = b"\x1f\x8b"
-# Shorter texts occur in others by chance, so they are not masked.
-MIN_SECRET_LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +73,21 @@ class DeliveryPreviews:
             raise Invalid("The component of this record is not a destination.", attr="plugin")
         settings = self._records.usable_settings(record)
         recorded: RecordedRequests = []
-        ctx = record_requests(clients, recorded).context_at(now)
+        recording = replace(record_requests(clients, recorded), templates=self._clients.templates)
+        target = DeliveryTarget(
+            project_id=record.project_id,
+            record_id=record.id,
+            deliver=component.deliver,
+            settings=settings,
+            mask=build_mask(component, settings),
+        )
         events = [_build_event(record, sample, now)]
-        (outcome,) = await attempt_delivery(component.deliver, events, settings, ctx)
-        secrets = sorted(_collect_secrets(component, settings), key=len, reverse=True)
+        (outcome,) = await attempt_delivery(target, events, recording, now)
         return DeliveryPreview(
             exchanges=[
                 Exchange(
-                    request=_mask_request(request, secrets),
-                    response=response and _mask_response(response, secrets),
+                    request=_mask_request(request, target.mask),
+                    response=response and _mask_response(response, target.mask),
                 )
                 for request, response in recorded
             ],
@@ -106,22 +113,26 @@ def _build_event(record: Record, sample: SampleEvent, now: datetime) -> Event:
     )
 
 
-def _mask_request(request: Request, secrets: list[str]) -> Request:
+def _mask_request(request: Request, mask: SecretMask) -> Request:
     return Request(
         method=request.method,
-        url=_mask(request.url, secrets),
-        headers={name: _mask(value, secrets) for name, value in request.headers.items()},
-        body=_mask(_decode_body(request.body), secrets).encode()[:SHOWN_BYTES],
+        url=mask.apply(request.url),
+        headers={name: mask.apply(value) for name, value in request.headers.items()},
+        body=_cut(_decode_body(request.body), mask),
     )
 
 
-def _mask_response(response: Response, secrets: list[str]) -> Response:
+def _mask_response(response: Response, mask: SecretMask) -> Response:
     """Mask secrets in the response: some services echo the request."""
     return Response(
         status=response.status,
-        headers={name: _mask(value, secrets) for name, value in response.headers.items()},
-        body=_mask(response.body.decode("utf-8", "replace"), secrets).encode()[:SHOWN_BYTES],
+        headers={name: mask.apply(value) for name, value in response.headers.items()},
+        body=_cut(response.body.decode("utf-8", "replace"), mask),
     )
+
+
+def _cut(text: str, mask: SecretMask) -> bytes:
+    return mask.apply(text[: SHOWN_BYTES + mask.margin]).encode()[:SHOWN_BYTES]
 
 
 def _decode_body(body: bytes) -> str:
@@ -132,35 +143,6 @@ def _decode_body(body: bytes) -> str:
         return body.decode()
     except UnicodeDecodeError:
         return f"({len(body)} bytes)"
-
-
-def _mask(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-    return text
-
-
-def _collect_secrets(component: Component, settings: Mapping[str, Any]) -> set[str]:
-    """Return every secret text of the settings."""
-    return {
-        text
-        for key in component.secret_keys
-        for text in _iterate_texts(settings.get(key))
-        if len(text) >= MIN_SECRET_LENGTH
-    }
-
-
-def _iterate_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _iterate_texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _iterate_texts(inner)
-    elif value is not None:
-        yield str(value)
 
 
 def failure_reason(outcome: Outcome) -> str:

@@ -11,27 +11,32 @@ from hedgerow.lib.encryption import Cipher
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries.router import DestinationRouter, Route
+from hedgerow.pipelines.destinations.attempt import DeliveryTarget
 from hedgerow.pipelines.event_filters import (
     check_destination_settings,
     check_settings,
     compile_event_filter,
 )
 from hedgerow.pipelines.model import Record, RecordId
+from hedgerow.pipelines.secret_mask import build_mask
 from hedgerow.pipelines.store import DestinationStore
 from hedgerow.plugin.component import Component
-from hedgerow.plugin.delivery import Deliver
 from hedgerow.projects.model import ProjectId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """An enabled record with decrypted settings. With a `problem` nothing can be sent."""
+    """An enabled record with its component and decrypted settings. With a `problem` nothing can be
+    sent."""
 
     record: Record
     name: str
-    deliver: Deliver
-    settings: Mapping[str, Any]
+    target: DeliveryTarget
     problem: str
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.target.settings
 
     @property
     def batch_size(self) -> int:
@@ -94,8 +99,13 @@ class DestinationRegistry:
                     Destination(
                         record=record,
                         name=record.name or component.name,
-                        deliver=component.deliver,
-                        settings=decrypted,
+                        target=DeliveryTarget(
+                            project_id=record.project_id,
+                            record_id=record.id,
+                            deliver=component.deliver,
+                            settings=decrypted,
+                            mask=build_mask(component, decrypted),
+                        ),
                         problem=problem,
                     )
                 )

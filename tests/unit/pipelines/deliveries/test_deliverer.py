@@ -17,8 +17,9 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliveries.deliverer import DeliveryRound, _drop_partial_batch
 from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport
 from hedgerow.pipelines.deliveries.retry import FAILURES_TO_PAUSE, NOT_PAUSED
-from hedgerow.pipelines.destinations.attempt import OutboundClients
+from hedgerow.pipelines.destinations.attempt import DeliveryTarget, OutboundClients
 from hedgerow.pipelines.destinations.registry import Destination
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.outcomes import Delivered, Failed, Outcome
 from tests.unit.generated import bounded
@@ -68,10 +69,19 @@ def deliveries(distinct_ids: Sequence[str]) -> list[Delivery]:
     ]
 
 
-def make_round(receiver: Receiver, **settings: Any) -> DeliveryRound:
-    destination = Destination(
-        record=RECORD, name="Test", deliver=receiver, settings=settings, problem=""
+def make_destination(deliver: Any, **settings: Any) -> Destination:
+    target = DeliveryTarget(
+        project_id=RECORD.project_id,
+        record_id=RECORD.id,
+        deliver=deliver,
+        settings=settings,
+        mask=SecretMask(),
     )
+    return Destination(record=RECORD, name="Test", target=target, problem="")
+
+
+def make_round(receiver: Receiver, **settings: Any) -> DeliveryRound:
+    destination = make_destination(receiver, **settings)
     http: Any = None
     return DeliveryRound(destination, NOT_PAUSED, OutboundClients(http=http), utc_now, KEEP_MS)
 
@@ -144,13 +154,7 @@ async def test_rejected_events_do_not_pause_the_destination() -> None:
     [(4, 0, 4), (10, 0, 10), (12, 0, 10), (12, 9, 12), (25, 4, 20), (25, 6, 25)],
 )
 def test_partial_batch_waits_to_fill(number: int, age_s: int, sent: int) -> None:
-    destination = Destination(
-        record=RECORD,
-        name="",
-        deliver=Receiver({}),
-        settings={"batch_size": 10, "batch_seconds": 5},
-        problem="",
-    )
+    destination = make_destination(Receiver({}), batch_size=10, batch_seconds=5)
     found = deliveries(["ann"] * number)
     now = datetime.fromtimestamp(found[0].created_ms / 1000 + age_s, UTC)
     assert len(_drop_partial_batch(destination, found, now)) == sent
@@ -160,7 +164,7 @@ def test_partial_batch_waits_to_fill(number: int, age_s: int, sent: int) -> None
 
 async def test_round_ends_when_its_record_is_changed() -> None:
     receiver = Receiver({})
-    destination = Destination(record=RECORD, name="", deliver=receiver, settings={}, problem="")
+    destination = make_destination(receiver)
     http: Any = None
     current = DeliveryRound(
         destination,
