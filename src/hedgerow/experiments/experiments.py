@@ -8,6 +8,7 @@ from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.experiments.criteria import parse_criteria, parse_stats
+from hedgerow.experiments.known_fields import check_document_fields
 from hedgerow.experiments.metrics import parse_metrics
 from hedgerow.experiments.model import (
     UNSAVED_ID,
@@ -220,6 +221,7 @@ class Experiments:
         await self.change(project, id, {"deleted": True}, actor, now)
 
     async def _validate(self, project: Project, edit: ExperimentEdit, now: datetime) -> None:
+        check_document_fields(edit)
         documents = {name: edit[name] for name in (CRITERIA, *METRICS) if name in edit}
         _check_documents(documents)
         if documents:

@@ -26,6 +26,16 @@ _UNIT_SECONDS = {
 }
 
 
+# Fields that change the result in PostHog.
+_UNSUPPORTED_FIELDS = {
+    "lower_bound_percentile": "Outlier bounds",
+    "upper_bound_percentile": "Outlier bounds",
+    "numerator_outlier_handling": "Outlier bounds",
+    "denominator_outlier_handling": "Outlier bounds",
+    "threshold": "Thresholds",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricStep:
     """An event that counts; an empty name means any event. `attr` is its path in the document."""
@@ -103,9 +113,9 @@ def _parse_nodes(metric: Mapping[str, Any], attr: str) -> tuple[str, list[_Node]
             )
             raise_invalid(f"{attr}.kind", detail, "invalid_choice")
     type = metric.get("metric_type")
-    for bound in ("lower_bound_percentile", "upper_bound_percentile"):
-        if metric.get(bound) is not None:
-            raise_invalid(f"{attr}.{bound}", "Outlier bounds are not supported. Remove this field.")
+    for name, what in _UNSUPPORTED_FIELDS.items():
+        if metric.get(name) not in (None, {}):
+            raise_invalid(f"{attr}.{name}", f"{what} are not supported. Remove this field.")
     if metric.get("funnel_order_type") not in (None, "ordered"):
         raise_invalid(
             f"{attr}.funnel_order_type",

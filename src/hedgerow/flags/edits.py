@@ -17,6 +17,7 @@ from hedgerow.flags.model import (
 from hedgerow.flags.payloads import get_payloads, redact_filters
 from hedgerow.flags.validate import (
     ValidationContext,
+    check_filter_fields,
     check_key,
     check_not_reserved,
     check_setting_conflicts,
@@ -84,6 +85,17 @@ def rebase_edit(before: Flag, fields: FlagFields, seen: EditBase) -> FlagFields:
             )
         changed[name] = value
     return FlagFields(**changed)
+
+
+def drop_unchanged_filters(before: Flag, fields: FlagFields) -> FlagFields:
+    """Return the fields without filters that a client sends back as they are: stored filters can be
+    older than the checks. Raises Invalid for an unknown field in other filters."""
+    if fields.filters is None:
+        return fields
+    if before.id != NEW and jsonio.is_equal(fields.filters, public_value(before, "filters")):
+        return replace(fields, filters=None)
+    check_filter_fields(fields.filters)
+    return fields
 
 
 def public_value(flag: Flag, name: str) -> Any:

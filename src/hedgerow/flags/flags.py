@@ -6,7 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.flags.edits import NEW, EditBase, FlagFields, apply_fields, public_value, rebase_edit
+from hedgerow.flags.edits import (
+    NEW,
+    EditBase,
+    FlagFields,
+    apply_fields,
+    drop_unchanged_filters,
+    public_value,
+    rebase_edit,
+)
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.model import Bucketing, Flag, FlagDefinitions, FlagId, Runtime
 from hedgerow.flags.payloads import decrypt_payload, encrypt_payloads
@@ -118,7 +126,8 @@ class Flags:
 
         def decide(definitions: FlagDefinitions, _: Callable[[FlagId], Flag | None]) -> FlagWrite:
             blank = new_flag(project, actor, now)
-            flag = encrypt_payloads(blank, apply_fields(blank, fields, definitions), self._cipher)
+            sent = drop_unchanged_filters(blank, fields)
+            flag = encrypt_payloads(blank, apply_fields(blank, sent, definitions), self._cipher)
             return FlagWrite(
                 flag=flag, build_entry=lambda made: build_flag_entry("created", None, made, actor)
             )
@@ -144,6 +153,7 @@ class Flags:
             changed = fields if seen is None else rebase_edit(before, fields, seen)
             if before.deleted and changed.deleted is not False:
                 raise NotFound
+            changed = drop_unchanged_filters(before, changed)
             after = encrypt_payloads(
                 before, apply_fields(before, changed, definitions), self._cipher
             )

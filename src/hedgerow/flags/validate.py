@@ -12,12 +12,13 @@ from typing import Any
 from hedgerow.errors import Invalid
 from hedgerow.filters.validate import check_property_filter, raise_invalid
 from hedgerow.flags.evaluation.predicates import FLAG_OPERATOR
+from hedgerow.flags.known_fields import FLAG_FILTERS
 from hedgerow.flags.model import KEY_MAX_CHARS, SURVEY_PREFIX, Bucketing, Flag, FlagId
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.persons.cohort_graph import CohortGraph, CohortTooLarge, collect_definitions
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
-from hedgerow.projects.validation import check_storable
+from hedgerow.projects.validation import check_known_fields, check_storable
 
 MAX_FILTERS_BYTES = 512 * 1024
 FILTER_TYPES = ("person", "cohort", "group", "flag")
@@ -87,6 +88,22 @@ class ValidationContext:
     def dependants(self) -> set[FlagId]:
         """The flag itself, and the flags that depend on it, directly or through others."""
         return set() if self.own_id is None else _collect_dependants(self.own_id, self.flags)
+
+
+def check_filter_fields(filters: Any, place: str = "filters") -> None:
+    """Reject unknown fields in filters that a client sends. A misspelled field would have no
+    effect, and the flag would match more people than intended."""
+    check_storable(filters, place)
+    check_known_fields(filters, FLAG_FILTERS, place)
+    for name in ("groups", "super_groups"):
+        for number, group in enumerate(_groups(filters, name)):
+            for index, filter in enumerate(_sequence(group.get("properties"))):
+                if isinstance(filter, Mapping) and filter.get("negation"):
+                    raise_invalid(
+                        f"{place}.{name}[{number}].properties[{index}].negation",
+                        "Flags do not support negation. Use the opposite operator, such as is_not.",
+                        "not_supported",
+                    )
 
 
 def validate_filters(value: Any, context: ValidationContext, *, is_new: bool) -> dict[str, Any]:

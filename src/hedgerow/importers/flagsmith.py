@@ -25,6 +25,8 @@ from hedgerow.importers.flag_drafts import (
     parse_percentage,
 )
 from hedgerow.importers.model import ConversionResult
+from hedgerow.importers.unknown_fields import note_unknown_fields
+from hedgerow.lib.shape import Shape
 
 CONTROL = "control"
 # The most condition sets that one segment may expand to.
@@ -61,6 +63,30 @@ OPPOSITE_OPERATORS = {
 # Operators that match a person without the property here, but not in Flagsmith.
 MATCH_IF_ABSENT = frozenset(("is_not", "not_regex", "semver_neq"))
 
+# The fields of Flagsmith's exports. Those in `unused` have no equivalent that matters.
+_FEATURE = Shape(
+    *("name", "enabled", "value", "is_server_key_only"),
+    multivariate=Shape("value", "percentage_allocation", unused=("id", "uuid")),
+    unused=(
+        *("id", "uuid", "type", "description", "default_enabled", "initial_value", "is_archived"),
+        *("tags", "owners", "created_date", "project"),
+    ),
+)
+_STATE = Shape(
+    *("feature_state_value", "enabled", "name"),
+    feature=Shape("name", "id", "type", unused=("description", "is_archived")),
+    multivariate_feature_state_values=Shape(
+        "percentage_allocation",
+        multivariate_feature_option=Shape("value", unused=("id",)),
+        unused=("id", "mv_fs_value_uuid"),
+    ),
+    feature_segment=Shape("priority"),
+    unused=("django_id", "featurestate_uuid", "id"),
+)
+_RULE = Shape("type", conditions=Shape("operator", "value", "property_", "property"))
+_RULE.fields["rules"] = _RULE
+_SEGMENT = Shape("name", rules=_RULE, feature_states=_STATE, unused=("id",))
+
 # Filters that must all match, and the rollout percentage.
 ConditionSet = tuple[list[dict[str, Any]], float]
 
@@ -92,6 +118,7 @@ def _add_draft(drafts: FlagDrafts, number: int, item: Any, make: Any) -> None:
 
 def _convert_feature(number: int, name: str, item: Item) -> FlagDraft:
     draft = FlagDraft(number=number, name=name, active=bool(item.get("enabled")))
+    note_unknown_fields(item, _FEATURE, "", draft.notes.append)
     options = [
         (each.get("value"), each.get("percentage_allocation"))
         for each in get_objects(item, "multivariate")
@@ -146,6 +173,7 @@ class _EnvironmentConverter:
 
     def convert(self, number: int, name: str, state: Item) -> FlagDraft:
         draft = FlagDraft(number=number, name=name)
+        note_unknown_fields(state, _STATE, "", draft.notes.append)
         options = [
             (
                 get_object(each, "multivariate_feature_option").get("value"),
@@ -181,6 +209,7 @@ class _EnvironmentConverter:
         self, draft: FlagDraft, segment: Item, override: Item, value: Any, *, is_enabled: bool
     ) -> None:
         name = segment.get("name")
+        note_unknown_fields(segment, _SEGMENT, f"segment {name}", draft.notes.append)
         if not override.get("enabled"):
             if is_enabled:
                 raise Unsupported(

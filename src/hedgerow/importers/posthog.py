@@ -12,9 +12,15 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.early_access import FeatureStage, check_documentation_url, set_enrollment
+from hedgerow.flags.known_fields import (
+    FLAG_FILTERS,
+    POSTHOG_FEATURE_FIELDS,
+    POSTHOG_FLAG_FIELDS,
+)
 from hedgerow.flags.model import Bucketing, Flag, FlagId, Runtime
 from hedgerow.flags.validate import (
     ValidationContext,
+    check_filter_fields,
     check_key,
     check_setting_conflicts,
     condition_sets,
@@ -27,7 +33,9 @@ from hedgerow.importers.documents import Item, get_object, get_objects, parse_id
 from hedgerow.importers.model import ConversionResult, ImportItem, ImportNote, ResourceKind
 from hedgerow.importers.posthog_experiments import convert_experiment
 from hedgerow.importers.posthog_surveys import convert_survey, list_survey_flags
+from hedgerow.importers.unknown_fields import note_unknown_names, strip_unknown_fields
 from hedgerow.persons.cohorts import referenced_cohorts, validate_definition
+from hedgerow.persons.known_fields import COHORT_FILTER, POSTHOG_COHORT_FIELDS
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.model import ProjectId
 
@@ -99,7 +107,11 @@ class _Converter:
         converted = []
         for id in order:
             item, name = items[id], _read_name(items[id])
-            cohort = _build_cohort(id, item, definitions[id])
+            notes: list[str] = []
+            definition = strip_unknown_fields(
+                definitions[id], COHORT_FILTER, "filters.properties", notes.append
+            )
+            cohort = _build_cohort(id, item, definition)
             if not cohort.is_static:
                 needed = referenced_cohorts(cohort.definition)
                 reason = self._explain_missing(needed, items, self._cohorts) or _explain_invalid(
@@ -110,6 +122,10 @@ class _Converter:
                     continue
             self._cohorts[id] = cohort
             converted.append(_build_cohort_item(id, name, cohort))
+            if get_object(item, "filters").get("filterTestAccounts"):
+                notes.append("It includes test accounts: they are not marked here.")
+            note_unknown_names(item, _COHORT_FIELDS, notes.append)
+            self._add_notes(ResourceKind.COHORT, name, notes)
         return converted
 
     def convert_flags(self) -> list[ImportItem]:
@@ -131,7 +147,8 @@ class _Converter:
         converted = []
         for id in order:
             item, key = items[id], _read_key(items[id])
-            flag = _build_flag(id, item)
+            notes: list[str] = []
+            flag = _build_flag(id, item, notes.append)
             if id in self._enrollment_flags:
                 flag = replace(flag, filters=set_enrollment(flag, self._enrollment_flags[id]))
             reason = self._explain_skip(flag, items, needs[id])
@@ -142,6 +159,8 @@ class _Converter:
             flag = replace(flag, filters=validate_filters(flag.filters, context, is_new=True))
             self._flags[id] = flag
             self._add_flag_notes(flag)
+            note_unknown_names(item, _FLAG_FIELDS, notes.append)
+            self._add_notes(ResourceKind.FLAG, key, notes)
             converted.append(_build_flag_item(flag))
         return converted
 
@@ -164,6 +183,8 @@ class _Converter:
             else:
                 try:
                     converted.append(_build_feature_item(item, name, flag_id))
+                    note = partial(self._add_note, ResourceKind.FEATURE, name)
+                    note_unknown_names(item, _FEATURE_FIELDS, note)
                 except Invalid as error:
                     self._skip(ResourceKind.FEATURE, name, f"{error.attr}: {error.detail}")
         return converted
@@ -206,6 +227,7 @@ class _Converter:
             )
             or self._explain_missing(needs, items, self._flags)
             or _explain_invalid(lambda: check_key(flag.key, self._flags))
+            or _explain_invalid(lambda: check_filter_fields(flag.filters))
             or _explain_invalid(lambda: validate_filters(flag.filters, context, is_new=True))
             or _explain_invalid(lambda: check_setting_conflicts(flag))
         )
@@ -239,10 +261,28 @@ class _Converter:
     def _add_note(self, kind: ResourceKind, name: str, text: str) -> None:
         self.notes.append(ImportNote(kind=kind, name=name, text=text))
 
+    def _add_notes(self, kind: ResourceKind, name: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._add_note(kind, name, text)
+
     def _skip(self, kind: ResourceKind, name: str, reason: str) -> None:
         self.skipped.append(ImportNote(kind=kind, name=name, text=reason))
 
 
+# The fields of items that are read, and those that PostHog returns besides.
+_COHORT_FIELDS = (
+    *("name", "description", "is_static", "deleted", "filters", "groups"),
+    *POSTHOG_COHORT_FIELDS,
+)
+_FLAG_FIELDS = (
+    *("key", "name", "filters", "active", "deleted", "archived", "version", "tags"),
+    *("ensure_experience_continuity", "is_remote_configuration", "has_encrypted_payloads"),
+    *("evaluation_runtime", "bucketing_identifier", "evaluation_contexts", "evaluation_tags"),
+    *("rollout_percentage", *POSTHOG_FLAG_FIELDS),
+)
+_FEATURE_FIELDS = (
+    *("name", "description", "stage", "documentation_url", "payload", *POSTHOG_FEATURE_FIELDS),
+)
 _ENROLLMENT_STAGES = frozenset(stage for stage in FeatureStage if stage.honors_enrollment)
 
 
@@ -353,14 +393,16 @@ def _build_cohort_item(id: CohortId, name: str, cohort: Cohort) -> ImportItem:
 # Flags
 
 
-def _build_flag(id: FlagId, item: Item) -> Flag:
+def _build_flag(id: FlagId, item: Item, note: Callable[[str], None]) -> Flag:
     contexts = item.get("evaluation_contexts") or item.get("evaluation_tags")
     return Flag(
         id=id,
         project_id=NO_PROJECT,
         key=_read_key(item),
         name=str(item.get("name") or ""),
-        filters=_clean_filters(get_object(item, "filters")),
+        filters=strip_unknown_fields(
+            _clean_filters(get_object(item, "filters")), FLAG_FILTERS, "filters", note
+        ),
         active=bool(item.get("active", True)),
         deleted=False,
         archived=bool(item.get("archived")),

@@ -9,6 +9,13 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.experiments.criteria import parse_criteria, parse_stats
+from hedgerow.experiments.known_fields import (
+    CRITERIA,
+    METRIC,
+    PARAMETERS,
+    POSTHOG_EXPERIMENT_FIELDS,
+    STATS,
+)
 from hedgerow.experiments.metrics import parse_metrics
 from hedgerow.experiments.model import Conclusion
 from hedgerow.experiments.model import ExperimentType as ExperimentType
@@ -16,6 +23,8 @@ from hedgerow.experiments.variants import VARIANTS_PARAMETER, check_flag_usable
 from hedgerow.flags.model import Flag
 from hedgerow.importers.documents import Item, get_list, get_object, get_objects
 from hedgerow.importers.model import ImportItem, ResourceKind
+from hedgerow.importers.unknown_fields import note_unknown_names, strip_unknown_fields
+from hedgerow.lib.shape import AnyShape
 
 GROUP_FIELD = "aggregation_group_type_index"
 _DATES = ("start_date", "end_date")
@@ -47,11 +56,7 @@ def convert_experiment(
         if item.get("type") in list(ExperimentType)
         else ExperimentType.PRODUCT.value,
         "archived": bool(item.get("archived")),
-        "parameters": {
-            field: value
-            for field, value in get_object(item, "parameters").items()
-            if field != VARIANTS_PARAMETER
-        },
+        "parameters": _read_parameters(item, note),
     }
     body |= {field: item.get(field) for field in _DATES}
     for field in ("metrics", "metrics_secondary"):
@@ -68,17 +73,26 @@ def convert_experiment(
     if item.get("conclusion") in list(Conclusion):
         body["conclusion"] = item["conclusion"]
         body["conclusion_comment"] = str(item.get("conclusion_comment") or "")
+    known = (*body, *_UNSUPPORTED_FIELDS, *_OTHER_FIELDS, *POSTHOG_EXPERIMENT_FIELDS)
+    note_unknown_names(item, known, note)
     return ImportItem(
         kind=ResourceKind.EXPERIMENT, source_id=str(item.get("id")), name=name, body=body
     )
 
 
+def _read_parameters(item: Item, note: Callable[[str], None]) -> dict[str, Any]:
+    parameters = strip_unknown_fields(
+        get_object(item, "parameters"), PARAMETERS, "parameters", note
+    )
+    return {field: value for field, value in parameters.items() if field != VARIANTS_PARAMETER}
+
+
 def _select_supported_metrics(item: Item, field: str, note: Callable[[str], None]) -> list[Item]:
     supported = []
-    for each in get_objects(item, field):
+    for number, each in enumerate(get_objects(item, field)):
         try:
             parse_metrics([each], field)
-            supported.append(each)
+            supported.append(strip_unknown_fields(each, METRIC, f"{field}[{number}]", note))
         except Invalid as error:
             title = str(each.get("name") or each.get("metric_type") or each.get("kind"))
             note(f"Imported without the metric {title!r}: {error.detail}")
@@ -93,10 +107,15 @@ def _read_supported(
     except Invalid as error:
         note(f"Imported without its {field}: {error.detail}")
         return {}
-    return dict(get_object(item, field))
+    return dict(strip_unknown_fields(get_object(item, field), _SHAPES[field], field, note))
 
 
 _DOCUMENTS: Mapping[str, Callable[[Item], Any]] = {
     "exposure_criteria": lambda document: parse_criteria(document, ""),
     "stats_config": parse_stats,
 }
+_SHAPES: Mapping[str, AnyShape] = {"exposure_criteria": CRITERIA, "stats_config": STATS}
+# Fields that are read under another name, or have a note of their own.
+_OTHER_FIELDS = (
+    *("feature_flag", "holdout", "saved_metrics", "deleted", "conclusion", "conclusion_comment"),
+)

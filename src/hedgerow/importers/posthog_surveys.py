@@ -8,10 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.flags.known_fields import FLAG_FILTERS
 from hedgerow.flags.model import FlagId
 from hedgerow.flags.validate import ValidationContext, validate_filters
 from hedgerow.importers.documents import Item, get_object, parse_id
 from hedgerow.importers.model import ImportItem, ResourceKind
+from hedgerow.importers.unknown_fields import note_unknown_names, strip_unknown_fields
+from hedgerow.lib.shape import AnyShape
+from hedgerow.surveys.known_fields import (
+    APPEARANCE,
+    CONDITIONS,
+    POSTHOG_SURVEY_FIELDS,
+    QUESTION,
+    TRANSLATIONS,
+)
 from hedgerow.surveys.model import SurveyType
 from hedgerow.surveys.rules import (
     validate_appearance,
@@ -31,11 +41,11 @@ _NULLABLE_FIELDS = (
     "iteration_count",
     "iteration_frequency_days",
 )
-_DOCUMENTS = {
-    "questions": validate_questions,
-    "conditions": validate_conditions,
-    "appearance": validate_appearance,
-    "translations": validate_translations,
+_DOCUMENTS: Mapping[str, tuple[AnyShape, Callable[[Any], Any]]] = {
+    "questions": (QUESTION, validate_questions),
+    "conditions": (CONDITIONS, validate_conditions),
+    "appearance": (APPEARANCE, validate_appearance),
+    "translations": (TRANSLATIONS, validate_translations),
 }
 _SAMPLING = "response_sampling_"
 _SURVEY_ID_PROPERTY = "$survey_id"
@@ -60,20 +70,25 @@ def convert_survey(
     }
     body |= {field: item[field] for field in _PLAIN_FIELDS if item.get(field) is not None}
     body |= {field: item.get(field) for field in _NULLABLE_FIELDS}
-    for field, checked in _DOCUMENTS.items():
+    for field, (shape, validate) in _DOCUMENTS.items():
+        document = strip_unknown_fields(item.get(field), shape, field, note)
         # Normalized as the API stores it, so that the next run sees no difference.
-        body[field] = None if item.get(field) is None else checked(item[field])
+        body[field] = None if document is None else validate(document)
     linked = item.get("linked_flag_id") or get_object(item, "linked_flag").get("id")
     if linked is not None and FlagId(parse_id(linked)) not in context.flags:
         raise Invalid("Its linked flag is not imported.")
     body["linked_flag_id"] = None if linked is None else parse_id(linked)
-    filters = get_object(item, "targeting_flag").get("filters")
+    filters = strip_unknown_fields(
+        get_object(item, "targeting_flag").get("filters"), FLAG_FILTERS, "targeting_flag", note
+    )
     body["targeting_flag_filters"] = (
         validate_filters(filters, context, is_new=True) if filters else None
     )
     sampled = [field for field in item if field.startswith(_SAMPLING) and item[field]]
     if sampled:
         note(f"Imported without its response sampling ({', '.join(sorted(sampled))}).")
+    sampling = [field for field in item if field.startswith(_SAMPLING)]
+    note_unknown_names(item, (*body, *_PLAIN_FIELDS, *sampling, *POSTHOG_SURVEY_FIELDS), note)
     return ImportItem(kind=ResourceKind.SURVEY, source_id=str(item.get("id")), name=name, body=body)
 
 

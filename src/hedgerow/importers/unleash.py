@@ -24,7 +24,9 @@ from hedgerow.importers.flag_drafts import (
     parse_percentage,
 )
 from hedgerow.importers.model import ConversionResult
+from hedgerow.importers.unknown_fields import note_unknown_fields
 from hedgerow.lib import jsonio
+from hedgerow.lib.shape import Shape
 
 # Context fields that are not person properties.
 CONTEXT_FIELDS_WITHOUT_PROPERTY = (
@@ -67,6 +69,43 @@ TEXT_PATTERNS = {
     "STR_STARTS_WITH": "^{}",
     "STR_ENDS_WITH": "{}$",
 }
+# The fields of an export of Unleash 4 to 7. Those in `unused` have no equivalent that matters.
+_CONSTRAINT = Shape(
+    "contextName", "operator", "values", "value", "inverted", unused=("caseInsensitive", "id")
+)
+_VARIANT = Shape(
+    *("name", "weight", "payload"),
+    overrides=Shape("contextName", "values"),
+    unused=("weightType", "stickiness", "id"),
+)
+_FEATURE = Shape(
+    *("name", "description", "enabled", "archived", "archivedAt"),
+    variants=_VARIANT,
+    unused=(
+        *("type", "project", "stale", "potentiallyStale", "impressionData", "createdAt"),
+        *("createdByUserId", "createdBy", "lastSeenAt", "favorite", "environments", "links"),
+        *("dependencyType", "lifecycle", "collaborators", "children", "dependencies", "tags"),
+    ),
+)
+_STATE = Shape(
+    *("featureName", "name", "environment", "enabled"),
+    variants=_VARIANT,
+    unused=(
+        *("id", "type", "sortOrder", "lastSeenAt", "strategies", "hasStrategies"),
+        *("hasEnabledStrategies", "releasePlans"),
+    ),
+)
+_STRATEGY = Shape(
+    *("id", "name", "strategyName", "featureName", "environment", "segments", "disabled"),
+    variants=_VARIANT,
+    constraints=_CONSTRAINT,
+    parameters=Shape(
+        *("rollout", "stickiness", "percentage", "userIds"),
+        # `IPs` and `hostNames` belong to strategies that are left out with a note.
+        unused=("groupId", "IPs", "hostNames"),
+    ),
+    unused=("projectId", "sortOrder", "title", "createdAt", "milestoneId"),
+)
 BUCKETING_NOTE = "It buckets by {}; here it buckets by distinct id."
 
 
@@ -127,6 +166,8 @@ class _ExportConverter:
         )
         strategies = self._list_strategies(name)
         usable = [each for each in strategies if not each.get("disabled")]
+        note_unknown_fields(feature, _FEATURE, "", draft.notes.append)
+        note_unknown_fields(state, _STATE, "environment", draft.notes.append)
         self._set_variants(
             draft, usable, get_objects(state, "variants") or get_objects(feature, "variants")
         )
@@ -168,6 +209,7 @@ class _ExportConverter:
 
     def _add_strategy(self, draft: FlagDraft, strategy: Item) -> None:
         kind = str(strategy.get("name") or strategy.get("strategyName"))
+        note_unknown_fields(strategy, _STRATEGY, f"strategy {kind}", draft.notes.append)
         try:
             rollout, properties = _convert_strategy(
                 kind, get_object(strategy, "parameters"), draft.notes

@@ -9,13 +9,15 @@ from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.filters.validate import check_property_filter, raise_invalid
+from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions, outline_definition
+from hedgerow.persons.known_fields import COHORT_FILTER, COHORT_NODE
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.persons.store import CohortStore, FlagsUsingCohort
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import ProjectId
-from hedgerow.projects.validation import check_storable, validate_text
+from hedgerow.projects.validation import check_known_fields, check_storable, validate_text
 
 SCOPE = "Cohort"
 NAME_MAX = 400
@@ -141,7 +143,7 @@ def _apply_fields(
         text = fields.description.strip()
         text = text and validate_text("description", text, DESCRIPTION_MAX)
         after = replace(after, description=text)
-    if fields.definition is not None:
+    if fields.definition is not None and not _is_unchanged(fields.definition, before):
         definition = validate_definition(fields.definition, before.id, others)
         after = replace(after, definition=definition)
     if fields.is_static is not None and fields.is_static != before.is_static:
@@ -153,6 +155,11 @@ def _apply_fields(
     return after
 
 
+def _is_unchanged(definition: Any, before: Cohort) -> bool:
+    """Whether a client sends a definition back as it is: it can be older than the checks."""
+    return before.id != NEW and jsonio.is_equal(definition, before.definition)
+
+
 def validate_definition(
     definition: Any, own_id: CohortId, others: Mapping[CohortId, Cohort]
 ) -> dict[str, Any]:
@@ -162,6 +169,7 @@ def validate_definition(
     check_storable(definition, DEFINITION_PATH)
     stored = CohortGraph(collect_definitions(others.values()))
     users = set() if own_id == NEW else {own_id, *stored.find_users(own_id)}
+    check_known_fields(definition, COHORT_NODE, DEFINITION_PATH)
     count = 0
     pending: list[tuple[Any, str, int]] = [(definition, DEFINITION_PATH, 0)]
     while pending:
@@ -221,6 +229,8 @@ def _check_leaf(
     kind = filter.get("type", "person")
     if not isinstance(filter.get("negation", False), bool):
         raise_invalid(f"{place}.negation", "Must be a valid boolean.")
+    if kind in ("cohort", "person"):
+        check_known_fields(filter, COHORT_FILTER, place)
     if kind == "cohort":
         if filter.get("operator") not in (None, "in", "not_in", "exact"):
             detail = "Expected one of: in, not_in."

@@ -11,6 +11,7 @@ from typing import Any
 
 from hedgerow.errors import AppError, Conflict, Invalid
 from hedgerow.events.model import Event
+from hedgerow.filters.known_fields import PROPERTY_FILTER
 from hedgerow.filters.operators import ValuePredicate, build_predicate, parse_operator
 from hedgerow.filters.validate import check_property_filter
 from hedgerow.filters.values import MISSING
@@ -19,6 +20,7 @@ from hedgerow.lib.encryption import Cipher
 from hedgerow.pipelines import config as settings
 from hedgerow.plugin.component import Component
 from hedgerow.plugin.transform import IncomingEvent
+from hedgerow.projects.validation import check_known_fields
 
 MAX_NAMES = 1000
 MAX_FILTERS = 100
@@ -38,6 +40,19 @@ def check_settings(component: Component, config: Mapping[str, Any], cipher: Ciph
     # Settings encrypted with an unknown key are checked when the key is back.
     with contextlib.suppress(Conflict):
         _check_by_component(component, settings.decrypt_settings(component, config, cipher))
+
+
+def check_filter_fields(
+    component: Component, config: Mapping[str, Any], before: Mapping[str, Any]
+) -> None:
+    """Raise Invalid for an unknown field in property filters, unless `before` has the same ones. A
+    misspelled field would have no effect, and more events would match than intended."""
+    filters = config.get("properties")
+    has_filters = component.deliver is not None or component.transform is not None
+    if not has_filters or jsonio.is_equal(filters, before.get("properties")):
+        return
+    for number, filter in enumerate(filters if isinstance(filters, list) else ()):
+        check_known_fields(filter, PROPERTY_FILTER, f"config__properties.{number}")
 
 
 def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:

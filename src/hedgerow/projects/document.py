@@ -1,10 +1,10 @@
 """Common checks of configuration documents. Pure."""
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.lib.shape import Shape, find_unknown_fields
 from hedgerow.lib.yamlio import FromEnv
 
 
@@ -15,12 +15,8 @@ def check_version(document: Mapping[str, Any], known: int) -> None:
 
 
 def check_field_names(value: Mapping[str, Any], known: Collection[str], attr: str | None) -> None:
-    for name in value:
-        if name not in known:
-            raise Invalid(
-                f"Unknown field {json.dumps(name)}. Expected one of: {', '.join(known)}.",
-                attr=attr,
-            )
+    for found in find_unknown_fields(value, Shape(*known), ""):
+        raise Invalid(found.detail, attr=attr, code="unknown_field")
 
 
 def check_no_env_reference(value: Any, attr: str, detail: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.lib.dates import parse_query_date
+from hedgerow.lib.shape import AnyShape, find_unknown_fields
 from hedgerow.lib.text import explain_unstorable, truncate
 
 
@@ -37,6 +38,13 @@ def check_storable(value: Any, attr: str) -> None:
             pending += [*node, *node.values()]
         elif isinstance(node, list):
             pending += node
+
+
+def check_known_fields(value: Any, shape: AnyShape, place: str) -> None:
+    """Raise Invalid for the first field that the shape does not have. `place` is the path of the
+    value, "" for a whole body."""
+    for found in find_unknown_fields(value, shape, place):
+        raise Invalid(found.detail, attr=found.path, code="unknown_field")
 
 
 def parse_date_parameter(text: str, now: datetime, zone: tzinfo, attr: str) -> datetime:

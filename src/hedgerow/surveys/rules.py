@@ -1,7 +1,7 @@
 """Validation of survey documents: questions, conditions, appearance and translations.
 
-Raises Invalid with the exact path, such as `questions[1].choices`, for values that break SDKs.
-Unknown fields are stored unchanged, because newer SDKs may use them.
+Raises Invalid with the exact path, such as `questions[1].choices`, for values that break SDKs and
+for unknown fields.
 """
 
 import re
@@ -13,9 +13,11 @@ from uuid import uuid4
 from hedgerow.errors import Invalid
 from hedgerow.filters.validate import raise_invalid
 from hedgerow.lib import jsonio
+from hedgerow.lib.shape import AnyShape
 from hedgerow.lib.text import truncate
-from hedgerow.projects.validation import check_storable
+from hedgerow.projects.validation import check_known_fields, check_storable
 from hedgerow.surveys.html import HTML_FIELDS, sanitize_html
+from hedgerow.surveys.known_fields import APPEARANCE, CONDITIONS, QUESTION, TRANSLATIONS
 
 MAX_BYTES = 128 * 1024
 MAX_QUESTIONS = 100
@@ -50,6 +52,7 @@ def validate_questions(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise_invalid("questions", "Questions must be a list of objects")
     _check_size(value, "questions")
+    check_known_fields(value, QUESTION, "questions")
     if len(value) > MAX_QUESTIONS:
         raise_invalid(
             "questions", f"A survey can have at most {MAX_QUESTIONS} questions.", "max_length"
@@ -65,7 +68,7 @@ def validate_questions(value: Any) -> list[dict[str, Any]]:
 def validate_appearance(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    appearance = _check_document(value, "appearance", "Appearance must be an object")
+    appearance = _check_document(value, APPEARANCE, "appearance", "Appearance must be an object")
     for name in ("thankYouMessageDescriptionContentType", "introScreenDescriptionContentType"):
         _check_choice(appearance, name, CONTENT_TYPES, "appearance")
     if not isinstance(appearance.get("whiteLabel"), bool | None):
@@ -82,7 +85,7 @@ def validate_appearance(value: Any) -> dict[str, Any] | None:
 def validate_conditions(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    conditions = _check_document(value, "conditions", "Conditions must be an object")
+    conditions = _check_document(value, CONDITIONS, "conditions", "Conditions must be an object")
     for name in ("url", "selector", "linkedFlagVariant"):
         _check_text(conditions, name, "conditions")
     for name in ("urlMatchType", "deviceTypesMatchType"):
@@ -101,7 +104,9 @@ def validate_conditions(value: Any) -> dict[str, Any] | None:
 def validate_translations(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    translations = _check_document(value, "translations", "Translations must be an object")
+    translations = _check_document(
+        value, TRANSLATIONS, "translations", "Translations must be an object"
+    )
     _check_translations(translations, "translations")
     return translations
 
@@ -212,10 +217,11 @@ def _check_triggers(triggers: Any, attr: str) -> None:
         _check_text(each, "name", f"{attr}.values[{number}]")
 
 
-def _check_document(value: Any, name: str, message: str) -> dict[str, Any]:
+def _check_document(value: Any, shape: AnyShape, name: str, message: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise_invalid(name, message)
     _check_size(value, name)
+    check_known_fields(value, shape, name)
     document: dict[str, Any] = sanitize_html(value)
     for field in HTML_FIELDS:
         _check_text(document, field, name)

@@ -81,7 +81,7 @@ async def test_a_process_that_does_not_answer_is_killed() -> None:
 
 
 async def test_a_template_that_needs_much_memory_is_ended(workers: TemplateWorkers) -> None:
-    with pytest.raises(TemplateError, match="MiB|longer than"):
+    with pytest.raises(TemplateError, match=r"MiB|longer than"):
         await render(workers, LARGE)
     assert await render(workers, LOOP) == "<a><b>"
 

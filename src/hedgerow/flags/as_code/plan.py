@@ -12,6 +12,7 @@ from hedgerow.flags.as_code.references import FLAG, ReferenceNames, rewrite_refe
 from hedgerow.flags.model import MAX_FLAGS, TOO_MANY_FLAGS, Flag, FlagDefinitions, FlagId
 from hedgerow.flags.validate import (
     ValidationContext,
+    check_filter_fields,
     check_not_reserved,
     check_setting_conflicts,
     referenced_flag_ids,
@@ -158,6 +159,7 @@ class FlagPlanner:
             ):
                 filters = before.filters
             else:
+                check_filter_fields(spec.filters)
                 filters = rewrite_references(spec.filters, self._to_id)
             flag = before or replace(self._blank, id=self._ids[spec.key], key=spec.key)
             flag = replace(flag, **spec.fields, filters=filters)

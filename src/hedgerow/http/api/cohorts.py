@@ -1,9 +1,10 @@
 """Cohorts: sets of persons that flag conditions can refer to."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from pydantic import Field
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
@@ -14,10 +15,11 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import parse_positive
-from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Text
+from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Text, require_unset
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
+from hedgerow.lib.shape import Shape
 from hedgerow.persons.cohorts import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -26,8 +28,10 @@ from hedgerow.persons.cohorts import (
     Cohorts,
     parse_csv_ids,
 )
+from hedgerow.persons.known_fields import POSTHOG_COHORT_FIELDS
 from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.store import ActivityStore
+from hedgerow.projects.validation import check_known_fields
 
 
 class CohortItem(msgspec.Struct, kw_only=True):
@@ -47,9 +51,23 @@ class CohortItem(msgspec.Struct, kw_only=True):
     last_calculation: str | None
 
 
+FILTERS = Shape("properties", unused=("filterTestAccounts",))
+UnsupportedGroups = Annotated[
+    None, require_unset("This format is not supported. Send the conditions in `filters`.")
+]
+UnsupportedQuery = Annotated[
+    None, require_unset("Cohorts by query are not supported. Send the conditions in `filters`.")
+]
+UnsupportedPersons = Annotated[
+    None, require_unset("Send the distinct ids of the persons in `csv` instead.")
+]
+
+
 class CohortBody(Fields):
     """`filters.properties` nests AND and OR groups. `csv` adds the persons with the distinct ids in
     its first column to a static cohort."""
+
+    ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_COHORT_FIELDS
 
     name: Annotated[str, Text(NAME_MAX)] | None = None
     description: Annotated[str, Text(DESCRIPTION_MAX, blank=True)] | None = None
@@ -57,6 +75,9 @@ class CohortBody(Fields):
     deleted: Boolean | None = None
     filters: Any = None
     csv: str | None = None
+    groups: UnsupportedGroups = None
+    query: UnsupportedQuery = None
+    create_static_person_ids: UnsupportedPersons = Field(None, alias="_create_static_person_ids")
 
     def to_fields(self) -> CohortFields:
         return CohortFields(
@@ -76,8 +97,15 @@ def _parse_definition(filters: Any) -> Any:
             raise Invalid(str(error), attr="filters") from None
     if filters is None:
         return None
+    check_known_fields(filters, FILTERS, "filters")
     if not isinstance(filters, dict) or "properties" not in filters:
         raise Invalid("Expected an object with `properties`.", attr="filters")
+    if filters.get("filterTestAccounts"):
+        raise Invalid(
+            "Test accounts are not marked here. Exclude them by a filter on their properties.",
+            attr="filters.filterTestAccounts",
+            code="not_supported",
+        )
     return filters["properties"]
 
 

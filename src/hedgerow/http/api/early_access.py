@@ -1,7 +1,7 @@
 """Early access features that end users can opt in to."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from hedgerow.flags.early_access import (
     EarlyAccessFields,
     FeatureStage,
 )
+from hedgerow.flags.known_fields import POSTHOG_FEATURE_FIELDS
 from hedgerow.flags.model import Flag
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
@@ -46,6 +47,8 @@ class FeatureItem(msgspec.Struct, kw_only=True):
 
 class FeatureBody(Fields):
     """`documentation_url` links to a page that describes the feature to end users."""
+
+    ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_FEATURE_FIELDS | {"feature_flag_id"}
 
     name: Annotated[str, Text(NAME_MAX)] = OMITTED
     description: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None

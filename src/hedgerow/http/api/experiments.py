@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +15,17 @@ from hedgerow.experiments.experiments import (
     Experiments,
     ExperimentWithFlag,
 )
-from hedgerow.experiments.model import Conclusion, ExperimentId, ExperimentStatus, ExperimentType
+from hedgerow.experiments.known_fields import (
+    POSTHOG_EXPERIMENT_FIELDS,
+    drop_unchanged_documents,
+)
+from hedgerow.experiments.model import (
+    Conclusion,
+    Experiment,
+    ExperimentId,
+    ExperimentStatus,
+    ExperimentType,
+)
 from hedgerow.experiments.result_types import ExperimentResults
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.experiments.store import NEWEST_FIRST, ORDERS, ExperimentQuery
@@ -24,7 +34,7 @@ from hedgerow.experiments.variants import (
     get_client_parameters,
     get_counted_flag,
 )
-from hedgerow.flags.model import KEY_MAX_CHARS, FlagId
+from hedgerow.flags.model import KEY_MAX_CHARS, Flag, FlagId
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
 from hedgerow.http.api.users import render_user
@@ -97,6 +107,11 @@ class ExperimentItem(msgspec.Struct, kw_only=True):
 
 
 class ExperimentEnd(Fields):
+    # `open_cleanup_pr` and `send_notification` are options of PostHog's client.
+    ignored_fields: ClassVar[frozenset[str] | None] = frozenset(
+        ("open_cleanup_pr", "send_notification")
+    )
+
     conclusion: Conclusion | None = None
     conclusion_comment: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
 
@@ -111,6 +126,8 @@ class ExperimentEnd(Fields):
 class ExperimentBody(ExperimentEnd):
     """The writable fields. A `start_date` launches the experiment, an `end_date` ends it, and null
     for both resets it to a draft. `holdout` is an object with `id` and `exclusion_percentage`."""
+
+    ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_EXPERIMENT_FIELDS
 
     name: Annotated[str, Text(NAME_MAX)] = OMITTED
     description: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
@@ -127,6 +144,7 @@ class ExperimentBody(ExperimentEnd):
     stats_config: dict[str, Any] | None = None
     holdout: dict[str, Any] | None = None
     holdout_id: int | None = None
+    feature_flag: dict[str, Any] | None = None
     filters: dict[str, Any] | None = None
     secondary_metrics: list[Any] | None = None
     saved_metrics: list[Any] | None = None
@@ -134,6 +152,7 @@ class ExperimentBody(ExperimentEnd):
     def to_edit(self, call: ProjectCall) -> dict[str, Any]:
         found = super().to_edit(call)
         found.pop("feature_flag_key", None)
+        _check_flag_is_read_only(found.pop("feature_flag", None))
         if found.pop("holdout_id", None) is not None and found.get("holdout") is None:
             detail = (
                 "Holdouts cannot be referenced by id. Send `holdout` as an object with "
@@ -178,6 +197,25 @@ def _parse_date(text: str, attr: str, call: ProjectCall) -> datetime:
     return parse_date_parameter(text, call.now, UTC, attr)
 
 
+def _check_flag_is_read_only(flag: Mapping[str, Any] | None) -> None:
+    """PostHog ignores the flag of a response that is sent back, which has an id. Without an id it
+    is the configuration of a flag."""
+    if flag and flag.get("id") is None:
+        raise Invalid(
+            "The flag cannot be configured by this field. Send `parameters.feature_flag_variants` "
+            "and `parameters.rollout_percentage`, or change the flag itself.",
+            attr="feature_flag",
+            code="not_supported",
+        )
+
+
+def _render_parameters(experiment: Experiment, flag: Flag) -> dict[str, Any]:
+    return {
+        **get_client_parameters(experiment),
+        VARIANTS_PARAMETER: get_counted_flag(experiment, flag).variants,
+    }
+
+
 def _render_experiment(
     call: ProjectCall, found: ExperimentWithFlag, flag_item: FlagItem
 ) -> ExperimentItem:
@@ -197,10 +235,7 @@ def _render_experiment(
         holdout=holdout,
         holdout_id=holdout.get("id") if holdout else None,
         exposure_cohort=None,
-        parameters={
-            **get_client_parameters(experiment),
-            VARIANTS_PARAMETER: get_counted_flag(experiment, flag).variants,
-        },
+        parameters=_render_parameters(experiment, flag),
         filters=experiment.rest.get("filters", {}),
         metrics=experiment.metrics,
         metrics_secondary=experiment.metrics_secondary,
@@ -364,9 +399,10 @@ class ExperimentEndpoints:
             raise NotFound
         if "feature_flag_key" in body.model_fields_set and body.feature_flag_key != flag.key:
             raise Invalid("The flag of an experiment cannot be changed.", attr="feature_flag_key")
-        changed = await self._experiments.change(
-            call.project, id, body.to_edit(call), call.actor, call.now
+        edit = drop_unchanged_documents(
+            body.to_edit(call), before, _render_parameters(before, flag)
         )
+        changed = await self._experiments.change(call.project, id, edit, call.actor, call.now)
         return await self._respond(call, changed)
 
     @endpoint("DELETE", *project_paths("experiments/{experiment_id}/"), access=WRITE, status=204)

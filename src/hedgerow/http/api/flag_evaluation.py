@@ -11,6 +11,7 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider, EvaluationRequest
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.known_fields import CONDITION
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.model import Runtime
 from hedgerow.http.auth.access import for_sdks, in_project
@@ -24,6 +25,7 @@ from hedgerow.http.server.headers import etag_matches
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib import jsonio
 from hedgerow.persons.model import MAX_GROUP_TYPES
+from hedgerow.projects.validation import check_known_fields
 
 EVALUATION_PARAMETERS = (
     Parameter("distinct_id", "The distinct id to evaluate the flags for."),
@@ -131,6 +133,7 @@ class FlagEvaluationEndpoints:
     async def count_blast_radius(self, call: ProjectCall) -> Response:
         """Count the stored persons or groups that a condition matches."""
         body = await call.body(BlastRadiusBody)
+        check_known_fields(body.condition, CONDITION, "condition")
         radius = await self._blast_radius.count(
             call.project, body.condition, body.group_type_index, call.now
         )

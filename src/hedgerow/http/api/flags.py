@@ -1,7 +1,7 @@
 """Feature flags: definitions, status and activity."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import ConfigDict
@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from hedgerow.flags.edits import EditBase, FlagFields
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_flag_status
+from hedgerow.flags.known_fields import POSTHOG_FLAG_FIELDS
 from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
@@ -17,7 +18,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
-from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text, require_unset
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
@@ -37,6 +38,14 @@ LIST_PARAMETERS = (
     Parameter("active", "Only active (true), inactive (false) or stale (STALE) flags."),
     Parameter("type", f"Only flags of this type: {', '.join(TYPES)}."),
 )
+
+
+UnsupportedRollout = Annotated[
+    None,
+    require_unset(
+        "A flag has no percentage of its own. Send `filters.groups[0].rollout_percentage`."
+    ),
+]
 
 
 class FlagStatus(msgspec.Struct, kw_only=True):
@@ -59,6 +68,9 @@ class FlagBody(Fields):
     conflicting edits are detected."""
 
     model_config = ConfigDict(str_strip_whitespace=False)
+    ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_FLAG_FIELDS | {
+        *FlagItem.__struct_fields__
+    }
 
     key: Annotated[str, Text(KEY_MAX_CHARS, blank=True)] = OMITTED
     name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
@@ -72,7 +84,9 @@ class FlagBody(Fields):
     evaluation_runtime: Runtime | None = None
     bucketing_identifier: Bucketing | None = None
     evaluation_contexts: list[Annotated[str, Text(200)]] | None = None
+    evaluation_tags: list[Annotated[str, Text(200)]] | None = None
     tags: list[Annotated[str, Text(200)]] | None = None
+    rollout_percentage: UnsupportedRollout = None
     version: Annotated[int, Between()] | None = None
     original_flag: Any = None
 
@@ -82,6 +96,8 @@ class FlagBody(Fields):
             for name in FlagFields.__slots__
             if getattr(self, name) is not None
         }
+        if self.evaluation_tags is not None:  # the name in earlier versions of PostHog
+            fields.setdefault("evaluation_contexts", self.evaluation_tags)
         for name in ("evaluation_contexts", "tags"):
             if name in fields:
                 fields[name] = tuple(dict.fromkeys(fields[name]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, LiteralString
+from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid
+from hedgerow.flags.validate import check_filter_fields
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
 from hedgerow.http.api.users import render_user
@@ -19,13 +20,23 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import (
+    INT64_MAX,
+    OMITTED,
+    Between,
+    Boolean,
+    Fields,
+    Text,
+    require_unset,
+)
 from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.dates import EARLIEST, LATEST, parse_stored_date
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import parse_date_parameter
+from hedgerow.surveys.known_fields import POSTHOG_SURVEY_FIELDS
 from hedgerow.surveys.model import (
     MAX_FREQUENCY_DAYS,
     MAX_ITERATIONS,
@@ -72,25 +83,15 @@ def _parse_date(value: Any) -> datetime:
 Date = Annotated[datetime, BeforeValidator(_parse_date)]
 
 
-def _require_null(detail: LiteralString) -> BeforeValidator:
-    """Reject every value but null, for PostHog fields that Hedgerow does not support."""
-
-    def check(value: Any) -> None:
-        if value is not None:
-            raise PydanticCustomError("unsupported", detail, {"code": "not_supported"})
-
-    return BeforeValidator(check)
-
-
 UnsupportedSampling = Annotated[
     None,
-    _require_null(
+    require_unset(
         "Response sampling is not supported. Leave this field out and use `responses_limit`."
     ),
 ]
 UnsupportedFlag = Annotated[
     None,
-    _require_null(
+    require_unset(
         "A survey creates its own targeting flag. Send `targeting_flag_filters`, or "
         "`linked_flag_id` to target the users of an existing flag."
     ),
@@ -141,6 +142,8 @@ class SurveyBody(Fields):
     `targeting_flag_filters` are the conditions of the targeting flag, and
     `remove_targeting_flag` deletes that flag."""
 
+    ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_SURVEY_FIELDS
+
     name: Annotated[str, Text(NAME_MAX)] = OMITTED
     description: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
     type: SurveyType = OMITTED
@@ -166,12 +169,19 @@ class SurveyBody(Fields):
     response_sampling_limit: UnsupportedSampling = None
     response_sampling_daily_limits: UnsupportedSampling = None
 
-    def to_edit(self) -> SurveyEdit:
-        """Validate the fields present in the body and convert them to their stored form."""
+    def to_edit(self, before: SurveyWithFlags | None = None) -> SurveyEdit:
+        """Validate the fields present in the body and convert them to their stored form. A document
+        that is as it was before is left out: it can be older than the checks."""
         sent = {name: getattr(self, name) for name in self.model_fields_set - _OTHER_BODY_FIELDS}
         for name, validate in _VALIDATORS.items():
             if name in sent:
-                sent[name] = validate(sent[name])
+                if before is not None and jsonio.is_equal(sent[name], getattr(before.survey, name)):
+                    del sent[name]
+                else:
+                    sent[name] = validate(sent[name])
+        targeting = before.targeting.filters if before and before.targeting else None
+        if not jsonio.is_equal(self.targeting_flag_filters, targeting):
+            check_filter_fields(self.targeting_flag_filters, "targeting_flag_filters")
         for name, empty in (("description", ""), ("enable_partial_responses", False)):
             if name in sent and sent[name] is None:
                 sent[name] = empty
@@ -377,9 +387,9 @@ class SurveyEndpoints:
     async def change_survey(self, call: ProjectCall) -> Response:
         """Update, start, end or archive a survey. Its flags are active while it runs."""
         id = call.path_param("survey_id", RESERVED)
-        await self._surveys.find(call.project, id)
+        found = await self._surveys.find(call.project, id)
         body = await call.body(SurveyBody)
-        edit = await run_in_thread(body.to_edit)
+        edit = await run_in_thread(lambda: body.to_edit(found))
         changed = await self._surveys.change(call.project, id, edit, call.actor, call.now)
         return JsonResponse(_render_survey(call, changed))
 

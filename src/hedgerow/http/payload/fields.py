@@ -6,7 +6,8 @@ is accepted as an integer and "true" as a boolean.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, ClassVar, LiteralString, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -14,8 +15,12 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
 from hedgerow.http.payload.body import FormFields
+from hedgerow.lib.shape import Shape
 from hedgerow.lib.text import explain_unstorable, truncate
+from hedgerow.projects.validation import check_known_fields
 
+# A body may contain the key that authenticates the request.
+KEY_FIELD = "personal_api_key"
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -31,7 +36,10 @@ def _remove_null_defaults(schema: dict[str, Any]) -> None:
 
 
 class Fields(BaseModel):
-    """A request body. Unknown and read-only fields are ignored."""
+    """A request body. Unknown and read-only fields are ignored, unless `ignored_fields` lists all
+    that are: then any other unknown field is an error."""
+
+    ignored_fields: ClassVar[frozenset[str] | None] = None
 
     model_config = ConfigDict(
         extra="ignore",
@@ -93,6 +101,17 @@ class Between(GroupedMetadata):
         yield BeforeValidator(_reject_booleans)  # the last validator runs first
 
 
+def require_unset(detail: LiteralString) -> BeforeValidator:
+    """Reject every value but null and empty ones, for PostHog fields that Hedgerow does not
+    support."""
+
+    def check(value: Any) -> None:
+        if value is not None and value not in ("", [], {}):
+            raise PydanticCustomError("unsupported", detail, {"code": "not_supported"})
+
+    return BeforeValidator(check)
+
+
 F = TypeVar("F", bound=Fields)
 
 
@@ -100,12 +119,20 @@ def validate(model: type[F], value: Any) -> F:
     """Return `value` as the model. Raises Invalid for the first broken rule."""
     if not isinstance(value, dict):
         raise Invalid(f"Invalid data. Expected a dictionary, but got {type(value).__name__}.")
+    if model.ignored_fields is not None:
+        check_known_fields(value, _build_shape(model), "")
     try:
         return model.model_validate(
             _unfold(model, value) if isinstance(value, FormFields) else value
         )
     except ValidationError as error:
         raise _build_error(error.errors(include_url=False)[0]) from None
+
+
+@cache
+def _build_shape(model: type[Fields]) -> Shape:
+    names = (field.alias or name for name, field in model.model_fields.items())
+    return Shape(*names, unused=(model.ignored_fields or frozenset()) | {KEY_FIELD})
 
 
 def _unfold(model: type[Fields], form: FormFields) -> dict[str, Any]:

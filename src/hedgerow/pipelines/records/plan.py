@@ -12,7 +12,7 @@ from hedgerow.lib.encryption import Cipher
 from hedgerow.lib.tokens import generate_token
 from hedgerow.lib.yamlio import FromEnv
 from hedgerow.pipelines import config as settings
-from hedgerow.pipelines.event_filters import check_settings
+from hedgerow.pipelines.event_filters import check_filter_fields, check_settings
 from hedgerow.pipelines.model import INT32_MAX, WEB_TOKEN_BITS, Record, RecordId
 from hedgerow.pipelines.records.document import Document, RecordSpec
 from hedgerow.plugin.component import Family, SettingField, SettingType
@@ -156,6 +156,7 @@ class RecordPlanner:
         try:
             config = settings.merge_settings(component, secrets, values, self.cipher)
             if config and not jsonio.is_equal(config, before.config):
+                check_filter_fields(component, config, before.config)
                 check_settings(component, config, self.cipher)
         except Invalid as error:
             key = (error.attr or "").removeprefix("config__")

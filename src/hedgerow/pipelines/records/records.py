@@ -10,7 +10,7 @@ from hedgerow.lib.encryption import Cipher
 from hedgerow.lib.tokens import generate_token
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
-from hedgerow.pipelines.event_filters import check_settings
+from hedgerow.pipelines.event_filters import check_filter_fields, check_settings
 from hedgerow.pipelines.model import WEB_TOKEN_BITS, ComponentId, Record, RecordDraft, RecordId
 from hedgerow.pipelines.records.audit import RecordAudit
 from hedgerow.pipelines.records.ordering import renumber
@@ -140,6 +140,7 @@ class Records:
             component = self._require_component(before)
             merge = settings.replace_settings if whole else settings.merge_settings
             stored = merge(component, before.config, given, self._cipher)
+            check_filter_fields(component, stored, before.config)
             check_settings(component, stored, self._cipher)
             after = replace(before, config=stored)
             return RecordEdit(record=after, entry=self._audit.build_change(before, after, actor))

@@ -208,7 +208,7 @@ GROUPS = st.lists(
         optional={
             "properties": st.lists(FILTERS, max_size=3),
             "rollout_percentage": st.none() | st.integers(0, 100) | st.just(33.3),
-            "x": JSON,
+            "sort_key": JSON,
         },
     ),
     min_size=1,
