@@ -254,6 +254,8 @@ def get_flag_status(flag: Flag, now: datetime) -> tuple[str, str]:
     """Return ACTIVE, STALE or DELETED, and the reason."""
     if flag.deleted:
         return "DELETED", "Flag has been deleted"
+    if not flag.active:  # as in PostHog's flag_status.py
+        return "ACTIVE", "Flag is disabled and not checked for staleness"
     if flag.last_called_at is not None:
         if now - flag.last_called_at >= STALE_AFTER:
             days = (now - flag.last_called_at).days

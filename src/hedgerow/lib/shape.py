@@ -9,7 +9,6 @@ from typing import Any
 
 from hedgerow.lib.text import replace_unstorable_characters, truncate
 
-
 # A shorter part of a name says too little to suggest the name.
 MIN_PART_CHARS = 4
 

@@ -7,7 +7,9 @@ const [folder, name, entry] = process.argv.slice(2)
 const load = createRequire(folder + '/')
 const { PostHog } = load(name + entry)
 const { version } = JSON.parse(require('node:fs').readFileSync(`${folder}/node_modules/${name}/package.json`))
-console.warn = console.error = console.log = () => {}
+const warnings = []
+console.warn = (text) => warnings.push(String(text))
+console.error = console.log = () => {}
 
 let client
 const clients = {}
@@ -59,6 +61,8 @@ const actions = {
   },
   remote_config: ({ key }) => client.getRemoteConfigPayload(key),
   reload: () => client.reloadFeatureFlags(),
+  // The warnings that the SDK logged.
+  warned: () => warnings,
   // Twice, because the older version joins a running flush, which excludes newer events.
   async flush() {
     for (const _ of ['running', 'rest']) {

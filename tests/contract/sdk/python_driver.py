@@ -14,6 +14,7 @@ posthog: Any = package
 client: Any = None
 clients: dict[str, Any] = {}
 errors: list[str] = []
+logged: list[str] = []
 
 
 def open_client(
@@ -113,13 +114,25 @@ def flush() -> list[str]:
     return errors
 
 
+def warned() -> list[str]:
+    """Return the warnings that the SDK logged."""
+    return logged
+
+
+class LogCollector(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        logged.append(record.getMessage())
+
+
 def close() -> None:
     client.shutdown()
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
+    logger = logging.getLogger("posthog")
+    logger.propagate = False
+    logger.addHandler(LogCollector(logging.WARNING))
     actions: dict[str, Any] = {
         command.__name__: command
         for command in (
@@ -139,6 +152,7 @@ def main() -> None:
         "remote_config": remote_config,
         "reload": reload,
         "flush": flush,
+        "warned": warned,
         "close": close,
     }
     output = sys.stdout

@@ -218,6 +218,22 @@ def test_flags_that_need_stored_data_fall_back_to_the_server(local: SdkProcess) 
     assert local.flag(key="listed", id="person-4") is False
 
 
+def test_early_access_flags_are_evaluated_on_the_server_without_a_false_warning(
+    local: SdkProcess, sdk: Sdk, admin: httpx.Client
+) -> None:
+    name = f"Early {sdk.name}"
+    body = {"name": name, "stage": "beta"}
+    feature = admin.post("/api/projects/1/early_access_feature/", json=body).json()
+    key = feature["feature_flag"]["key"]
+    enrolled = {"distinct_ids": [f"in-{key}"], "properties": {f"$feature_enrollment/{key}": "true"}}
+    assert admin.post("/api/projects/1/persons/", json=enrolled).status_code == 201
+    local.reload()
+    assert local.flag(key=key, id=f"in-{key}", local=True) is None
+    assert local.flag(key=key, id=f"in-{key}") is True
+    assert local.flag(key=key, id="somebody") is False
+    assert [text for text in local.warned() if "continuity" in text] == []
+
+
 def test_remote_config_payload_is_decrypted(local: SdkProcess) -> None:
     assert local.remote_config(key="limits") in ('{"uploads": 3}', {"uploads": 3})
 

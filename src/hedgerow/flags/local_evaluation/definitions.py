@@ -21,6 +21,12 @@ from hedgerow.lib import jsonio
 from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions
 from hedgerow.persons.model import Cohort, CohortId
 
+# An SDK evaluates a flag on the server if it needs a cohort that the definitions do not contain. No
+# cohort has this id.
+SERVER_CONDITION = {
+    "properties": [{"key": "id", "type": "cohort", "operator": "in", "value": 0}],
+    "rollout_percentage": 100,
+}
 # Inlining cohorts turns one condition set into at most this many, with at most so many filters.
 MAX_SETS = 50
 MAX_INLINED_FILTERS = 500
@@ -73,17 +79,20 @@ class _DefinitionsBuilder:
         }
 
     def _flag(self, flag: Flag) -> dict[str, Any]:
+        requires_server = _requires_server(flag, older=self._profile is not SdkProfile.CURRENT)
+        knows_cohorts = self._profile is not SdkProfile.OLDER_WITHOUT_COHORTS
+        filters = self._filters(flag)
         return {
             "id": flag.id,
             "team_id": flag.project_id,
             "name": flag.name,
             "key": flag.key,
-            "filters": self._filters(flag),
+            "filters": _require_server(filters) if requires_server and knows_cohorts else filters,
             "deleted": False,
             "active": flag.active,
-            # SDKs evaluate flags with experience continuity on the server.
+            # SDKs evaluate flags with experience continuity on the server. Newer ones warn of them.
             "ensure_experience_continuity": flag.ensure_experience_continuity
-            or _requires_server(flag, older=self._profile is not SdkProfile.CURRENT),
+            or (requires_server and not knows_cohorts),
             "has_encrypted_payloads": flag.has_encrypted_payloads,
             "version": flag.version,
             "evaluation_runtime": flag.evaluation_runtime.value,
@@ -236,6 +245,14 @@ def _is_evaluable_locally(flag: Flag) -> bool:
         isinstance(group, Mapping) and isinstance(group.get("properties") or [], list)
         for group in groups
     )
+
+
+def _require_server(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return filters that every SDK evaluates on the server. Holdouts and group types are removed:
+    an SDK uses them before the conditions."""
+    removed = ("holdout", "holdout_groups", "super_groups", "early_exit")
+    kept = {name: part for name, part in filters.items() if name not in removed}
+    return kept | {"groups": [SERVER_CONDITION], "aggregation_group_type_index": None}
 
 
 def _requires_server(flag: Flag, *, older: bool) -> bool:

@@ -9,6 +9,7 @@ from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.definitions import (
     MAX_CHAIN_KEYS,
     MAX_SETS,
+    SERVER_CONDITION,
     SdkProfile,
     build_local_definitions,
 )
@@ -188,7 +189,6 @@ def test_cohort_that_cannot_be_expanded_needs_the_server(
         ({"groups": [{"aggregation_group_type_index": 0}]}, {}, False, True),
         ({}, {"bucketing_identifier": Bucketing.DEVICE_ID}, False, True),
         ({"aggregation_group_type_index": 0}, {}, False, False),
-        ({}, {"ensure_experience_continuity": True}, True, True),
     ],
 )
 def test_flag_that_sdks_evaluate_wrongly_needs_the_server(
@@ -197,7 +197,20 @@ def test_flag_that_sdks_evaluate_wrongly_needs_the_server(
     flag = make_flag({"groups": [{}]} | filters, **fields)
     for profile, needs_server in zip(SdkProfile, (by_current, by_older, by_older), strict=True):
         [one] = local_definitions(flag, profile=profile)["flags"]
-        assert one["ensure_experience_continuity"] is needs_server
+        # Only SDKs without cohorts need another mark.
+        by_continuity = needs_server and profile is SdkProfile.OLDER_WITHOUT_COHORTS
+        assert one["ensure_experience_continuity"] is by_continuity
+        if profile is not SdkProfile.OLDER_WITHOUT_COHORTS:
+            assert (one["filters"]["groups"] == [SERVER_CONDITION]) is needs_server
+            removed = {"holdout", "super_groups", "early_exit"} if needs_server else set()
+            assert removed.isdisjoint(one["filters"])
+
+
+@pytest.mark.parametrize("profile", SdkProfile)
+def test_experience_continuity_is_marked_for_every_sdk(profile: SdkProfile) -> None:
+    flag = make_flag({"groups": [{}]}, ensure_experience_continuity=True)
+    [one] = local_definitions(flag, profile=profile)["flags"]
+    assert (one["ensure_experience_continuity"], one["filters"]["groups"]) == (True, [{}])
 
 
 def chains(*flags: Flag) -> dict[str, Any]:
