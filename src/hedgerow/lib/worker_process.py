@@ -115,8 +115,11 @@ class WorkerProcess:
         except EOFError:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_EXIT_TIMEOUT_S)
-            is_out_of_memory = process.returncode == _EXIT_OUT_OF_MEMORY
-            raise WorkerDied(timed_out=False, out_of_memory=is_out_of_memory) from None
+            raise WorkerDied(
+                # The timer of the process can be earlier than ours on a busy machine.
+                timed_out=process.returncode == -signal.SIGALRM,
+                out_of_memory=process.returncode == _EXIT_OUT_OF_MEMORY,
+            ) from None
         finally:
             if response is None:  # a late response must not answer the next request
                 self._end()
