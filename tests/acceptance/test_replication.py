@@ -7,12 +7,6 @@ from hedgerow.app.background_tasks import CHECK_INTERVAL_S
 from tests.support.live import PROJECT_KEY, LiveServer, wait_for
 from tests.support.stored_events import count_waiting_persons, read_stored_events
 
-ENGINE = "_chdb"
-
-
-def _memory_map(server: LiveServer) -> str:
-    return Path(f"/proc/{server.process.pid}/maps").read_text()
-
 
 def test_installation_with_flags_only_never_loads_chdb(tmp_path: Path) -> None:
     with LiveServer(tmp_path) as server, server.client() as client:
@@ -23,11 +17,11 @@ def test_installation_with_flags_only_never_loads_chdb(tmp_path: Path) -> None:
             assert client.post("/decide?v=3", json=body).is_success
         time.sleep(2 * CHECK_INTERVAL_S)
         assert count_waiting_persons(tmp_path) == 2
-        assert ENGINE not in _memory_map(server)
+        assert server.find_engine() is None
         event = {**body, "event": "seen"}
         assert client.post("/capture/", json=event).is_success
         wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
-        assert ENGINE in _memory_map(server)
+        assert server.find_engine() is not None
     replicas = read_stored_events(tmp_path, "SELECT properties FROM persons FINAL")
     assert len(replicas) == 1
     assert '"plan"' in replicas[0]["properties"]
@@ -39,6 +33,6 @@ def test_restart_with_events_runs_every_background_task(tmp_path: Path) -> None:
         assert client.post("/capture/", json=event).is_success
         wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
     with LiveServer(tmp_path) as server:
-        wait_for(lambda: ENGINE in _memory_map(server), at_most_s=30)
+        wait_for(lambda: server.find_engine() is not None, at_most_s=30)
         time.sleep(2 * CHECK_INTERVAL_S)
     assert "background task failed" not in server.errors

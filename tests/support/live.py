@@ -125,6 +125,10 @@ class LiveProcess:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
+    def find_engine(self) -> int | None:
+        """Return the process id of the embedded event engine, None if it does not run."""
+        return find_engine(self.process.pid)
+
     def __enter__(self) -> Self:
         return self.wait_ready()
 
@@ -242,6 +246,17 @@ class Installation:
 
     def server(self, *arguments: str, **settings: str) -> LiveServer:
         return LiveServer(self.data, *arguments, **{**self.settings, **settings})
+
+
+def find_engine(parent: int) -> int | None:
+    """Return the process id of the event engine that a process has started."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, its_parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+            is_engine = b"chdb_server" in (process / "cmdline").read_bytes()
+            if is_engine and int(its_parent) == parent and state != "Z":
+                return int(process.name)
+    return None
 
 
 def _collect(stream: IO[str], lines: list[str]) -> threading.Thread:

@@ -65,6 +65,7 @@ class Container:
         await self.ingestion.processor.stop()
         await self.delivery.close()
         self.pipelines.close()
+        self.event_queries.workers.close()
         await self.event_store.close()
         await self.database.close()
 

@@ -16,6 +16,7 @@ from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.worker_pool import PoolLimits, WorkerPool
 from hedgerow.queries.cache import Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
@@ -37,6 +38,16 @@ EMBEDDED_MAX_AGE = timedelta(seconds=60)
 # Other processes change data without this one seeing it.
 SHARED_MAX_AGE = timedelta(seconds=3)
 
+RESULT_WORKER = "hedgerow.storage.events.result_worker"
+RESULT_WORKER_LIMITS = PoolLimits(
+    max_processes=1,
+    # The QueryLimiter admits fewer.
+    max_waiting=10,
+    max_waiting_per_sender=10,
+    timeout_s=20.0,
+    max_memory_bytes=1536 << 20,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQueryServices:
@@ -44,6 +55,7 @@ class EventQueryServices:
     is valid."""
 
     executor: QueryExecutor
+    workers: WorkerPool
     listing: EventListing
     select_listing: SelectListing
     property_values: PropertyValues
@@ -56,8 +68,9 @@ def build_event_queries(
     database: Database, events: LazyEventStore, arrived: ReadBarrier, mirrored: ReadBarrier
 ) -> EventQueryServices:
     is_alone = database.engine_name == "sqlite"
+    workers = WorkerPool(RESULT_WORKER, RESULT_WORKER_LIMITS)
     reading = QueryExecutor(
-        ClickHouseEventReader(events.open_or_unavailable),
+        ClickHouseEventReader(events.open_or_unavailable, workers),
         SqlCohortStore(database),
         QueryLimiter(),
         arrived,
@@ -73,6 +86,7 @@ def build_event_queries(
 
     return EventQueryServices(
         executor=reading,
+        workers=workers,
         listing=listing,
         select_listing=selecting,
         property_values=PropertyValues(reading),

@@ -13,7 +13,7 @@ from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
-from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import (
@@ -53,12 +53,17 @@ class LazyEventStore:
     def is_open(self) -> bool:
         return self._store is not None
 
+    @property
+    def engine_restarts(self) -> int:
+        """How often the embedded engine was started again."""
+        return 0 if self._store is None else self._store.engine_restarts
+
     async def open(self) -> "ClickHouseEventStore":
         """Open and return the store. A cancelled caller does not cancel the opening for others."""
         if self._store is None:
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open())
-                self._opening.add_done_callback(_consume_exception)
+                self._opening.add_done_callback(consume_exception)
             await asyncio.shield(self._opening)
         assert self._store is not None
         return self._store
@@ -121,11 +126,5 @@ class LazyEventStore:
             await asyncio.wait({self._opening})
         if self._store is not None:
             await self._store.close()
-        elif self._lock is not None:
+        if self._lock is not None:
             self._lock.release()
-
-
-def _consume_exception(opening: asyncio.Task[None]) -> None:
-    """Retrieve the exception, so that asyncio does not log it when no caller waits any more."""
-    if not opening.cancelled():
-        opening.exception()

@@ -86,6 +86,11 @@ def _ingestion_gauges(ingestion: Ingestion) -> Iterable[Gauge]:
         ingestion.processor.stored,
     )
     yield (
+        "hedgerow_event_engine_restarts_total",
+        "Restarts of the embedded event engine, after it was killed or crashed.",
+        ingestion.event_store.engine_restarts,
+    )
+    yield (
         "hedgerow_inbox_events_dead_lettered",
         "Dead letters of the installation.",
         ingestion.lag_monitor.dead_letters,

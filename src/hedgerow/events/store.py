@@ -1,14 +1,16 @@
 """The event store, as domain packages use it. Implemented in `storage/events/`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hedgerow.errors import Invalid
 from hedgerow.events.listing.record import EventPerson
 from hedgerow.events.model import Event, EventKey
 from hedgerow.projects.model import ProjectId
+
+T = TypeVar("T")
 
 
 class EventStore(Protocol):
@@ -47,12 +49,14 @@ class ResultTooLarge(Invalid):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
     """The resources that a query may use. On timeout the query raises Invalid, or returns the rows
-    found so far if `is_partial_on_timeout`."""
+    found so far if `is_partial_on_timeout`. `on_abort` is called if the query could only be ended
+    with the engine."""
 
     timeout_s: float
     max_rows: int
     max_bytes: int
     is_partial_on_timeout: bool = False
+    on_abort: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +67,24 @@ class QueryResult:
     rows: Sequence[Sequence[Any]]
 
 
+# Turns a result into what its reader needs. It may run in another process: a function of a module,
+# or a `partial` of one, that returns bytes rather than many values.
+Shape = Callable[[QueryResult], T]
+
+
 class EventReader(Protocol):
     async def read(
         self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
     ) -> QueryResult:
-        """Run a read-only query. Raises Invalid for a query that cannot be run."""
+        """Run a read-only query. Raises Invalid for a query that cannot be run. For columns that a
+        client chooses, use `read_shaped`."""
+        ...
+
+    async def read_shaped(
+        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits, shape: Shape[T]
+    ) -> T:
+        """Run a read-only query and return its result in the given shape. A large result never
+        becomes Python values in this process."""
         ...
 
 

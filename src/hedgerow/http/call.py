@@ -1,11 +1,12 @@
 """The authorized request that an endpoint receives."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from hedgerow.errors import MethodNotAllowed
 from hedgerow.http.paging import Page, PageWindow, build_link, build_page, parse_window
@@ -72,6 +73,20 @@ class PublicCall:
         """Return the URL of this request with some query parameters replaced; None removes one."""
         return build_link(self.request, self.context.origins, changes)
 
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work whose cost the client decides. It is cancelled if the client disconnects. Call
+        it after the body is read."""
+        running = asyncio.create_task(work)
+        watching = asyncio.create_task(_wait_for_disconnect(self.request))
+        try:
+            await asyncio.wait({running, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise ClientDisconnect
+            return running.result()
+        finally:
+            watching.cancel()
+            running.cancel()
+
     async def body(self, model: type[F]) -> F:
         """Parse and validate the body. Call it last: every other check comes before the body."""
         trace = get_trace(self.request.scope)
@@ -83,6 +98,11 @@ class PublicCall:
     async def raw_body(self) -> Any:
         """Return the parsed body before validation: a JSON value or a `FormFields`."""
         return await self.context.bodies.value(self.request)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

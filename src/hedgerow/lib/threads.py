@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -108,3 +108,10 @@ _default = ThreadLimiter(DEFAULT_MAX_THREADS)
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in the process's default threads."""
     return await _default.run(work)
+
+
+def consume_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a task that no caller waits for, so that asyncio does not log it.
+    For `add_done_callback`."""
+    if not task.cancelled():
+        task.exception()

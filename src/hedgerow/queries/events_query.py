@@ -12,11 +12,9 @@ import msgspec
 from hedgerow.errors import Invalid
 from hedgerow.events.listing.query import DEFAULT_LIMIT, EventsQuery, parse_events_query
 from hedgerow.events.listing.select_listing import SelectListing
-from hedgerow.events.query.result_json import encode_result
 from hedgerow.hogql.printer.statement import MAX_LIMIT
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib import jsonio
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
@@ -71,9 +69,8 @@ class EventsQueryRunner:
     async def run(self, project: Project, query: EventsQuery, now: datetime) -> QueryOutput:
         started = time.monotonic()
         table = await self._listing.fetch_table(project, query, now)
-        results = await run_in_thread(lambda: encode_result(table.rows))
         return QueryOutput(
-            results=msgspec.Raw(results),
+            results=msgspec.Raw(table.rows),
             columns=table.columns,
             types=table.types,
             hogql=to_hogql(table.query),

@@ -13,7 +13,7 @@ from hedgerow.errors import Invalid
 from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.query.context import QueryContext, compile_query
 from hedgerow.events.query.executor import DEFAULT_LIMITS, QueryExecutor
-from hedgerow.events.query.result_json import encode_result
+from hedgerow.events.query.result_json import encode_rows
 from hedgerow.events.store import QueryResult
 from hedgerow.hogql.ast import Compare, Constant, Expr
 from hedgerow.hogql.builders import all_of, compare, constant, field
@@ -22,7 +22,6 @@ from hedgerow.hogql.parser.parse import parse_expr, parse_select
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.hogql.unparse import to_hogql
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
 from hedgerow.projects.validation import check_storable, parse_date_parameter
 from hedgerow.queries.fields import QueryFields
@@ -62,28 +61,27 @@ class HogQLQueryRunner:
     async def run(self, project: Project, query: HogQLQuery, now: datetime) -> QueryOutput:
         marks = [time.monotonic()]
         context = await self._executor.build_context(project, now, [query.query, query.filters])
-        statement, hogql = await run_in_thread(partial(_compile, query, context))
+        statement, hogql = await self._executor.run_compilation(
+            context, partial(_compile, query, context)
+        )
         marks.append(time.monotonic())
-        answer = await self._executor.run(context, statement, _QUERY_LIMITS)
+        answer = await self._executor.run_shaped(
+            context, statement, partial(encode_rows, limit=statement.limit), _QUERY_LIMITS
+        )
         marks.append(time.monotonic())
         plan = await self._explain(context, statement) if query.explain else None
-        more = statement.limit is not None and len(answer.rows) > statement.limit
-        rows = answer.rows[: statement.limit] if more else answer.rows
-        results = await run_in_thread(lambda: encode_result(rows))
-        marks.append(time.monotonic())
-        steps = ("./read", "./run", "./write")
         return QueryOutput(
-            results=msgspec.Raw(results),
+            results=msgspec.Raw(answer.rows),
             columns=statement.columns,
             types=list(zip(statement.columns, answer.types, strict=True)),
             hogql=hogql,
             timings=[
                 Timing(k=name, t=round(end - start, 6))
-                for name, start, end in zip(steps, marks, marks[1:], strict=False)
+                for name, start, end in zip(("./read", "./run"), marks, marks[1:], strict=False)
             ],
             limit=statement.limit,
             offset=statement.offset,
-            has_more=more,
+            has_more=answer.has_more,
             explain=plan,
             clickhouse=statement.sql if query.explain else None,
         )

@@ -106,7 +106,12 @@ class Queries:
             is_retained=not is_blocking,
             query_bytes=query_bytes,
         )
-        return await started.wait() if is_blocking else started.status()
+        if not is_blocking:
+            return started.status()
+        try:
+            return await started.wait()
+        finally:  # also if the client has disconnected
+            self._runs.cancel(started)
 
     def status(self, project_id: ProjectId, id: str) -> QueryStatus:
         return self._get_run(project_id, id).status()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.listing.record import PERSON_SUMMARY_PROPERTIES, EventRecord
-from hedgerow.events.query.result_json import encode_result
+from hedgerow.events.query.result_json import check_size, encode_result
 from hedgerow.lib import jsonio
 
 # With more columns, nested values stay JSON in one column each.
@@ -74,6 +74,11 @@ def format_csv_rows(rows: Iterable[Sequence[Any]]) -> bytes:
     for row in rows:
         writer.writerow([format_cell(each) for each in row])
     return text.getvalue().encode("utf-8", "replace")
+
+
+def encode_csv_rows(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Format rows whose size a client has chosen. Raises ResultTooLarge."""
+    return check_size(format_csv_rows(rows))
 
 
 def format_cell(value: Any) -> str:

@@ -13,6 +13,8 @@ from hedgerow.lib.ids import normalize_uuid
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# datetime itself raises an error outside of the years 1 to 9999.
+_EARLIEST, _LATEST = ((limit - _EPOCH) // _MICROSECOND for limit in (EARLIEST, LATEST))
 _PATTERN = re.compile(r"(-?\d{1,17})_([0-9a-f-]{36})", re.ASCII)
 
 
@@ -29,8 +31,9 @@ def parse_cursor(text: str) -> EventCursor:
     found = _PATTERN.fullmatch(text)
     uuid = normalize_uuid(found[2]) if found else None
     if found and uuid:
-        moment = _EPOCH + int(found[1]) * _MICROSECOND
-        if EARLIEST <= moment <= LATEST:
+        microseconds = int(found[1])
+        if _EARLIEST <= microseconds <= _LATEST:
+            moment = _EPOCH + microseconds * _MICROSECOND
             return EventCursor(timestamp=moment, uuid=UUID(uuid))
     detail = "Invalid cursor. Use the value from the `next` link of a response."
     raise Invalid(detail, attr="cursor")

@@ -5,7 +5,7 @@ to HAVING.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,26 +26,29 @@ from hedgerow.events.listing.query import MAX_OFFSET, EventsQuery
 from hedgerow.events.listing.select_columns import SelectColumn, parse_select_column
 from hedgerow.events.query.context import QueryContext
 from hedgerow.events.query.executor import QueryExecutor
+from hedgerow.events.query.result_json import encode_bounded
 from hedgerow.events.store import QueryResult, ResultTooLarge
 from hedgerow.hogql.ast import Expr, FunctionCall, OrderExpr, SelectQuery
 from hedgerow.hogql.builders import all_of, constant, field
 from hedgerow.hogql.parser.parse import parse_order
 from hedgerow.hogql.traversal import has_aggregate
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
 
 _MINUS = re.compile(r"\s*-\s*(?=[A-Za-z_$`(])")
 CURSOR_COLUMNS = ("timestamp", "uuid")
 
+RowEncoder = Callable[[Sequence[Sequence[Any]]], bytes]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTable:
-    """`next` is where the table continues: a cursor if rows are ordered by time, else an offset. It
-    is None on the last page, or if the maximum offset is reached."""
+    """`rows` are encoded. `next` is where the table continues: a cursor if rows are ordered by
+    time, else an offset. It is None on the last page, or if the maximum offset is reached."""
 
     columns: Sequence[str]
     types: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: bytes
+    row_count: int
     has_more: bool
     next: EventCursor | int | None
     query: SelectQuery
@@ -62,6 +65,8 @@ class _SelectPlan:
 
 
 class SelectListing:
+    """Rows are encoded as JSON, or by a function that may run in another process."""
+
     def __init__(self, executor: QueryExecutor, listing: EventListing) -> None:
         self._executor = executor
         self._listing = listing
@@ -71,7 +76,13 @@ class SelectListing:
         return await anext(self.iterate_tables(project, query, now, page_size=page_size))
 
     async def iterate_tables(
-        self, project: Project, query: EventsQuery, now: datetime, *, page_size: int = PAGE_SIZE
+        self,
+        project: Project,
+        query: EventsQuery,
+        now: datetime,
+        *,
+        page_size: int = PAGE_SIZE,
+        encode: RowEncoder = encode_bounded,
     ) -> AsyncIterator[ResultTable]:
         """Yield all rows in tables, at least one."""
         context = await self._executor.build_context(project, now, query.documents)
@@ -79,11 +90,11 @@ class SelectListing:
         left = query.limit
         while left is None or left > 0:
             limit = page_size if left is None else min(left, page_size)
-            table = await self._fetch(context, query, distinct_ids, limit)
+            table = await self._fetch(context, query, distinct_ids, (limit, encode))
             yield table
             if table.next is None:
                 return
-            left = None if left is None else left - len(table.rows)
+            left = None if left is None else left - table.row_count
             query = (
                 replace(query, cursor=table.next, offset=0)
                 if isinstance(table.next, EventCursor)
@@ -95,30 +106,32 @@ class SelectListing:
         context: QueryContext,
         query: EventsQuery,
         distinct_ids: Sequence[str] | None,
-        limit: int,
+        limit_and_encoder: tuple[int, RowEncoder],
     ) -> ResultTable:
-        plan = await run_in_thread(partial(_plan_select, query, context, distinct_ids, limit))
+        limit, encode = limit_and_encoder
+        plan = await self._executor.run_compilation(
+            context, partial(_plan_select, query, context, distinct_ids, limit)
+        )
+        printed = await self._executor.compile(context, lambda: plan.query, texts=query.hogql_texts)
+        shape = partial(_build_table, plan=plan, query=query, limit=limit, encode=encode)
         try:
-            answer = await self._executor.execute(
-                context, lambda: plan.query, texts=query.hogql_texts
-            )
+            return await self._executor.run_shaped(context, printed, shape)
         except ResultTooLarge:
             if limit == 1 or plan.query.group_by:
                 raise
-            return await self._fetch(
-                context, query, distinct_ids, max(1, limit // PAGE_SHRINK_FACTOR)
-            )
-        return await run_in_thread(partial(_build_table, plan, query, answer, limit))
+            fewer = max(1, limit // PAGE_SHRINK_FACTOR)
+            return await self._fetch(context, query, distinct_ids, (fewer, encode))
 
 
 def _build_table(
-    plan: _SelectPlan, query: EventsQuery, answer: QueryResult, limit: int
+    answer: QueryResult, plan: _SelectPlan, query: EventsQuery, limit: int, encode: RowEncoder
 ) -> ResultTable:
     rows, has_more = answer.rows[:limit], len(answer.rows) > limit
     return ResultTable(
         columns=[column.text for column in plan.columns],
         types=_list_types(plan, answer.types),
-        rows=[_assemble_row(plan.columns, row) for row in rows],
+        rows=encode([_assemble_row(plan.columns, row) for row in rows]),
+        row_count=len(rows),
         has_more=has_more,
         next=_next_position(plan, query, rows) if has_more else None,
         query=plan.query,

@@ -4,8 +4,9 @@ All reads of events go through it: listings, `select`, property values and the q
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from hedgerow.events.filters.cohorts import CohortsById
@@ -18,7 +19,7 @@ from hedgerow.events.query.context import (
     locate_error,
 )
 from hedgerow.events.query.limiter import QueryLimiter
-from hedgerow.events.store import EventReader, QueryLimits, QueryResult
+from hedgerow.events.store import EventReader, QueryLimits, QueryResult, Shape
 from hedgerow.hogql.ast import Select
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
@@ -27,9 +28,12 @@ from hedgerow.lib.threads import run_in_thread
 from hedgerow.persons.store import CohortStore
 from hedgerow.projects.model import Project
 
+T = TypeVar("T")
+
 TIMEOUT_S = 30.0
-MAX_RESULT_BYTES = 32 << 20
+MAX_RESULT_BYTES = 16 << 20
 MAX_COHORTS = 10_000
+MAX_COMPILATIONS = 2
 
 ReadBarrier = Callable[[], Awaitable[None]]
 
@@ -51,6 +55,7 @@ class QueryExecutor:
         self._reader = reader
         self._cohorts = cohorts
         self._limiter = limiter
+        self._compile_limiter = QueryLimiter(per_project=1, total=MAX_COMPILATIONS)
         self._events_barrier = events_barrier
         self._replica_barrier = replica_barrier
 
@@ -93,7 +98,7 @@ class QueryExecutor:
         rows: RowLimits = UNLIMITED_ROWS,
         texts: Sequence[NamedHogQL] = (),
     ) -> PrintedQuery:
-        """Compile a query in a thread, because parsing and printing can take a while."""
+        """Compile a query."""
 
         def work() -> PrintedQuery:
             try:
@@ -101,10 +106,29 @@ class QueryExecutor:
             except HogQLError as error:
                 raise locate_error(error, texts, context) from None
 
-        return await run_in_thread(work)
+        return await self.run_compilation(context, work)
+
+    async def run_compilation(self, context: QueryContext, work: Callable[[], T]) -> T:
+        """Parse or print in a thread, a few at a time: it takes up to 0.2 s, and each thread delays
+        the event loop."""
+        async with self._compile_limiter.acquire(context.project.id):
+            return await run_in_thread(work)
 
     async def run(
         self, context: QueryContext, printed: PrintedQuery, limits: QueryLimits = DEFAULT_LIMITS
     ) -> QueryResult:
-        async with self._limiter.acquire(context.project.id):
+        async with self._limiter.acquire(context.project.id) as block:
+            limits = replace(limits, on_abort=block)
             return await self._reader.read(printed.sql, printed.parameters, limits)
+
+    async def run_shaped(
+        self,
+        context: QueryContext,
+        printed: PrintedQuery,
+        shape: Shape[T],
+        limits: QueryLimits = DEFAULT_LIMITS,
+    ) -> T:
+        """Run a query whose columns the client has chosen, and return its result in `shape`."""
+        async with self._limiter.acquire(context.project.id) as block:
+            limits = replace(limits, on_abort=block)
+            return await self._reader.read_shaped(printed.sql, printed.parameters, limits, shape)

@@ -3,9 +3,12 @@ total, so that the event store keeps capacity for ingestion.
 """
 
 import asyncio
+import math
+import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from hedgerow.errors import Throttled
 from hedgerow.projects.model import ProjectId
@@ -14,6 +17,9 @@ MAX_PER_PROJECT = 2
 MAX_TOTAL = 3
 QUEUE_TIMEOUT_S = 30.0
 RETRY_AFTER_S = 5
+# How long a project waits after one of its queries could only be ended with the engine, which
+# interrupts the queries of all projects.
+BLOCK_S = 30.0
 
 
 class QueryLimiter:
@@ -28,10 +34,13 @@ class QueryLimiter:
         self._timeout_s = timeout_s
         self._running: Counter[ProjectId] = Counter()
         self._slot_freed = asyncio.Condition()
+        self._blocked_until: dict[ProjectId, float] = {}
 
     @asynccontextmanager
-    async def acquire(self, project_id: ProjectId) -> AsyncIterator[None]:
-        """Wait for a free slot. Raises Throttled on timeout."""
+    async def acquire(self, project_id: ProjectId) -> AsyncIterator[Callable[[], None]]:
+        """Wait for a free slot. Raises Throttled on timeout. Yields a function that blocks further
+        queries of the project for a while."""
+        self._check_block(project_id)
         try:
             async with asyncio.timeout(self._timeout_s), self._slot_freed:
                 await self._slot_freed.wait_for(lambda: self._has_free_slot(project_id))
@@ -39,7 +48,8 @@ class QueryLimiter:
         except TimeoutError:
             raise Throttled(RETRY_AFTER_S) from None
         try:
-            yield
+            self._check_block(project_id)
+            yield partial(self._block, project_id)
         finally:
             self._running[project_id] -= 1
             if not self._running[project_id]:
@@ -49,3 +59,12 @@ class QueryLimiter:
 
     def _has_free_slot(self, project_id: ProjectId) -> bool:
         return self._running[project_id] < self._per_project and self._running.total() < self._total
+
+    def _block(self, project_id: ProjectId) -> None:
+        self._blocked_until[project_id] = time.monotonic() + BLOCK_S
+
+    def _check_block(self, project_id: ProjectId) -> None:
+        left_s = self._blocked_until.get(project_id, 0.0) - time.monotonic()
+        if left_s > 0:
+            raise Throttled(math.ceil(left_s))
+        self._blocked_until.pop(project_id, None)

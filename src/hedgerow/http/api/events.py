@@ -20,7 +20,7 @@ from hedgerow.events.deletion import (
     find_person_ids,
     validate_selection,
 )
-from hedgerow.events.listing.csv_writer import EventCsv, format_csv_rows
+from hedgerow.events.listing.csv_writer import EventCsv, encode_csv_rows, format_csv_rows
 from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import EventListing, ListedEvents
 from hedgerow.events.listing.parameters import ParameterReader
@@ -109,7 +109,7 @@ class TablePage(msgspec.Struct, kw_only=True, rename="camel"):
 
     columns: Sequence[str]
     types: Sequence[str]
-    results: Sequence[Sequence[Any]]
+    results: msgspec.Raw
     has_more: bool
     next: str | None
 
@@ -189,10 +189,14 @@ def _render_table(table: ResultTable, next_link: str | None) -> TablePage:
     return TablePage(
         columns=table.columns,
         types=table.types,
-        results=table.rows,
+        results=msgspec.Raw(table.rows),
         has_more=table.has_more,
         next=next_link,
     )
+
+
+async def _fetch_first(tables: AsyncIterator[ResultTable]) -> ResultTable:
+    return await anext(tables)
 
 
 def _collect_columns(sheet: EventCsv, page: ListedEvents) -> None:
@@ -258,7 +262,9 @@ class EventEndpoints:
             return await self._respond_with_table(call, query, is_csv=is_csv)
         if is_csv:
             return await self._stream_csv(call, query)
-        page = await self._event_listing.fetch_page(call.project, query, call.now)
+        page = await call.while_connected(
+            self._event_listing.fetch_page(call.project, query, call.now)
+        )
         next_link = _build_next_link(call, query, page.end)
         return await _respond_json(
             call,
@@ -280,7 +286,7 @@ class EventEndpoints:
         uuid = normalize_uuid(_strip_suffix(call.path_param("event_id")))
         if uuid is None:
             raise Invalid("Invalid UUID", code="invalid")
-        record = await self._event_listing.find(call.project, uuid, call.now)
+        record = await call.while_connected(self._event_listing.find(call.project, uuid, call.now))
         if record is None:
             raise NotFound(f"No events exist for event UUID {uuid}")
         if not is_csv:
@@ -310,7 +316,9 @@ class EventEndpoints:
         query = parse_values_query(_parameters(call), names)
         if query is None:
             return Response(headers=_deprecation_headers(call))
-        found = await self._property_values.list_values(call.project, query, call.now)
+        found = await call.while_connected(
+            self._property_values.list_values(call.project, query, call.now)
+        )
         headers = {"Cache-Control": "max-age=10"}
         if is_csv:
             return _respond_csv(
@@ -322,16 +330,22 @@ class EventEndpoints:
         self, call: ProjectCall, query: EventsQuery, *, is_csv: bool
     ) -> Response:
         if not is_csv:
-            table = await self._select_listing.fetch_table(call.project, query, call.now)
+            table = await call.while_connected(
+                self._select_listing.fetch_table(call.project, query, call.now)
+            )
             next_link = _build_next_link(call, query, table.next)
             return await _respond_json(call, lambda: _render_table(table, next_link))
-        tables = self._select_listing.iterate_tables(call.project, query, call.now)
-        first = await anext(tables)  # raises on an invalid query before the response starts
+        tables = self._select_listing.iterate_tables(
+            call.project, query, call.now, encode=encode_csv_rows
+        )
+        # Raises on an invalid query before the response starts.
+        first = await call.while_connected(_fetch_first(tables))
 
         async def body() -> AsyncIterator[bytes]:
-            yield await run_in_thread(lambda: format_csv_rows([first.columns, *first.rows]))
+            yield format_csv_rows([first.columns])
+            yield first.rows
             async for table in tables:
-                yield await run_in_thread(partial(format_csv_rows, table.rows))
+                yield table.rows
 
         return ApiStreamingResponse(body(), media_type=CSV, headers=_csv_headers(call))
 
@@ -340,8 +354,12 @@ class EventEndpoints:
         rows."""
         now, sheet = call.now, EventCsv(include_person=query.include_person)
         without_persons = replace(query, include_person=False)
-        async for page in self._event_listing.iterate_pages(call.project, without_persons, now):
-            await run_in_thread(partial(_collect_columns, sheet, page))
+
+        async def collect_columns() -> None:
+            async for page in self._event_listing.iterate_pages(call.project, without_persons, now):
+                await run_in_thread(partial(_collect_columns, sheet, page))
+
+        await call.while_connected(collect_columns())
 
         async def body() -> AsyncIterator[bytes]:
             yield sheet.format_header()

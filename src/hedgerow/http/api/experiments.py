@@ -480,8 +480,8 @@ class ExperimentEndpoints:
         id = _parse_id(call)
         experiment, flag = await self._experiments.find(call.project, id)
         is_forced = _parse_refresh(call.query_param("refresh") or "false")
-        results = await self._results.analyze(
-            call.project, experiment, flag, call.now, refresh=is_forced
+        results = await call.while_connected(
+            self._results.analyze(call.project, experiment, flag, call.now, refresh=is_forced)
         )
         return JsonResponse(results)
 

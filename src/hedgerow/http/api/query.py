@@ -72,8 +72,10 @@ class QueryEndpoints:
         """Run a query over the project's events, persons and groups. With an asynchronous `refresh`
         the response is 202 with a `query_status`; poll it by its id."""
         body = await call.body(QueryBody)
-        result = await self._queries.execute(
-            call.project, body.query, _parse_refresh(body), body.client_query_id or ""
+        result = await call.while_connected(
+            self._queries.execute(
+                call.project, body.query, _parse_refresh(body), body.client_query_id or ""
+            )
         )
         if isinstance(result, QueryStatus):
             return _respond(QueryStarted(query_status=result), 202)

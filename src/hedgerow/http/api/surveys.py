@@ -437,8 +437,8 @@ class SurveyEndpoints:
         if not start_dates:
             return JsonResponse({})
         since = min(start_dates.values())
-        counts = await self._responses.count_responses(
-            call.project, list(start_dates), since, call.now
+        counts = await call.while_connected(
+            self._responses.count_responses(call.project, list(start_dates), since, call.now)
         )
         return JsonResponse(counts)
 
@@ -490,4 +490,6 @@ class SurveyEndpoints:
             raise Invalid("`date_from` must be before `date_to`.", attr="date_from")
         if not ids:
             return NO_STATS
-        return await self._responses.get_stats(call.project, ids, span, call.now)
+        return await call.while_connected(
+            self._responses.get_stats(call.project, ids, span, call.now)
+        )

@@ -1,18 +1,31 @@
-"""chDB: ClickHouse inside this process, on a folder that only one process may open."""
+"""chDB in a child process, on a folder that only one service may open.
 
+A query that does not end can be ended with its process. The next connection starts a new one.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-import clickhouse_connect
-from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import Error
+import structlog
 
 from hedgerow.errors import OperatorError
-from hedgerow.storage.events.clickhouse import ClickHousePool
+from hedgerow.storage.events.clickhouse import ClickHousePool, connect_embedded
 from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
 
 DATABASE = "hedgerow"
 MIB = 1 << 20
+SERVER_MODULE = "hedgerow.storage.events.chdb_server"
+# Opening a folder with many parts on a slow disk takes long.
+START_TIMEOUT_S = 300.0
+END_TIMEOUT_S = 10.0
 
 # The defaults assume a dedicated machine: gigabytes of caches and a thread per core.
 _ENGINE_OPTIONS: dict[str, Any] = {
@@ -32,32 +45,133 @@ _ENGINE_OPTIONS: dict[str, Any] = {
     "max_bytes_before_external_group_by": 128 * MIB,
 }
 
+_log = structlog.get_logger("hedgerow.events")
 
-def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHousePool:
-    """Open the folder, creating it if needed. Its lock is held until the pool is closed."""
-    folder = folder.resolve()
-    lock = lock or lock_folder(folder)
-    path = str(folder / CHDB_FOLDER)
 
-    def connect(database: str = DATABASE) -> Client:
-        return clickhouse_connect.get_client(
-            interface="chdb",
-            path=path,
-            database=database,
-            tz_mode="aware",
-            chdb_options=_ENGINE_OPTIONS,
+class ChdbProcess:
+    """The child process. It starts with `start` or the first connection, and again after it ended.
+    It shares the folder's lock, so the lock is held until both processes have ended."""
+
+    def __init__(self, folder: Path, lock: FolderLock) -> None:
+        self._folder = folder
+        self._folder_lock = lock
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._is_closed = False
+        self.starts = 0
+
+    def start(self) -> None:
+        """Start the process unless it runs. Raises OperatorError if it cannot open the folder."""
+        with self._lock:
+            self._ensure_started()
+
+    def connect(self) -> socket.socket:
+        """Open a connection. Raises OSError."""
+        with self._lock:
+            try:
+                return self._send_connection(self._ensure_started())
+            except BrokenPipeError:  # it has just ended
+                self._end()
+                return self._send_connection(self._ensure_started())
+            except OperatorError as error:
+                _log.error("the event engine cannot be started", reason=str(error))
+                raise OSError(str(error)) from error
+
+    def kill(self) -> None:
+        """Kill the process, with everything that it runs. Does not block."""
+        if (process := self._process) is not None and process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process, and start no other. Returns once the folder is free."""
+        self._is_closed = True
+        self.kill()
+        with self._lock:
+            self._end()
+
+    def _ensure_started(self) -> socket.socket:
+        if self._is_closed:
+            raise OSError("The event store is closed.")
+        if self._process is not None and self._control is not None and self._process.poll() is None:
+            return self._control
+        if self._process is not None:
+            _log.warning(
+                "the event engine has ended and is started again", status=self._process.poll()
+            )
+            self._end()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = self._spawn(theirs)
+        self.starts += 1
+        self._wait_until_ready(self._control)
+        return self._control
+
+    def _spawn(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        path = f"{self._folder / CHDB_FOLDER}?{urlencode(_ENGINE_OPTIONS)}"
+        shared = (control.fileno(), self._folder_lock.descriptor)
+        return subprocess.Popen(  # noqa: S603 - this Python, a module of ours
+            # -P: modules must not come from the current folder.
+            [sys.executable, "-P", "-m", SERVER_MODULE, str(control.fileno()), path, DATABASE],
+            pass_fds=shared,
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            env={**os.environ, "TZ": "UTC"},
+            # Ctrl-C in a terminal must not reach the process: it ends with the control socket.
+            start_new_session=True,
         )
 
-    try:
-        # The engine stops with its last client, so keep this one open.
-        keeper = connect("default")
-        keeper.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
-    except (Error, OSError) as error:
-        lock.release()
-        raise OperatorError(f"The event store in {folder} cannot be opened: {error}") from error
+    def _wait_until_ready(self, control: socket.socket) -> None:
+        control.settimeout(START_TIMEOUT_S)
+        try:
+            answer = control.recv(4096)
+        except TimeoutError:
+            answer = b"it did not start in time"
+        control.settimeout(None)
+        if answer != b"ready":
+            self._end()
+            reason = answer.decode(errors="replace") or "its process ended"
+            raise OperatorError(f"The event store in {self._folder} cannot be opened: {reason}")
+
+    def _send_connection(self, control: socket.socket) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(control, [b"c"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if process is not None:
+            try:
+                process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHousePool:
+    """Open the folder, creating it if needed. A `lock` stays the caller's; without one, the folder
+    is locked until the pool is closed."""
+    folder = folder.resolve()
+    held = lock or lock_folder(folder)
+    process = ChdbProcess(folder, held)
 
     def release() -> None:
-        keeper.close()
-        lock.release()
+        process.close()
+        if lock is None:
+            held.release()
 
-    return ClickHousePool(connect, release, is_embedded=True)
+    try:
+        process.start()
+    except OperatorError:
+        release()
+        raise
+    return connect_embedded(process, DATABASE, release)

@@ -1,14 +1,17 @@
-"""A pool of ClickHouse clients, for a server or for chDB in this process.
+"""A pool of ClickHouse clients, for a server or for the embedded engine.
 
 A client handles one call at a time. Every call blocks: run it in a thread.
 """
 
+import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from queue import Empty, LifoQueue
-from typing import Any
+from typing import Any, Protocol
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -17,10 +20,17 @@ from clickhouse_connect.driver.exceptions import (
     Error,
     OperationalError,
 )
+from clickhouse_connect.driver.httpclient import HttpClient
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NewConnectionError
+from urllib3.poolmanager import PoolManager
 
 from hedgerow.errors import AppError, Invalid, Unavailable
 
-MAX_CLIENTS = 4
+# More than queries, which the QueryLimiter limits: ingestion never waits for them.
+MAX_CLIENTS = 8
+WAIT_TIMEOUT_S = 30
 CLOSE_TIMEOUT_S = 5
 # How long a server may take to insert one block.
 INSERT_TIMEOUT_S = 25
@@ -54,34 +64,144 @@ _UNAVAILABLE_REASONS = {
 }
 _TIMEOUT_EXCEEDED, TOO_MANY_ROWS = 159, 396
 
+_CLIENT_OPTIONS: dict[str, Any] = {
+    "tz_mode": "aware",
+    "send_receive_timeout": 45,
+    # A session allows one request at a time, and long lists do not fit into a URL.
+    "autogenerate_session_id": False,
+    "form_encode_query_params": True,
+}
+
+# It logs every retry; errors are translated and logged by their callers.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+
+class ClientSockets:
+    """The connections of one client, which another thread can close. `open_socket` replaces the
+    connection to an address."""
+
+    def __init__(self) -> None:
+        self.open_socket: Callable[[], socket.socket] | None = None
+        self.is_aborted = False
+        self._current: socket.socket | None = None
+        self.connected_at = 0.0
+
+    def check(self) -> None:
+        if self.is_aborted:
+            raise OSError("The call was aborted.")
+
+    def use(self, current: socket.socket | None) -> None:
+        self._current = current
+        self.connected_at = time.monotonic()
+
+    def abort(self) -> None:
+        """End the call in progress, and every further one, with an error."""
+        self.is_aborted = True
+        if self._current is not None:
+            with suppress(OSError):
+                # Not the method of a TLS socket, which is not made for other threads.
+                socket.socket.shutdown(self._current, socket.SHUT_RDWR)
+
+    def track(self, manager: PoolManager) -> None:
+        """Make all further connections of `manager` known here."""
+        manager.pool_classes_by_scheme = {
+            "http": self._build_class(HTTPConnectionPool, HTTPConnection),
+            "https": self._build_class(HTTPSConnectionPool, HTTPSConnection),
+        }
+        manager.clear()
+
+    def _build_class(self, pool: type[Any], connection: type[Any]) -> type[Any]:
+        tracked = type("TrackedConnection", (_TrackedConnection, connection), {"sockets": self})
+        return type("TrackedPool", (pool,), {"ConnectionCls": tracked})
+
+
+class _TrackedConnection(HTTPConnection):
+    sockets: ClientSockets
+
+    def _new_conn(self) -> socket.socket:
+        try:
+            self.sockets.check()
+            if self.sockets.open_socket is not None:
+                return self.sockets.open_socket()
+        except OSError as error:
+            raise NewConnectionError(self, str(error)) from error
+        return super()._new_conn()
+
+    def connect(self) -> None:
+        super().connect()
+        self.sockets.use(self.sock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledClient:
+    client: Client
+    sockets: ClientSockets
+
+
+class EmbeddedEngine(Protocol):
+    """An engine that starts with a connection, and again after it has ended."""
+
+    @property
+    def starts(self) -> int: ...
+
+    def connect(self) -> socket.socket: ...
+
+    def kill(self) -> None:
+        """End the engine with everything that it runs."""
+
 
 class ClickHousePool:
     """`connect` opens a client; `release` is called after the last one is closed."""
 
     def __init__(
-        self, connect: Callable[[], Client], release: Callable[[], None], *, is_embedded: bool
+        self,
+        connect: Callable[[ClientSockets], Client],
+        release: Callable[[], None],
+        engine: EmbeddedEngine | None = None,
     ) -> None:
-        self.is_embedded = is_embedded
+        self.is_embedded = engine is not None
         self._connect = connect
         self._release = release
-        self._idle: LifoQueue[Client] = LifoQueue()
+        self._engine = engine
+        self._idle: LifoQueue[PooledClient] = LifoQueue()
         self._free = threading.BoundedSemaphore(MAX_CLIENTS)
         self._is_closed = False
+
+    @property
+    def restarts(self) -> int:
+        """How often an embedded engine was started again."""
+        return 0 if self._engine is None else self._engine.starts - 1
 
     @contextmanager
     def client(self) -> Iterator[Client]:
         """Yield a client for the exclusive use of this thread, and translate driver errors."""
+        with self.lease() as leased:
+            yield leased.client
+
+    @contextmanager
+    def lease(self) -> Iterator[PooledClient]:
+        """Yield a client, like `client`, whose call another thread can abort."""
         if self._is_closed:
             raise Unavailable("The service is shutting down.")
-        with self._free:
+        if not self._free.acquire(timeout=WAIT_TIMEOUT_S):
+            raise Unavailable(_OVERLOADED)
+        try:
+            leased = self._get_client()
             try:
-                client = self._get_client()
-                try:
-                    yield client
-                finally:
-                    self._idle.put(client)
-            except (Error, OSError) as error:
-                raise translate_error(error) from error
+                yield leased
+            finally:
+                self._return_client(leased)
+        except (Error, OSError) as error:
+            raise translate_error(error) from error
+        finally:
+            self._free.release()
+
+    def abort(self, leased: PooledClient) -> None:
+        """End a call that nothing else can end. An embedded engine is killed: calls of others
+        fail too, and reads are repeated."""
+        leased.sockets.abort()
+        if self._engine is not None:
+            self._engine.kill()
 
     def close(self) -> None:
         """Close the clients, after running calls have ended or a timeout has passed."""
@@ -90,14 +210,21 @@ class ClickHousePool:
         for _ in range(MAX_CLIENTS):
             self._free.acquire(timeout=max(0, deadline - time.monotonic()))
         while not self._idle.empty():
-            self._idle.get_nowait().close()
+            self._idle.get_nowait().client.close()
         self._release()
 
-    def _get_client(self) -> Client:
+    def _get_client(self) -> PooledClient:
         try:
             return self._idle.get_nowait()
         except Empty:
-            return self._connect()
+            sockets = ClientSockets()
+            return PooledClient(client=self._connect(sockets), sockets=sockets)
+
+    def _return_client(self, leased: PooledClient) -> None:
+        if leased.sockets.is_aborted:
+            leased.client.close()
+        else:
+            self._idle.put(leased)
 
 
 def connect_server(url: str, timeout_s: float) -> ClickHousePool:
@@ -106,18 +233,31 @@ def connect_server(url: str, timeout_s: float) -> ClickHousePool:
     It connects on first use, so the server may be unavailable now.
     """
 
-    def connect() -> Client:
+    def connect(sockets: ClientSockets) -> Client:
+        client = clickhouse_connect.get_client(
+            dsn=url, connect_timeout=timeout_s, dedicated_pool=True, **_CLIENT_OPTIONS
+        )
+        assert isinstance(client, HttpClient)
+        sockets.track(client.http)
+        return client
+
+    return ClickHousePool(connect, lambda: None)
+
+
+def connect_embedded(
+    engine: EmbeddedEngine, database: str, release: Callable[[], None]
+) -> ClickHousePool:
+    """Create a pool for an embedded engine."""
+
+    def connect(sockets: ClientSockets) -> Client:
+        sockets.open_socket = engine.connect
+        manager = PoolManager(retries=1)
+        sockets.track(manager)
         return clickhouse_connect.get_client(
-            dsn=url,
-            tz_mode="aware",
-            connect_timeout=timeout_s,
-            send_receive_timeout=45,
-            # A session allows one request at a time, and long lists do not fit into a URL.
-            autogenerate_session_id=False,
-            form_encode_query_params=True,
+            host="engine", database=database, compress=False, pool_mgr=manager, **_CLIENT_OPTIONS
         )
 
-    return ClickHousePool(connect, lambda: None, is_embedded=False)
+    return ClickHousePool(connect, release, engine)
 
 
 def translate_error(error: Error | OSError) -> Exception:

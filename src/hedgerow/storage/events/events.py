@@ -1,5 +1,6 @@
 """Events in ClickHouse: appended in blocks, unique by project and UUID, deleted synchronously."""
 
+import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +18,15 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
-from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.events import replica_schema
-from hedgerow.storage.events.clickhouse import INSERT_TIMEOUT_S, ClickHousePool, fetch_rows
+from hedgerow.storage.events.clickhouse import (
+    INSERT_TIMEOUT_S,
+    ClickHousePool,
+    PooledClient,
+    fetch_rows,
+)
 from hedgerow.storage.events.schema import COLUMNS, SHARD_TABLE, TABLE, build_server_ddl
 from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
 
@@ -47,6 +53,12 @@ class ClickHouseEventStore(CountableEvents):
         self._write_lock = threading.Lock()
         self._encoder = msgspec.json.Encoder()
         self._layout: _TableLayout | None = None
+        self._restarting: asyncio.Task[None] | None = None
+
+    @property
+    def engine_restarts(self) -> int:
+        """How often the embedded engine was started again."""
+        return self._pool.restarts
 
     async def prepare(self) -> None:
         """Create the tables. Any first call would do so too."""
@@ -102,6 +114,24 @@ class ClickHouseEventStore(CountableEvents):
 
         return await run_in_thread(with_client)
 
+    async def run_abortable(self, work: Callable[[PooledClient], Item]) -> Item:
+        """Run `work` like `run`, with a client whose call `abort` can end."""
+
+        def with_client() -> Item:
+            self._fetch_layout()
+            with self._pool.lease() as leased:
+                return work(leased)
+
+        return await run_in_thread(with_client)
+
+    async def abort(self, leased: PooledClient) -> None:
+        """End a call that does not end. An embedded engine is killed and starts again."""
+        await run_in_thread(partial(self._pool.abort, leased))
+        if self._pool.is_embedded:
+            # Start it now, so that the next call need not wait for it.
+            self._restarting = asyncio.create_task(self.prepare())
+            self._restarting.add_done_callback(consume_exception)
+
     async def compact(self) -> int:
         """Merge partitions with many parts and return unused memory to the system.
 
@@ -131,6 +161,11 @@ class ClickHouseEventStore(CountableEvents):
             if self._layout is None:
                 self._layout = _prepare_tables(client)
             yield client, self._layout
+
+    def _fetch_layout(self) -> None:
+        if self._layout is None:
+            with self._client():
+                pass
 
     def _fetch_rows(
         self, sql: str, parameters: Mapping[str, Any], **settings: Any

@@ -2,27 +2,40 @@
 
 import fcntl
 import os
-from dataclasses import dataclass
+import time
 from pathlib import Path
 
 from hedgerow.errors import OperatorError
 
 # The engine's own folder, next to the lock file.
 CHDB_FOLDER = "chdb"
+# How long the engine of a process that was killed may take to end.
+ENGINE_END_TIMEOUT_S = 10.0
+POLL_INTERVAL_S = 0.05
 
 
 class FolderInUseError(OperatorError):
     """Another process holds the lock."""
 
 
-@dataclass(frozen=True, slots=True)
 class FolderLock:
-    """Held until it is released or the process ends."""
+    """Held until it is released, by its only owner, or until this process and all processes that
+    share the descriptor have ended."""
 
-    file: int
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @property
+    def descriptor(self) -> int:
+        if self._descriptor is None:
+            raise OSError("The lock of the event store is released.")
+        return self._descriptor
 
     def release(self) -> None:
-        os.close(self.file)
+        """Release the lock. Further calls have no effect: the number may belong to another file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lock_folder(folder: Path) -> FolderLock:
@@ -34,15 +47,42 @@ def lock_folder(folder: Path) -> FolderLock:
         raise OperatorError(
             f"The event store in {folder} cannot be opened: {error.strerror}."
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(lock, 32).decode(errors="replace").strip()
+    if not _acquire(lock):
+        holder = _read_holder(lock)
         os.close(lock)
         raise FolderInUseError(
             f"The event store in {folder} is in use by process {holder}. Only one process can open "
             "it: stop that process, or use another data directory."
         ) from None
     os.ftruncate(lock, 0)
-    os.write(lock, f"{os.getpid()}\n".encode())
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return FolderLock(lock)
+
+
+def _acquire(lock: int) -> bool:
+    """Try to lock. If the holder has died, its engine ends within moments: wait for that."""
+    deadline = time.monotonic() + ENGINE_END_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if _is_running(_read_holder(lock)) or time.monotonic() > deadline:
+                return False
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _read_holder(lock: int) -> str:
+    return os.pread(lock, 32, 0).decode(errors="replace").strip()
+
+
+def _is_running(holder: str) -> bool:
+    """A process that has died but was not waited for does not run."""
+    try:
+        os.kill(int(holder), 0)
+        state = Path("/proc", holder, "stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError, ValueError):
+        return False
+    except OSError:  # it belongs to another user
+        return True
+    return state != "Z"

@@ -3,9 +3,10 @@ engine's own text.
 """
 
 import asyncio
+import pickle
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -13,9 +14,13 @@ import structlog
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
-from hedgerow.errors import AppError, Invalid
-from hedgerow.events.store import EventReader, QueryLimits, QueryResult, ResultTooLarge
-from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, translate_error
+from hedgerow.errors import AppError, Invalid, Unavailable
+from hedgerow.events.store import EventReader, QueryLimits, QueryResult, ResultTooLarge, Shape
+from hedgerow.lib.threads import consume_exception, run_in_thread
+from hedgerow.lib.worker_pool import PoolFull, WorkerPool
+from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, PooledClient, translate_error
+from hedgerow.storage.events.native_results import NativeResult, decode_native, fetch_native
 
 T = TypeVar("T")
 
@@ -23,10 +28,20 @@ MIB = 1 << 20
 # As many queries as the QueryLimiter admits must fit into the memory of the embedded engine.
 MAX_QUERY_MEMORY_BYTES = 256 * MIB
 MEMORY_LIMIT_EXCEEDED = 241
+# The engine checks its time limit between blocks only. After this time the query is killed, which
+# takes effect between blocks too; then its connection is closed, and with it an embedded engine.
+GRACE_S = 1.0
+KILL_TIMEOUT_S = 1.0
 KILL_INTERVAL_S = 0.1
+ABORT_TIMEOUT_S = 5.0
+# A query that has run for longer is not repeated if the engine was killed because of another one.
+MAX_REPEATED_AGE_S = 5.0
+# A larger result is shaped by a worker process: it would hold the interpreter lock for too long.
+MAX_INLINE_BYTES = 128 << 10
 # Distinguishes the limit of the query from that of the server, in newer and older engines.
 _QUERY_MEMORY_LIMIT = re.compile(r"Query memory limit|\(for query\)")
 
+_TIMEOUT = "The query takes too long. Query a shorter time range or fewer columns."
 _TYPE_MISMATCH = "A function or operator received a value of an unsupported type."
 _REASONS = {
     6: "A string cannot be parsed as the requested type.",
@@ -71,60 +86,143 @@ _log = structlog.get_logger("hedgerow.events")
 class ClientRunner(Protocol):
     async def run(self, work: Callable[[Client], T]) -> T: ...
 
+    async def run_abortable(self, work: Callable[[PooledClient], T]) -> T: ...
+
+    async def abort(self, leased: PooledClient) -> None: ...
+
 
 class ClickHouseEventReader(EventReader):
-    """Runs read-only queries. `reached` opens the event store on demand."""
+    """Runs read-only queries. `reached` opens the event store on demand; `workers` shape large
+    results."""
 
-    def __init__(self, reached: Callable[[], Awaitable[ClientRunner]]) -> None:
+    def __init__(
+        self, reached: Callable[[], Awaitable[ClientRunner]], workers: WorkerPool | None = None
+    ) -> None:
         self._open_store = reached
+        self._workers = workers
+        self._running: set[_QueryRun] = set()
 
     async def read(
         self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
     ) -> QueryResult:
-        store = await self._open_store()
-        # chDB does not let the caller choose query ids, so tag the query with a comment.
-        tag = uuid4().hex
-        settings = {"log_comment": tag, **_build_settings(limits)}
+        result = await self._fetch(sql, parameters, limits)
+        return await run_in_thread(lambda: decode_native(result))
 
-        def work(client: Client) -> QueryResult:
-            try:
-                result = client.query(sql, parameters=dict(parameters), settings=settings)
-                types = [each.name for each in result.column_types]
-                return QueryResult(
-                    types=types or _describe_columns(client, sql, parameters, settings),
-                    rows=result.result_rows,
-                )
-            except Error as error:
-                raise _translate_query_error(error) from error
-
-        running = asyncio.create_task(store.run(work))
+    async def read_shaped(
+        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits, shape: Shape[T]
+    ) -> T:
+        result = await self._fetch(sql, parameters, limits)
+        if self._workers is None or len(result.data) <= MAX_INLINE_BYTES:
+            return await run_in_thread(lambda: shape(decode_native(result)))
         try:
-            return await asyncio.shield(running)
+            request = pickle.dumps((result, shape))
+            answer = pickle.loads(await self._workers.request(request, "queries"))  # noqa: S301
+        except PoolFull:
+            raise Unavailable("Too many large results are being encoded.") from None
+        except WorkerDied as error:
+            _log.info("large result not encoded", reason=str(error))
+            raise ResultTooLarge from error
+        if isinstance(answer, AppError):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    async def _fetch(
+        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
+    ) -> NativeResult:
+        run = _QueryRun(await self._open_store(), sql, parameters, limits)
+        self._running.add(run)
+        try:
+            await run.wait()
         except asyncio.CancelledError:
-            await _kill_query(store, tag, running)
+            await self._end(run)
             raise
+        finally:
+            self._running.discard(run)
+        if not run.task.done():
+            await self._end(run)
+            raise Invalid(_TIMEOUT, code="query_limit_exceeded")
+        return run.task.result()
+
+    async def _end(self, run: "_QueryRun") -> None:
+        """End the query, even if the caller is cancelled again."""
+        await asyncio.shield(asyncio.create_task(self._end_or_abort(run)))
+
+    async def _end_or_abort(self, run: "_QueryRun") -> None:
+        await run.kill()
+        if run.task.done() or run.leased is None:
+            return
+        _log.warning("a query does not end and is aborted", seconds=round(run.age_s, 1))
+        if run.limits.on_abort is not None:
+            run.limits.on_abort()
+        for other in self._running:
+            # Repeating a long query could end in the same way.
+            if other.age_s > MAX_REPEATED_AGE_S and other.leased is not None:
+                other.leased.sockets.is_aborted = True
+        await run.abort()
 
 
-async def _kill_query(store: ClientRunner, tag: str, running: asyncio.Task[QueryResult]) -> None:
-    """Kill a query whose caller was cancelled, and wait until it has ended.
+class _QueryRun:
+    """A query that runs in a thread. Its time begins when it is sent to the engine, again if the
+    engine was restarted in between."""
 
-    The query may not have started yet, so repeat the KILL.
-    """
-    ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
-    while not running.done():
-        with suppress(AppError, Error):
-            await store.run(lambda client: client.query(ending, parameters={"tag": tag}))
-        await asyncio.wait({running}, timeout=KILL_INTERVAL_S)
-    if not running.cancelled():
-        running.exception()  # retrieved, so that asyncio does not log it
+    def __init__(
+        self, store: ClientRunner, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
+    ) -> None:
+        # chDB does not let the caller choose query ids, so tag the query with a comment.
+        self._tag = uuid4().hex
+        self._store = store
+        self._sql = sql
+        self._parameters = parameters
+        self._is_ended = False
+        self._started_at = 0.0
+        self.limits = limits
+        self.leased: PooledClient | None = None
+        self.task = asyncio.create_task(store.run_abortable(self._work))
 
+    @property
+    def age_s(self) -> float:
+        if self.leased is None:
+            return 0.0
+        return time.monotonic() - max(self._started_at, self.leased.sockets.connected_at)
 
-def _describe_columns(
-    client: Client, sql: str, parameters: Mapping[str, Any], settings: dict[str, Any]
-) -> list[str]:
-    """Return the column types of an empty result, which the driver omits."""
-    description = client.query(f"DESCRIBE ({sql})", parameters=dict(parameters), settings=settings)
-    return [row["type"] for row in description.named_results()]
+    async def wait(self) -> None:
+        """Wait until the query has ended, or should have."""
+        limit_s = self.limits.timeout_s + GRACE_S
+        while not self.task.done() and (left_s := limit_s - self.age_s) > 0:
+            await asyncio.wait({self.task}, timeout=left_s)
+
+    async def kill(self) -> None:
+        """Kill the query and wait a moment until it has ended. It may not have started yet, so
+        repeat the KILL."""
+        self._is_ended = True
+        ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while not self.task.done() and time.monotonic() < deadline:
+            killing = asyncio.create_task(
+                self._store.run(lambda client: client.query(ending, parameters={"tag": self._tag}))
+            )
+            killing.add_done_callback(consume_exception)
+            await asyncio.wait({killing}, timeout=KILL_TIMEOUT_S)
+            await asyncio.wait({self.task}, timeout=KILL_INTERVAL_S)
+        self.task.add_done_callback(consume_exception)
+
+    async def abort(self) -> None:
+        assert self.leased is not None
+        await self._store.abort(self.leased)
+        await asyncio.wait({self.task}, timeout=ABORT_TIMEOUT_S)
+
+    def _work(self, leased: PooledClient) -> NativeResult:
+        self._started_at = time.monotonic()
+        self.leased = leased
+        if self._is_ended:  # while it waited for a client
+            raise Unavailable
+        settings = {"log_comment": self._tag, **_build_settings(self.limits)}
+        try:
+            return fetch_native(
+                leased.client, self._sql, self._parameters, settings, self.limits.max_bytes
+            )
+        except Error as error:
+            raise _translate_query_error(error) from error
 
 
 def _build_settings(limits: QueryLimits) -> dict[str, Any]:

@@ -1,0 +1,253 @@
+"""The process of the embedded engine: chDB behind ClickHouse's HTTP interface.
+
+    python -m hedgerow.storage.events.chdb_server CONTROL_FD CONNECTION_STRING DATABASE
+
+There is no address to connect to. The parent sends one end of a socket pair for each connection
+over the control socket, and the process ends when the control socket closes. It may be killed at
+any time: everything acknowledged is on disk.
+"""
+
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl
+
+import chdb
+
+READY = b"ready"
+# More than the engine allows itself: it does not count everything that it allocates.
+MAX_RESIDENT_BYTES = 2 << 30
+MEMORY_CHECK_INTERVAL_S = 0.5
+# The kernel ends the engine before the service if the machine lacks memory.
+OOM_SCORE_FILE, OOM_SCORE = Path("/proc/self/oom_score_adj"), "500"
+EXIT_OUT_OF_MEMORY = 12
+
+_MAX_LINE_BYTES = 16 << 20
+_NOT_SETTINGS = {
+    "query",
+    "query_id",
+    "database",
+    "client_protocol_version",
+    "wait_end_of_query",
+    "enable_http_compression",
+    "send_progress_in_http_headers",
+    "http_headers_progress_interval_ms",
+}
+_INSERT = re.compile(rb"\s*(INSERT INTO [^\n]*?) FORMAT (\w+)\s*\n", re.IGNORECASE)
+# A statement with a result, in a format whose blocks can be sent one after another.
+_READ = re.compile(rb"(.*)\bFORMAT\s+(Native|RowBinary)\s*$", re.IGNORECASE | re.DOTALL)
+_FIELD_NAME = re.compile(rb'name="([^"]*)"')
+_BOUNDARY = re.compile(r"boundary=([^;]+)")
+_ERROR_CODE = re.compile(r"Code: (\d+)")
+_TOO_LARGE = "Code: 396. DB::Exception: The result has too many bytes. (TOO_MANY_ROWS_OR_BYTES)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """`statement` is SQL, followed by the rows of an insert."""
+
+    statement: bytes
+    parameters: dict[str, str]
+
+    @property
+    def use(self) -> str:
+        return f"USE `{self.parameters.get('database', 'default')}`"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of the placeholders in the statement."""
+        prefix = "param_"
+        return {k[len(prefix) :]: v for k, v in self.parameters.items() if k.startswith(prefix)}
+
+    @property
+    def settings(self) -> str:
+        return ", ".join(
+            f"{name} = {_quote(value)}"
+            for name, value in self.parameters.items()
+            if not name.startswith("param_") and name not in _NOT_SETTINGS
+        )
+
+    @property
+    def settings_clause(self) -> str:
+        return f"SETTINGS {settings}" if (settings := self.settings) else ""
+
+
+def _quote(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+class _Failure(Exception):
+    """An error of the engine, with its code in the text."""
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    path, database = sys.argv[2:4]
+    _ignore_stop_signals()
+    with suppress(OSError):
+        OOM_SCORE_FILE.write_text(OOM_SCORE)
+    try:
+        # The engine stops with its last connection.
+        keeper = chdb.connect(path)
+        keeper.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+    except (chdb.ChdbError, RuntimeError) as error:  # the parent reports it
+        control.sendall(str(error).encode(errors="replace")[:4096])
+        os._exit(1)
+    threading.Thread(target=_watch_memory, daemon=True).start()
+    control.sendall(READY)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not message:
+            # An orderly end takes longer and makes nothing safer.
+            os._exit(0)
+        connection = socket.socket(fileno=descriptors[0])
+        threading.Thread(target=_serve, args=(path, connection), daemon=True).start()
+
+
+def _ignore_stop_signals() -> None:
+    """A stop signal for the whole service is meant for the parent, which still uses the engine."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _watch_memory() -> None:
+    page_bytes, sizes = os.sysconf("SC_PAGE_SIZE"), Path("/proc/self/statm")
+    while sizes.exists():
+        resident_bytes = int(sizes.read_text().split()[1]) * page_bytes
+        if resident_bytes > MAX_RESIDENT_BYTES:
+            os.write(2, b"The event engine needs too much memory and ends.\n")
+            os._exit(EXIT_OUT_OF_MEMORY)
+        time.sleep(MEMORY_CHECK_INTERVAL_S)
+
+
+def _serve(path: str, connection: socket.socket) -> None:
+    session = chdb.connect(path)
+    try:
+        with connection, connection.makefile("rb") as stream:
+            while (request := _read_request(stream)) is not None:
+                _respond(_execute(session, path, request), connection)
+    except OSError:  # the service has closed the connection
+        return
+    finally:
+        session.close()
+
+
+def _read_request(stream: BinaryIO) -> _Request | None:
+    line = stream.readline(_MAX_LINE_BYTES)
+    if not line:
+        return None
+    query = line.split(b" ")[1].decode().partition("?")[2]
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    headers: dict[str, str] = {}
+    while (header := stream.readline(_MAX_LINE_BYTES).strip()) != b"":
+        name, _, value = header.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    body = stream.read(int(headers.get("content-length", 0)))
+    if boundary := _BOUNDARY.search(headers.get("content-type", "")):
+        parameters |= _parse_form(body, boundary[1].encode())
+        body = b""
+    statement = parameters.pop("query", "").encode()
+    parts = [part for part in (statement, body) if part]
+    return _Request(statement=b"\n".join(parts), parameters=parameters)
+
+
+def _parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
+    fields = {}
+    for part in body.split(b"--" + boundary)[1:-1]:
+        head, _, value = part.partition(b"\r\n\r\n")
+        if name := _FIELD_NAME.search(head):
+            fields[name[1].decode()] = value.removesuffix(b"\r\n").decode()
+    return fields
+
+
+def _respond(result: Iterator[bytes], connection: socket.socket) -> None:
+    """Answer with the result. An error after its beginning closes the connection."""
+    is_started = False
+    try:
+        for chunk in result:
+            if not is_started:
+                connection.sendall(_build_head(200, {"Transfer-Encoding": "chunked"}))
+                is_started = True
+            connection.sendall(b"%x\r\n" % len(chunk))
+            connection.sendall(chunk)
+            connection.sendall(b"\r\n")
+    except _Failure as failure:
+        if is_started:
+            raise OSError from failure
+        connection.sendall(_build_error(str(failure)))
+        return
+    connection.sendall(b"0\r\n\r\n" if is_started else _build_head(200, {"Content-Length": "0"}))
+
+
+def _build_head(status: int, headers: dict[str, str]) -> bytes:
+    headers = {"X-ClickHouse-Timezone": "UTC", **headers}
+    lines = [f"HTTP/1.1 {status} -", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "\r\n"]).encode()
+
+
+def _build_error(text: str) -> bytes:
+    body = text.encode(errors="replace")
+    headers = {"Content-Length": str(len(body))}
+    if code := _ERROR_CODE.search(text):
+        headers["X-ClickHouse-Exception-Code"] = code[1]
+    return _build_head(500, headers) + body
+
+
+def _execute(session: Any, path: str, request: _Request) -> Iterator[bytes]:
+    try:
+        if insert := _INSERT.match(request.statement):
+            session.query(request.use)
+            statement = f"{insert[1].decode()} {request.settings_clause}"
+            with session.send_insert(statement, insert[2].decode()) as rows:
+                rows.append(request.statement[insert.end() :])
+                rows.finish()
+        elif found := _READ.match(request.statement):
+            session.query(request.use)
+            sql = f"{found[1].decode()}\n {request.settings_clause} FORMAT {found[2].decode()}"
+            yield from _read(session, sql, found[2].decode(), request)
+        else:
+            yield from _run_command(path, request)
+    except (chdb.ChdbError, RuntimeError, UnicodeDecodeError) as error:
+        raise _Failure(str(error)) from error
+
+
+def _read(session: Any, sql: str, format: str, request: _Request) -> Iterator[bytes]:
+    """With `wait_end_of_query` every error comes before the first byte of the result."""
+    if "wait_end_of_query" not in request.parameters:
+        with session.send_query(sql, format, params=request.values) as blocks:
+            yield from filter(None, (block.bytes() for block in blocks))
+        return
+    result = session.query(sql, format, params=request.values)
+    # The engine itself checks the limit only between blocks.
+    if 0 < int(request.parameters.get("max_result_bytes", 0)) < result.size():
+        raise _Failure(_TOO_LARGE)
+    if data := result.bytes():
+        yield data
+
+
+def _run_command(path: str, request: _Request) -> Iterator[bytes]:
+    """Run a statement that cannot carry settings, in a session of its own: none of them stays."""
+    session = chdb.connect(path)
+    try:
+        session.query(request.use)
+        if request.settings:
+            session.query(f"SET {request.settings}")
+        result = session.query(request.statement.decode(), "TabSeparated", params=request.values)
+        if data := result.bytes():
+            yield data
+    finally:
+        session.close()
+
+
+if __name__ == "__main__":
+    main()
