@@ -18,7 +18,11 @@ def test_modules_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def open_pool(
-    *, max_processes: int = 1, max_waiting: int = 8, max_waiting_per_sender: int = 4
+    *,
+    max_processes: int = 1,
+    max_waiting: int = 8,
+    max_waiting_per_sender: int = 4,
+    max_running_per_sender: int = 0,
 ) -> AsyncIterator[WorkerPool]:
     limits = PoolLimits(
         max_processes=max_processes,
@@ -26,6 +30,7 @@ async def open_pool(
         max_waiting_per_sender=max_waiting_per_sender,
         timeout_s=60,
         max_memory_bytes=0,
+        max_running_per_sender=max_running_per_sender,
     )
     pool = WorkerPool(HOST, limits)
     try:
@@ -75,6 +80,20 @@ async def test_a_cancelled_request_is_killed_and_frees_its_process() -> None:
         for task in (hanging, cancelled_in_queue):
             with pytest.raises(asyncio.CancelledError):
                 await task
+
+
+async def test_a_sender_leaves_processes_to_the_others() -> None:
+    async with open_pool(max_processes=2, max_running_per_sender=1) as pool:
+        hanging = asyncio.create_task(pool.request(b"hang", "busy"))
+        waiting = asyncio.create_task(pool.request(b"abc", "busy"))
+        await asyncio.sleep(0)
+        assert await pool.request(b"abc", "other") == b"cba"
+        assert not waiting.done()
+        hanging.cancel()
+        assert await waiting == b"cba"
+        assert (
+            await asyncio.gather(*(pool.request(b"abc", "busy") for _ in range(4))) == [b"cba"] * 4
+        )
 
 
 async def test_closing_ends_requests_in_progress() -> None:

@@ -45,7 +45,10 @@ from hedgerow.http.call import CallContext
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.payload.body import BodyReader
-from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.payload.body_memory import BodyMemory
+from hedgerow.http.payload.limits import CAPTURE_LIMITS, DECIDE_LIMITS
+from hedgerow.http.payload.reader import PayloadReader, PayloadServices
+from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.routes import build_api, build_fast_routes, documented_endpoints
 from hedgerow.http.sdk.capture import CaptureEndpoints
 from hedgerow.http.sdk.decide import DecideEndpoints, LocateRequest
@@ -94,7 +97,6 @@ from hedgerow.storage.projects.activity import SqlActivityStore
 
 DECIDE_BYTES = 1024 * 1024
 CAPTURE_BYTES = 20 * 1024 * 1024
-CAPTURE_UNPACKED_BYTES = 100 * 1024 * 1024
 
 
 class HttpServices:
@@ -134,6 +136,8 @@ class HttpServices:
             address_calls_per_s=settings.address_calls_per_s,
             on_refusal=container.refusals.count,
         )
+        self.payload_workers = PayloadWorkers()
+        self.body_memory = BodyMemory()
         self.sdk_rate_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
         self.authenticator = Authenticator(
             CallContext(
@@ -157,6 +161,7 @@ class HttpEdge:
     call_limits: CallLimits
     sdk_configs: SdkConfigs
     destination_health: DestinationHealthCache
+    payload_workers: PayloadWorkers
 
 
 def build_http(container: Container) -> HttpEdge:
@@ -191,6 +196,7 @@ def build_http(container: Container) -> HttpEdge:
         call_limits=services.call_limits,
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
+        payload_workers=services.payload_workers,
     )
 
 
@@ -202,14 +208,16 @@ def build_connection_table(settings: Settings, origins: Origins) -> ConnectionTa
 
 def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[Handler]:
     directory, timeout_s = container.state.directory, container.settings.request_read_timeout_s
-    payloads = PayloadReader(
-        max_bytes=DECIDE_BYTES, max_unpacked_bytes=DECIDE_BYTES, timeout_s=timeout_s
-    )
-    capture_payloads = PayloadReader(
-        max_bytes=CAPTURE_BYTES,
-        max_unpacked_bytes=CAPTURE_UNPACKED_BYTES,
+    shared = PayloadServices(
+        directory=directory,
+        origins=services.origins,
+        workers=services.payload_workers,
+        memory=services.body_memory,
         timeout_s=timeout_s,
-        is_lenient=True,
+    )
+    payloads = PayloadReader(shared, DECIDE_LIMITS, max_bytes=DECIDE_BYTES)
+    capture_payloads = PayloadReader(
+        shared, CAPTURE_LIMITS, max_bytes=CAPTURE_BYTES, is_lenient=True
     )
     locate = _build_locator(container.geoip, services.origins)
     decider, limits = services.decider, services.call_limits

@@ -61,6 +61,7 @@ async def run_service(
         background.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await background
+        http.payload_workers.close()
         await container.close()
         http.log.flush()
 

@@ -1,12 +1,20 @@
 """Accept parsed events: write them to the inbox before the client gets its response."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.backpressure import AdmissionControl
-from hedgerow.ingestion.model import CaptureBatch
+from hedgerow.ingestion.model import (
+    AcceptedIds,
+    CaptureBatch,
+    CapturedEvent,
+    IngestionWarning,
+    PackedBatch,
+)
 from hedgerow.ingestion.persons.loaded_state import MERGE_PROPERTIES, normalize_distinct_id
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import InboxStore
@@ -15,6 +23,8 @@ from hedgerow.projects.model import ProjectId
 RETRY_AFTER_S = 10
 # A client that sends only invalid events must not fill the disk with warnings.
 MAX_WARNINGS_PER_MINUTE = 1000
+
+_decode_ids = msgspec.msgpack.Decoder(AcceptedIds).decode
 
 
 class Capture:
@@ -26,31 +36,58 @@ class Capture:
         self._warning_counts: dict[ProjectId, int] = {}
         self.accepted = self.rejected = 0
 
+    @property
+    def bucket_count(self) -> int:
+        return self._inbox.bucket_count
+
     async def accept(self, project_id: ProjectId, batch: CaptureBatch, now: datetime) -> None:
         """Store the events of a request. They are durable when this returns."""
-        reason = self._admission.rejection_reason()
-        if reason is not None:
-            raise Unavailable(f"{reason} Try again later.", retry_after_s=RETRY_AFTER_S)
-        if batch.warnings:
-            batch = self._limit_warnings(project_id, batch, now)
-        if batch.events or batch.warnings:
-            await self._inbox.add(project_id, batch.events, batch.warnings, now)
+        self._check_admission()
+        warnings = self._limit_warnings(project_id, batch.warnings, now)
+        if batch.events or warnings:
+            await self._inbox.add(project_id, batch.events, warnings, now)
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
         for event in batch.events:
-            merged = MERGE_PROPERTIES.get(event.event)
-            if merged and merged in event.properties:
-                other_id = normalize_distinct_id(event.properties[merged])
-                self._progress.add_distinct_id(project_id, other_id)
+            if merged_id := find_merged_id(event):
+                self._progress.add_distinct_id(project_id, merged_id)
         self.accepted += len(batch.events)
         self.rejected += len(batch.rejected)
 
+    async def accept_packed(self, project_id: ProjectId, batch: PackedBatch, now: datetime) -> None:
+        """The same for a large request. Other requests run in between."""
+        self._check_admission()
+        warnings = self._limit_warnings(project_id, batch.warnings, now)
+        if batch.rows or warnings:
+            await self._inbox.add_packed(project_id, batch.rows, warnings, now)
+        for encoded in batch.ids:
+            ids = _decode_ids(encoded)
+            self._progress.accept_together(project_id, ids.number, ids.distinct_ids)
+            await asyncio.sleep(0)
+        self.accepted += batch.event_count
+        self.rejected += batch.rejected_count
+
+    def _check_admission(self) -> None:
+        reason = self._admission.rejection_reason()
+        if reason is not None:
+            raise Unavailable(f"{reason} Try again later.", retry_after_s=RETRY_AFTER_S)
+
     def _limit_warnings(
-        self, project_id: ProjectId, batch: CaptureBatch, now: datetime
-    ) -> CaptureBatch:
+        self, project_id: ProjectId, warnings: Sequence[IngestionWarning], now: datetime
+    ) -> Sequence[IngestionWarning]:
+        if not warnings:
+            return warnings
         minute = int(now.timestamp() // 60)
         if minute != self._minute:
             self._minute, self._warning_counts = minute, {}
         count = self._warning_counts.get(project_id, 0)
-        allowed = batch.warnings[: max(0, MAX_WARNINGS_PER_MINUTE - count)]
+        allowed = warnings[: max(0, MAX_WARNINGS_PER_MINUTE - count)]
         self._warning_counts[project_id] = count + len(allowed)
-        return msgspec.structs.replace(batch, warnings=allowed)
+        return allowed
+
+
+def find_merged_id(event: CapturedEvent) -> str:
+    """Return the distinct id that an event merges with its own, "" if there is none."""
+    merged = MERGE_PROPERTIES.get(event.event)
+    if merged and merged in event.properties:
+        return normalize_distinct_id(event.properties[merged])
+    return ""

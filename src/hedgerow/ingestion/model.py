@@ -62,6 +62,36 @@ class CaptureBatch(msgspec.Struct, frozen=True, kw_only=True):
     original_uuids: Mapping[str, str] = {}
 
 
+class PackedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Encoded events of one bucket, as the inbox stores them."""
+
+    bucket: int
+    events: bytes
+    number: int
+
+
+class AcceptedIds(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The distinct ids that `number` consecutive events of a batch name or merge."""
+
+    number: int
+    distinct_ids: Sequence[str]
+
+
+class PackedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A large request, parsed and encoded in a worker process: decoding its events here would block
+    the event loop. Each of `ids` is an encoded AcceptedIds. `rejected` are the first of
+    `rejected_count`; `results` is the response body of the v1 format."""
+
+    token: str
+    rows: Sequence[PackedRow] = ()
+    ids: Sequence[bytes] = ()
+    event_count: int = 0
+    rejected: Sequence[EventRejection] = ()
+    rejected_count: int = 0
+    warnings: Sequence[IngestionWarning] = ()
+    results: Mapping[str, Mapping[str, str]] = {}
+
+
 class QueueRow(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     """A row of events that wait for the next step, in their order.
 

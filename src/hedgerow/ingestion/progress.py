@@ -51,6 +51,15 @@ class Progress:
             self._last_event[key] = self.accepted
         self._notify()
 
+    def accept_together(
+        self, project_id: ProjectId, number: int, distinct_ids: Iterable[str]
+    ) -> None:
+        """Count `number` events that have or change these distinct ids."""
+        self.accepted += number
+        for distinct_id in distinct_ids:
+            self.add_distinct_id(project_id, distinct_id)
+        self._notify()
+
     def add_distinct_id(self, project_id: ProjectId, distinct_id: str) -> None:
         """Register another distinct id that the last accepted event changes."""
         key = (project_id, distinct_id)

@@ -7,7 +7,13 @@ from typing import Literal, Protocol
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import CapturedEvent, InboxRow, IngestionWarning, ProcessedRow
+from hedgerow.ingestion.model import (
+    CapturedEvent,
+    InboxRow,
+    IngestionWarning,
+    PackedRow,
+    ProcessedRow,
+)
 from hedgerow.ingestion.persons.changes import PersonChanges
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.pipelines.deliveries.model import NewDeliveries
@@ -45,6 +51,11 @@ ProcessRows = Callable[[ProjectId, Sequence[CapturedEvent], LoadedState], Proces
 
 
 class InboxStore(Protocol):
+    @property
+    def bucket_count(self) -> int:
+        """The number of buckets. All events of a distinct id are in the same one."""
+        ...
+
     async def add(
         self,
         project_id: ProjectId,
@@ -53,6 +64,16 @@ class InboxStore(Protocol):
         now: datetime,
     ) -> None:
         """Add events and warnings. They are durable when this returns."""
+        ...
+
+    async def add_packed(
+        self,
+        project_id: ProjectId,
+        rows: Sequence[PackedRow],
+        warnings: Sequence[IngestionWarning],
+        now: datetime,
+    ) -> None:
+        """The same for encoded events."""
         ...
 
     async def unprocessed_buckets(self) -> Sequence[int]:

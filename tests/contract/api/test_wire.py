@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from hedgerow.http.payload.layers import decode
+from hedgerow.http.payload.limits import INLINE_LIMITS
+from hedgerow.http.payload.raw import RawPayload
 from tests.contract.api.exchange import LAYERS, encode_layers
 from tests.contract.api.shape import find_format_errors
 from tests.contract.api.wire import find_differences, select_path, substitute
@@ -114,4 +116,4 @@ def test_the_server_decodes_every_layer(layer: str) -> None:
     hint = layer if layer in ("lz64", "deflate") else ""
     packed = encode_layers(value, [layer])
     assert packed != encode_layers(value, [])
-    assert decode(packed, compression=hint, max_unpacked=1000) == value
+    assert decode(RawPayload(data=packed, compression=hint), INLINE_LIMITS) == value

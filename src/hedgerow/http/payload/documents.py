@@ -10,11 +10,9 @@ import msgspec
 
 from hedgerow.errors import TooLarge
 from hedgerow.http.payload.errors import MalformedData
+from hedgerow.http.payload.limits import PayloadLimits
 from hedgerow.lib.jsonio import MAX_DEPTH, MAX_DIGITS
 
-# Small values need many times their length in memory.
-MAX_OBJECTS = 1_000_000
-MAX_VALUES = 5_000_000
 # A value cut at this depth is still too deep for an event inside a batch inside an object.
 CUT_DEPTH = MAX_DEPTH + 4
 
@@ -28,11 +26,14 @@ _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOT
 _decoded = msgspec.json.Decoder().decode
 
 
-def parse_json(data: bytes, is_lenient: bool) -> Any:
+def parse_json(data: bytes, is_lenient: bool, limits: PayloadLimits) -> Any:
     # Few documents have enough brackets to be too deep, and counting brackets is cheap.
     objects = data.count(b"{") + data.count(b"[")
-    if objects > MAX_OBJECTS or (len(data) > MAX_VALUES and data.count(b",") > MAX_VALUES):
-        raise TooLarge(f"A request may hold at most {MAX_VALUES} values and {MAX_OBJECTS} objects.")
+    if objects > limits.max_objects or _has_too_many_values(data, limits.max_values):
+        raise TooLarge(
+            f"A request may hold at most {limits.max_values} values and {limits.max_objects} "
+            "objects. Send fewer in each request."
+        )
     if objects > MAX_DEPTH and _is_too_deep(data):
         if not is_lenient:
             raise _too_deep_error()
@@ -43,6 +44,11 @@ def parse_json(data: bytes, is_lenient: bool) -> Any:
         return _parse_lenient(data, is_lenient)
     except RecursionError:
         raise _too_deep_error() from None
+
+
+def _has_too_many_values(data: bytes, limit: int) -> bool:
+    # A value and its comma have at least two bytes.
+    return len(data) > 2 * limit and data.count(b",") > limit
 
 
 def _parse_lenient(data: bytes, is_lenient: bool) -> Any:

@@ -21,4 +21,4 @@ class NoData(Malformed):
 
 
 def unpacked_too_large_error(limit: int) -> TooLarge:
-    return TooLarge(f"Request body is larger than {limit} bytes when it is unpacked.")
+    return TooLarge(f"Request body is larger than {limit} bytes when it is unpacked. Send less.")

@@ -12,7 +12,7 @@ MAX_STRAY_PERCENTS = 1000
 
 _STRAY_PERCENT = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _FIELD = re.compile(rb"(?:^|&)(data|compression|api_key|token|_|sent_at)=([^&]*)")
-_FORM_START = re.compile(rb"(?:data|compression|api_key|token|ver|ip|_)=")
+FORM_START = re.compile(rb"(?:data|compression|api_key|token|ver|ip|_)=")
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;"]{1,200}))', re.IGNORECASE)
 _PART_NAME = re.compile(rb'[;\s]name="?([^";\r\n]*)', re.IGNORECASE)
 
@@ -22,7 +22,7 @@ def read_form_fields(body: bytes, content_type: str) -> dict[str, bytes]:
     essence = content_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
         return _multipart(body, content_type)
-    if essence == "application/x-www-form-urlencoded" or _FORM_START.match(body):
+    if essence == "application/x-www-form-urlencoded" or FORM_START.match(body):
         return parse_urlencoded(body)
     return {}
 

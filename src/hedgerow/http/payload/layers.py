@@ -2,7 +2,7 @@
 
 import zlib
 from binascii import a2b_base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +16,9 @@ from hedgerow.http.payload.forms import (
     read_form_fields,
     unquote,
 )
+from hedgerow.http.payload.limits import PayloadLimits
 from hedgerow.http.payload.lz64 import BASE64, unpack_lz64
+from hedgerow.http.payload.raw import RawPayload
 
 # base64 in a form in gzip is three layers; no SDK uses more.
 MAX_LAYERS = 5
@@ -38,52 +40,51 @@ _HINTS = {
 }
 KNOWN_COMPRESSIONS = ("gzip", "gzip-js", "deflate", "lz64", "base64")
 
-_GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP, _ZLIB, _RAW = 31, 15, -15
-_BOM = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b\x08"
+GZIP, ZLIB, RAW_DEFLATE = 31, 15, -15
+BOM = b"\xef\xbb\xbf"
 _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-def decode(
-    body: bytes,
-    *,
-    content_type: str = "",
-    compression: str = "",
-    content_encoding: str = "",
-    max_unpacked: int,
-    is_lenient: bool = False,
-) -> Any:
-    """Return the JSON value of a body. The hint in `compression`, from the query string, takes
-    precedence over that of the form, and that over the header `content_encoding`."""
-    if not compression and not content_encoding and body.startswith(OPENERS):
-        return parse_json(body, is_lenient)
+# Parses the JSON text inside all layers.
+Parse = Callable[[bytes], Any]
+
+
+def decode(raw: RawPayload, limits: PayloadLimits, parse: Parse | None = None) -> Any:
+    """Return the JSON value of a payload, or the result of `parse` for its JSON text. Raises
+    TooLarge beyond the limits. The compression named in the query string takes precedence over that
+    of the form, and that over the header."""
+    limits = limits.for_body(len(raw.data))
+    if parse is None:
+        parse = partial(parse_json, is_lenient=raw.is_lenient, limits=limits)
+    if raw.is_plain_json:
+        return parse(raw.data)
+    body, limit = raw.data, limits.max_unpacked_bytes
     # PostHog detects gzip without a hint, and posthog-js sends none.
-    was_gzip = body.startswith(_GZIP_MAGIC)
+    was_gzip = body.startswith(GZIP_MAGIC)
     if was_gzip:
-        body = _inflate(body, _GZIP, max_unpacked)
-    if not body.strip():
-        raise NoData
-    fields = read_form_fields(body, content_type)
-    announced = compression or read_field(fields, "compression") or content_encoding
-    hint = _resolve_hint(announced, is_lenient=is_lenient)
+        body = _inflate(body, GZIP, limit)
+    fields = _read_fields(raw, body)
+    announced = raw.compression or read_field(fields, "compression") or raw.content_encoding
+    hint = resolve_hint(announced, is_lenient=raw.is_lenient)
     if was_gzip and hint == "gzip":
         hint = ""
-    value = _unwrap(fields.get("data", body), hint, max_unpacked, is_lenient=is_lenient)
-    return add_token(value, fields)
+    return add_token(_unwrap(fields.get("data", body), hint, parse, limit), fields)
 
 
-def decode_query(query_string: bytes, *, max_unpacked: int, is_lenient: bool = False) -> Any:
-    """Return the JSON value of `data` in a query string; `compression` is its hint. For `_` see
-    `parse_sent_at_ms`."""
-    fields = parse_urlencoded(query_string)
+def _read_fields(raw: RawPayload, body: bytes) -> dict[str, bytes]:
+    """Return the fields of the form, if there is one. Raises NoData if there is no payload."""
+    if not raw.is_query:
+        if not body.strip():
+            raise NoData
+        return read_form_fields(body, raw.content_type)
+    fields = parse_urlencoded(body)
     if not fields.get("data", b"").strip():
         raise NoData
-    hint = _resolve_hint(read_field(fields, "compression"), is_lenient=is_lenient)
-    value = _unwrap(fields["data"], hint, max_unpacked, is_lenient=is_lenient)
-    return add_token(value, fields)
+    return fields
 
 
-def _resolve_hint(name: str, *, is_lenient: bool) -> str:
+def resolve_hint(name: str, *, is_lenient: bool) -> str:
     hint = _HINTS.get(name.strip().lower(), "" if is_lenient else None)
     if hint is None:
         expected = ", ".join(KNOWN_COMPRESSIONS)
@@ -91,21 +92,19 @@ def _resolve_hint(name: str, *, is_lenient: bool) -> str:
     return hint
 
 
-def _unwrap(
-    data: bytes, hint: str, limit: int, layers: int = MAX_LAYERS, *, is_lenient: bool
-) -> Any:
+def _unwrap(data: bytes, hint: str, parse: Parse, limit: int, layers: int = MAX_LAYERS) -> Any:
     """Remove layers until the data is JSON. The data must match the hint."""
     if not layers:
         raise MalformedData("it is wrapped too many times.")
-    unwrap_inner = partial(_unwrap, limit=limit, layers=layers - 1, is_lenient=is_lenient)
-    if data.startswith(_GZIP_MAGIC):
-        return unwrap_inner(_inflate(data, _GZIP, limit), "" if hint == "gzip" else hint)
+    unwrap_inner = partial(_unwrap, parse=parse, limit=limit, layers=layers - 1)
+    if data.startswith(GZIP_MAGIC):
+        return unwrap_inner(_inflate(data, GZIP, limit), "" if hint == "gzip" else hint)
     if hint == "lz64":
         return unwrap_inner(unpack_lz64(data, limit), "")
-    text = data.removeprefix(_BOM).lstrip()
+    text = data.removeprefix(BOM).lstrip()
     if not hint:
         if text.startswith(OPENERS):
-            return parse_json(text, is_lenient)
+            return parse(text)
         if b"%" in data and (unquoted := unquote(data)) != data:
             return unwrap_inner(unquoted, hint)
     for plain in _decode_base64_variants(data):
@@ -115,7 +114,7 @@ def _unwrap(
         return unwrap_inner(_inflate_zlib_or_raw(data, limit), "")
     if hint == "gzip":
         raise MalformedData("it is not gzip, although the request says so.")
-    return parse_json(text, is_lenient)
+    return parse(text)
 
 
 def _decode_base64_variants(data: bytes) -> Iterator[bytes]:
@@ -145,7 +144,7 @@ def _inflate(data: bytes, kind: int, limit: int) -> bytes:
         members.append(plain)
         remaining -= len(plain)
         data = stream.unused_data
-        if kind != _GZIP or not data.startswith(_GZIP_MAGIC):
+        if kind != GZIP or not data.startswith(GZIP_MAGIC):
             return plain if len(members) == 1 else b"".join(members)
     raise MalformedData(f"the compressed data has more than {MAX_MEMBERS} members.")
 
@@ -153,5 +152,5 @@ def _inflate(data: bytes, kind: int, limit: int) -> bytes:
 def _inflate_zlib_or_raw(data: bytes, limit: int) -> bytes:
     """ "deflate" means the zlib format, but some clients send the raw stream."""
     with suppress(MalformedData):
-        return _inflate(data, _ZLIB, limit)
-    return _inflate(data, _RAW, limit)
+        return _inflate(data, ZLIB, limit)
+    return _inflate(data, RAW_DEFLATE, limit)

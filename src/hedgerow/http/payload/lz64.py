@@ -1,6 +1,7 @@
 """LZ-string in base64, the compression of older browser SDKs."""
 
 from binascii import a2b_base64
+from contextlib import suppress
 from struct import Struct
 
 from hedgerow.errors import TooLarge
@@ -10,6 +11,9 @@ from hedgerow.http.payload.forms import unquote
 # Python decodes it one symbol at a time, so its limits are lower.
 MAX_LZ64_BYTES = 192 * 1024
 MAX_LZ64_UNPACKED = 1024 * 1024
+# The beginning in which a key is searched.
+HEAD_DIGITS = 8 * 1024
+HEAD_UNPACKED = 32 * 1024
 
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _MIRRORED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
@@ -27,14 +31,35 @@ def unpack_lz64(text: bytes, limit: int) -> bytes:
     digits = text.strip(b"\r\n\t").rstrip(b"=").replace(b" ", b"+")
     if not digits or digits.translate(None, BASE64):
         raise MalformedData("it is not lz64, although the request says so.")
+    units = _decompress(_decode_digits(digits), min(limit, MAX_LZ64_UNPACKED))
+    return _encode_units(units)
+
+
+def unpack_lz64_head(text: bytes) -> bytes:
+    """Decompress the beginning of lz64 data; empty if it is damaged."""
+    text = text[:HEAD_DIGITS]
+    if b"%" in text:
+        text = unquote(text)
+    digits = text.translate(None, b"\r\n\t").replace(b" ", b"+").rstrip(b"=")
+    if digits.translate(None, BASE64):
+        return b""
+    pieces: list[str] = []
+    with suppress(MalformedData, TooLarge):
+        _decompress(_decode_digits(digits), HEAD_UNPACKED, pieces)
+    return _encode_units("".join(pieces))
+
+
+def _decode_digits(digits: bytes) -> bytes:
     # Missing digits are zeros: unlike base64, a single digit may precede the padding.
-    packed = a2b_base64(digits + b"A" * (-len(digits) % 4))
-    units = _decompress(packed, min(limit, MAX_LZ64_UNPACKED))
+    return a2b_base64(digits + b"A" * (-len(digits) % 4))
+
+
+def _encode_units(units: str) -> bytes:
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _decompress(packed: bytes, limit: int) -> str:
-    """LZ-string's decoder, with a limit.
+def _decompress(packed: bytes, limit: int, pieces: list[str] | None = None) -> str:
+    """LZ-string's decoder, with a limit. It appends to `pieces` what it has decoded.
 
     A code of n bits is stored lowest bit first. With the bits of every byte mirrored, it is n bits
     in the middle of a little-endian number. Codes 0 and 1 introduce a new character of 8 or 16
@@ -43,7 +68,7 @@ def _decompress(packed: bytes, limit: int) -> str:
     end, position, width = len(packed) * 8, 0, 2
     entries = ["", "", ""]
     last = ""
-    pieces: list[str] = []
+    pieces = [] if pieces is None else pieces
     remaining = limit
     while True:
         (window,) = _four_bytes(bits, position >> 3)

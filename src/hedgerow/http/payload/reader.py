@@ -1,45 +1,45 @@
-"""Reads SDK payloads without blocking the event loop."""
+"""Reads SDK payloads. The event loop parses small ones, worker processes parse large ones, after
+the project key is known.
+"""
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+import msgspec
 from starlette.types import Receive, Scope
 
-from hedgerow.errors import RequestTimeout, TooLarge
+from hedgerow.errors import TooLarge
+from hedgerow.http.auth.project_key import find_project_by_token
+from hedgerow.http.payload.body_memory import BodyMemory
 from hedgerow.http.payload.documents import OPENERS, parse_json
-from hedgerow.http.payload.forms import parse_urlencoded, read_field
-from hedgerow.http.payload.layers import decode, decode_query
-from hedgerow.lib.eager import ensure_task
-from hedgerow.lib.threads import run_in_thread
+from hedgerow.http.payload.layers import decode
+from hedgerow.http.payload.limits import INLINE_LIMITS, UNIDENTIFIED_LIMITS, PayloadLimits
+from hedgerow.http.payload.raw import RawPayload, read_hints
+from hedgerow.http.payload.receive import check_announced_size, receive_body, take_complete_body
+from hedgerow.http.payload.token_search import TokenHints, search_token
+from hedgerow.http.payload.workers import (
+    CaptureArguments,
+    ParsedPayload,
+    PayloadRequest,
+    PayloadWorkers,
+)
+from hedgerow.http.server.proxies import Origins
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
 
-# Larger bodies are parsed in a thread. Compressed data may grow a thousand times, and a million
-# times if it is compressed twice.
-INLINE_BYTES = 256 * 1024
+# Compressed data may grow a thousand times, and lz64 takes long to decompress.
 INLINE_PACKED_BYTES = 16 * 1024
-MAX_CONCURRENT_LARGE = 2
-
-# An ASGI extension of the server: returns the body if it is complete, else None.
-TAKE_BODY_KEY = "hedgerow.take_body"
 
 
-def _identity(value: Any) -> Any:
-    return value
+class PayloadServices(msgspec.Struct, frozen=True, kw_only=True):
+    """What all readers share."""
 
-
-def _read_body_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
-    """Return the length, encoding and type of a body."""
-    length = encoding = content_type = b""
-    for name, value in headers:
-        if name == b"content-length":
-            length = value
-        elif name == b"content-encoding":
-            encoding = value
-        elif name == b"content-type":
-            content_type = value
-    return length, encoding, content_type
+    directory: Directory
+    origins: Origins
+    workers: PayloadWorkers
+    memory: BodyMemory
+    timeout_s: float
 
 
 class PayloadReader:
@@ -49,103 +49,126 @@ class PayloadReader:
 
     def __init__(
         self,
+        services: PayloadServices,
+        limits: PayloadLimits,
         *,
         max_bytes: int,
-        max_unpacked_bytes: int,
-        timeout_s: float,
         is_lenient: bool = False,
     ) -> None:
+        self._services = services
+        self._limits = limits
         self._max_bytes = max_bytes
-        self._max_unpacked = max_unpacked_bytes
-        self._timeout_s = timeout_s
         self._is_lenient = is_lenient
-        self._large = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
 
-    async def read(
-        self, scope: Scope, receive: Receive, then: Callable[[Any], Any] = _identity
+    async def read(self, scope: Scope, receive: Receive, project: Project | None = None) -> Any:
+        """Return the JSON value. The key of a large payload must be valid, unless the caller has
+        authenticated the `project`."""
+        raw, parsed = await self._read(scope, receive, lambda value: value, project=project)
+        return raw if parsed is None else parsed.value
+
+    async def read_events(
+        self,
+        scope: Scope,
+        receive: Receive,
+        parse: Callable[[Any], Any],
+        arguments: CaptureArguments,
     ) -> Any:
-        """Parse the payload and return `then(value)`. Both run in a thread if the body is large or
-        may become large, for a few bodies at a time."""
-        query: bytes = scope["query_string"]
-        compression = ""
-        if b"data=" in query or b"compression=" in query:
-            fields = parse_urlencoded(query)
-            if fields.get("data"):
-                is_lenient = self._is_lenient
-                return await self._unpack(
-                    lambda limit: decode_query(query, max_unpacked=limit, is_lenient=is_lenient),
-                    len(query),
-                    then,
-                )
-            compression = read_field(fields, "compression")
-        announced, encoding, content_type = _read_body_headers(scope["headers"])
-        if announced.isdigit() and int(announced[:20]) > self._max_bytes:
-            raise self._too_large_error()
-        body = self._take_complete_body(scope)
-        if body is None:
-            body = await self._receive_body(receive)
-        if not compression and not encoding and body.startswith(OPENERS):
-            if len(body) <= INLINE_BYTES:
-                return then(parse_json(body, self._is_lenient))
-            return await self._run_large(lambda: then(parse_json(body, self._is_lenient)))
+        """Return `parse(value)` for a small payload, which may raise TooLarge, and a ParsedPayload
+        with a batch for a large one."""
+        result, parsed = await self._read(scope, receive, parse, arguments=arguments)
+        return result if parsed is None else parsed
 
-        def unpack(limit: int) -> Any:
-            return decode(
-                body,
-                content_type=content_type.decode("latin-1"),
-                compression=compression,
-                content_encoding=encoding.decode("latin-1"),
-                max_unpacked=limit,
-                is_lenient=self._is_lenient,
-            )
-
-        return await self._unpack(unpack, len(body), then)
-
-    async def _unpack(
-        self, unpack: Callable[[int], Any], size: int, then: Callable[[Any], Any]
-    ) -> Any:
-        """Parse inline if the unpacked data is small."""
-        if size <= INLINE_PACKED_BYTES:
+    async def _read(
+        self,
+        scope: Scope,
+        receive: Receive,
+        then: Callable[[Any], Any],
+        arguments: CaptureArguments | None = None,
+        project: Project | None = None,
+    ) -> tuple[Any, ParsedPayload | None]:
+        hints = read_hints(scope, is_lenient=self._is_lenient)
+        if hints.is_query:
+            body: bytes | None = hints.data
+        else:
+            check_announced_size(scope, self._max_bytes)
+            body = take_complete_body(scope, self._max_bytes)
+        if body is not None:
             with suppress(TooLarge):
-                value = unpack(min(INLINE_BYTES, self._max_unpacked))
-                return then(value)
-        return await self._run_large(lambda: then(unpack(self._max_unpacked)))
+                return then(_decode_inline(hints, body)), None
+        address = str(self._services.origins.client_address(scope))
+        with self._services.memory.reserve(address) as reservation:
+            if body is None:
+                body = await receive_body(
+                    receive,
+                    reservation,
+                    max_bytes=self._max_bytes,
+                    timeout_s=self._services.timeout_s,
+                )
+                with suppress(TooLarge):
+                    return then(_decode_inline(hints, body)), None
+            else:
+                reservation.add(len(body))
+            raw = msgspec.structs.replace(hints, data=body)
+            return None, await self._parse_large(raw, address, arguments, project)
 
-    async def _run_large(self, work: Callable[[], Any]) -> Any:
-        async with self._large:
-            return await run_in_thread(work)
+    async def _parse_large(
+        self,
+        raw: RawPayload,
+        address: str,
+        arguments: CaptureArguments | None,
+        project: Project | None,
+    ) -> ParsedPayload:
+        """Parse in a worker process, in the queue of the project, or of the address until the
+        project is known."""
+        workers = self._services.workers
+        request = PayloadRequest(raw=raw, limits=self._limits, capture=arguments)
+        if project is None:
+            project = await self._identify(_find_hints(raw, arguments))
+        if project is None:
+            parsed = await workers.parse(
+                msgspec.structs.replace(request, limits=_restrict(self._limits), finds_token=True),
+                f"address {address}",
+            )
+            if parsed.token is None:
+                return parsed
+            project = await find_project_by_token(self._services.directory, parsed.token)
+        return await workers.parse(request, f"project {project.id}")
 
-    def _take_complete_body(self, scope: Scope) -> bytes | None:
-        """Most bodies are complete when the handler starts; a timer would cost more than the
-        read."""
-        take_body = scope.get("extensions", {}).get(TAKE_BODY_KEY)
-        body: bytes | None = take_body() if take_body is not None else None
-        if body is not None and len(body) > self._max_bytes:
-            raise self._too_large_error()
-        return body
+    async def _identify(self, hints: TokenHints) -> Project | None:
+        """Return the project of the first known token. Raises InvalidProjectKey for a decisive
+        token that is unknown."""
+        directory = self._services.directory
+        for token in hints.others:
+            if (project := directory.find_token(token)) is not None:
+                return project
+        if hints.decisive is None:
+            return None
+        return await find_project_by_token(directory, hints.decisive)
 
-    async def _receive_body(self, receive: Receive) -> bytes:
-        await ensure_task()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._receive_chunks(receive)
-        except TimeoutError:
-            raise RequestTimeout from None
 
-    async def _receive_chunks(self, receive: Receive) -> bytes:
-        chunks = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk: bytes = message.get("body", b"")
-            size += len(chunk)
-            if size > self._max_bytes:
-                raise self._too_large_error()
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                return b"".join(chunks) if len(chunks) > 1 else chunk
+def _decode_inline(hints: RawPayload, body: bytes) -> Any:
+    """Raises TooLarge for a payload that would block the event loop."""
+    if not hints.has_hints and body.startswith(OPENERS):
+        if len(body) > INLINE_LIMITS.max_unpacked_bytes:
+            raise TooLarge
+        return parse_json(body, hints.is_lenient, INLINE_LIMITS)
+    if len(body) > INLINE_PACKED_BYTES:
+        raise TooLarge
+    return decode(msgspec.structs.replace(hints, data=body), INLINE_LIMITS)
 
-    def _too_large_error(self) -> TooLarge:
-        return TooLarge(f"Request body is larger than {self._max_bytes} bytes.")
+
+def _find_hints(raw: RawPayload, arguments: CaptureArguments | None) -> TokenHints:
+    if arguments is not None and arguments.v1 is not None and arguments.v1.token:
+        return TokenHints(arguments.v1.token)
+    return search_token(raw)
+
+
+def _restrict(limits: PayloadLimits) -> PayloadLimits:
+    """Return the limits for a payload without a known key."""
+    most = UNIDENTIFIED_LIMITS
+    return msgspec.structs.replace(
+        most,
+        max_unpacked_bytes=min(limits.max_unpacked_bytes, most.max_unpacked_bytes),
+        max_objects=min(limits.max_objects, most.max_objects),
+        max_values=min(limits.max_values, most.max_values),
+    )

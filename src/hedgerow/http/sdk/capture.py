@@ -2,13 +2,12 @@
 `/i/v1/analytics/events`.
 """
 
-from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope
 
+from hedgerow.errors import AppError
 from hedgerow.http.auth.project_key import find_project_by_token
 from hedgerow.http.endpoint import Options, fast_endpoint
 from hedgerow.http.openapi.sdk_types import (
@@ -22,15 +21,22 @@ from hedgerow.http.openapi.sdk_types import (
     PerEventResponse,
 )
 from hedgerow.http.payload.forms import parse_sent_at_ms
+from hedgerow.http.payload.limits import MAX_INLINE_EVENTS
 from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.payload.workers import (
+    CaptureArguments,
+    ParsedPayload,
+    V1Headers,
+    parse_events,
+)
 from hedgerow.http.server.headers import read_bearer, read_header
 from hedgerow.http.server.proxies import Address, Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.accept import Capture
-from hedgerow.ingestion.model import CaptureBatch
-from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
-from hedgerow.ingestion.parsing.v1_format import build_results, to_legacy_batch
+from hedgerow.ingestion.model import CaptureBatch, PackedBatch
+from hedgerow.ingestion.parsing.request import AllEventsRejected
+from hedgerow.ingestion.parsing.v1_format import build_results
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.random_bytes import RandomBytesPool
 from hedgerow.projects.call_limits import CallLimits
@@ -134,14 +140,13 @@ class CaptureEndpoints:
     )
     async def capture_v1(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         """Capture a batch of events, with one result for each event."""
-        convert = partial(
-            to_legacy_batch,
+        headers = V1Headers(
             token=read_bearer(scope),
             library=read_header(scope, b"posthog-sdk-info")[:200],
             sent_at=read_header(scope, b"posthog-request-timestamp"),
         )
-        batch, refusal = await self._accept(scope, receive, trace, convert)
-        results_by_uuid = build_results(batch)
+        batch, refusal = await self._accept(scope, receive, trace, v1=headers)
+        results_by_uuid = batch.results if isinstance(batch, PackedBatch) else build_results(batch)
         if refusal is not None and not results_by_uuid:
             raise refusal
         return build_json_reply(200, {"results": results_by_uuid})
@@ -164,37 +169,48 @@ class CaptureEndpoints:
         scope: Scope,
         receive: Receive,
         trace: Trace,
-        convert: Callable[[Any], Any] | None = None,
+        v1: V1Headers | None = None,
         *,
         is_engage: bool = False,
-    ) -> tuple[CaptureBatch, AllEventsRejected | None]:
-        """Read and store a batch. Return it with the error to raise if no event was valid.
-        `convert` translates another body format into a batch."""
+    ) -> tuple[CaptureBatch | PackedBatch, AppError | None]:
+        """Read and store a batch. Return it with the error to raise if no event was valid."""
         query: bytes = scope["query_string"]
-        now = self._clock()
-        read = partial(
-            parse_batch,
-            now=now,
+        arguments = CaptureArguments(
+            now=self._clock(),
             query_sent_at_ms=parse_sent_at_ms(query) if query else None,
             is_engage=is_engage,
             ip=_format_address(self._origins.client_address(scope)),
             randomness=self._randomness.take_uuid7_bytes(),
+            bucket_count=self._capture.bucket_count,
+            v1=v1,
         )
-        refusal = None
-        try:
-            batch: CaptureBatch = await self._payloads.read(
-                scope, receive, read if convert is None else lambda body: read(convert(body))
-            )
-        except AllEventsRejected as refused:
-            batch, refusal = refused.batch, refused
+        batch, refusal = await self._read(scope, receive, arguments)
         trace.mark("body")
         project = await find_project_by_token(self._directory, batch.token)
         trace.project_id = project.id
         trace.mark("access")
-        self._limits.admit_capture(project.id, len(batch.events))
-        await self._capture.accept(project.id, batch, now)
+        if isinstance(batch, PackedBatch):
+            self._limits.admit_capture(project.id, batch.event_count)
+            await self._capture.accept_packed(project.id, batch, arguments.now)
+        else:
+            self._limits.admit_capture(project.id, len(batch.events))
+            await self._capture.accept(project.id, batch, arguments.now)
         trace.mark("store")
         return batch, refusal
+
+    async def _read(
+        self, scope: Scope, receive: Receive, arguments: CaptureArguments
+    ) -> tuple[CaptureBatch | PackedBatch, AppError | None]:
+        parse = partial(parse_events, arguments=arguments, max_events=MAX_INLINE_EVENTS)
+        try:
+            parsed = await self._payloads.read_events(scope, receive, parse, arguments)
+        except AllEventsRejected as refused:
+            return refused.batch, refused
+        if isinstance(parsed, ParsedPayload):
+            assert parsed.batch is not None
+            return parsed.batch, parsed.error
+        batch: CaptureBatch = parsed
+        return batch, None
 
 
 @lru_cache(maxsize=1024)

@@ -173,16 +173,18 @@ class OfrepEndpoints:
         key: str | None = None,
     ) -> list[FlagOutcome]:
         request = _parse_context(
-            await self._read_context(scope, receive), scope, self._locate_request, key
+            await self._read_context(scope, receive, project), scope, self._locate_request, key
         )
         trace.mark("body")
         decision = await self._decider.decide(project, request, self._clock())
         trace.mark("evaluate")
         return sorted(decision.outcomes, key=lambda outcome: outcome.flag.key)
 
-    async def _read_context(self, scope: Scope, receive: Receive) -> Mapping[str, Any]:
+    async def _read_context(
+        self, scope: Scope, receive: Receive, project: Project
+    ) -> Mapping[str, Any]:
         try:
-            body = await self._payloads.read(scope, receive)
+            body = await self._payloads.read(scope, receive, project)
         except NoData:
             body = {}
         except AppError as error:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
-from hedgerow.http.payload.reader import TAKE_BODY_KEY
+from hedgerow.http.payload.receive import TAKE_BODY_KEY
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
-from zlib import crc32
 
 from sqlalchemy import (
     Connection,
@@ -24,7 +23,13 @@ from sqlalchemy import (
 
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import CapturedEvent, InboxRow, IngestionWarning, ProcessedRow
+from hedgerow.ingestion.model import (
+    CapturedEvent,
+    InboxRow,
+    IngestionWarning,
+    PackedRow,
+    ProcessedRow,
+)
 from hedgerow.ingestion.persons.loaded_state import collect_references
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_BYTES,
@@ -41,7 +46,7 @@ from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import queue
-from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery, Rows
+from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.engine.leases import Leases
 from hedgerow.storage.flags import calls
 from hedgerow.storage.ingestion import dead_letters, ingestion_warnings
@@ -107,6 +112,10 @@ class SqlInboxStore(InboxStore):
         # How many rows the last fetch of each query needed.
         self._row_estimates: dict[PreparedQuery, int] = {}
 
+    @property
+    def bucket_count(self) -> int:
+        return self._buckets
+
     async def add(
         self,
         project_id: ProjectId,
@@ -114,34 +123,29 @@ class SqlInboxStore(InboxStore):
         warnings: Sequence[IngestionWarning],
         now: datetime,
     ) -> None:
-        rows = self._pack_rows(project_id, events, int(now.timestamp() * 1000))
+        rows = list(pack_captured(events, self._buckets))
+        await self.add_packed(project_id, rows, warnings, now)
+
+    async def add_packed(
+        self,
+        project_id: ProjectId,
+        rows: Sequence[PackedRow],
+        warnings: Sequence[IngestionWarning],
+        now: datetime,
+    ) -> None:
+        now_ms = int(now.timestamp() * 1000)
+        values = [(row.bucket, project_id, row.events, row.number, now_ms) for row in rows]
         if not warnings:
-            await self._database.append(_INSERT_INBOX, rows)
+            await self._database.append(_INSERT_INBOX, values)
             return
 
         def change(connection: Connection) -> None:
-            if rows:
-                values = [dict(zip(_INSERT_INBOX.columns, row, strict=True)) for row in rows]
-                connection.execute(insert(inbox), values)
+            if values:
+                named = [dict(zip(_INSERT_INBOX.columns, each, strict=True)) for each in values]
+                connection.execute(insert(inbox), named)
             ingestion_warnings.add_warnings(connection, project_id, warnings, now)
 
         await self._database.write(change)
-
-    def _pack_rows(
-        self, project_id: ProjectId, events: Sequence[CapturedEvent], now_ms: int
-    ) -> Rows:
-        by_bucket: dict[int, list[CapturedEvent]] = defaultdict(list)
-        if self._buckets == 1:
-            by_bucket[0] = list(events)
-        else:
-            for event in events:
-                by_bucket[crc32(event.distinct_id.encode()) % self._buckets].append(event)
-        return [
-            (bucket, project_id, packed, number, now_ms)
-            for bucket, of_bucket in by_bucket.items()
-            for start in range(0, len(of_bucket), PROCESS_BATCH_EVENTS)
-            for packed, number in pack_captured(of_bucket[start : start + PROCESS_BATCH_EVENTS])
-        ]
 
     async def unprocessed_buckets(self) -> Sequence[int]:
         return await self._list_nonempty_buckets(inbox)

@@ -1,12 +1,17 @@
-"""Encoding of events in inbox rows: MessagePack, in rows of bounded size."""
+"""Encoding of events in inbox rows: MessagePack, in rows of bounded size. A worker process loads
+this module, so it imports no database driver.
+"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.model import CapturedEvent, PackedRow
+from hedgerow.ingestion.store import PROCESS_BATCH_EVENTS
 from hedgerow.projects.model import ProjectId
 
 # No row is larger, unless it holds a single event.
@@ -31,9 +36,13 @@ unpack_processed = msgspec.msgpack.Decoder(list[Event]).decode
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError, RecursionError)
 
 
-def pack_captured(events: Sequence[CapturedEvent]) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of each row and its number of events."""
-    return _split(events, _pack_captured)
+def pack_captured(events: Sequence[CapturedEvent], bucket_count: int) -> Iterator[PackedRow]:
+    """Yield the rows of each bucket."""
+    for bucket, of_bucket in _split_by_bucket(events, bucket_count).items():
+        for start in range(0, len(of_bucket), PROCESS_BATCH_EVENTS):
+            part = of_bucket[start : start + PROCESS_BATCH_EVENTS]
+            for packed, number in _split(part, _pack_captured):
+                yield PackedRow(bucket=bucket, events=packed, number=number)
 
 
 def pack_processed(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
@@ -60,6 +69,17 @@ def unpack_keys(packed: bytes) -> list[EventKey]:
         return [(key.project_id, key.uuid) for key in _decode_prefixes(packed)]
     except DECODE_ERRORS:
         return []
+
+
+def _split_by_bucket(
+    events: Sequence[CapturedEvent], bucket_count: int
+) -> Mapping[int, Sequence[CapturedEvent]]:
+    if bucket_count == 1:
+        return {0: events}
+    by_bucket: dict[int, list[CapturedEvent]] = defaultdict(list)
+    for event in events:
+        by_bucket[crc32(event.distinct_id.encode()) % bucket_count].append(event)
+    return by_bucket
 
 
 def _split(

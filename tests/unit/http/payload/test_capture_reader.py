@@ -7,12 +7,13 @@ import json
 import pytest
 
 from hedgerow.http.payload.errors import MalformedData
-from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.payload.limits import CAPTURE_LIMITS
 from hedgerow.lib import jsonio
 from tests.unit.http.asgi import http_scope, make_receive
+from tests.unit.http.payload.readers import make_reader
 
 LIMIT = 100_000
-FORGIVING = PayloadReader(max_bytes=LIMIT, max_unpacked_bytes=LIMIT, timeout_s=60, is_lenient=True)
+FORGIVING = make_reader(CAPTURE_LIMITS, max_bytes=LIMIT, is_lenient=True)
 VALUE = {"token": "phc_x", "text": "ü+/=& 😀"}
 BODY = json.dumps(VALUE).encode()
 

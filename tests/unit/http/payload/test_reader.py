@@ -1,6 +1,5 @@
 import asyncio
 import base64
-import gzip
 import json
 import random
 import time
@@ -13,29 +12,28 @@ from urllib.parse import quote, quote_plus, unquote_to_bytes, urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lzstring import LZString
+from msgspec.structs import replace
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from hedgerow.errors import AppError, RequestTimeout, TooLarge
 from hedgerow.http.payload.errors import MalformedData, NoData
 from hedgerow.http.payload.forms import parse_sent_at_ms, unquote
-from hedgerow.http.payload.layers import MAX_LAYERS, decode, decode_query
+from hedgerow.http.payload.layers import MAX_LAYERS, decode
+from hedgerow.http.payload.limits import PayloadLimits
 from hedgerow.http.payload.lz64 import MAX_LZ64_BYTES, unpack_lz64
-from hedgerow.http.payload.reader import PayloadReader
+from hedgerow.http.payload.raw import RawPayload
 from hedgerow.lib import jsonio
 from tests.unit.generated import thorough
 from tests.unit.http.asgi import http_scope, make_receive
+from tests.unit.http.payload.readers import make_reader
+from tests.unit.http.payload.wrappings import gzipped, lz64, multipart, raw_deflate
 
 LIMIT = 1024 * 1024
-READER = PayloadReader(max_bytes=LIMIT, max_unpacked_bytes=LIMIT, timeout_s=60)
+LIMITS = PayloadLimits(max_unpacked_bytes=LIMIT, max_objects=LIMIT, max_values=LIMIT)
+READER = make_reader(LIMITS, max_bytes=LIMIT)
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
-
-
-def gzipped(data: bytes) -> bytes:
-    """Return the same bytes on every call: they are part of the test ids."""
-    return gzip.compress(data, mtime=0)
 
 
 VALUE = {"token": "phc_x", "distinct_id": "ü>?~😀", "n": [1, 2.5, None, True]}
@@ -44,38 +42,18 @@ GZIP = gzipped(BODY)
 BASE64 = base64.b64encode(BODY)
 
 
-def lz64(text: str) -> bytes:
-    """Compress like lz-string in JavaScript, whose characters are UTF-16 units."""
-    raw = text.encode("utf-16-le", "surrogatepass")
-    units = "".join(map(chr, memoryview(raw).cast("H")))
-    packed: str = LZString.compressToBase64(units)
-    return packed.encode()
-
-
 LZ64 = lz64(BODY.decode())
 
 
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(data) + packer.flush()
-
-
-def multipart(**fields: bytes) -> bytes:
-    parts = [
-        b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), value)
-        for name, value in fields.items()
-    ]
-    return b"".join(parts) + b"--b--\r\n"
-
-
 def read(body: bytes, content_type: str = "", compression: str = "", encoding: str = "") -> Any:
-    return decode(
-        body,
-        content_type=content_type,
-        compression=compression,
-        content_encoding=encoding,
-        max_unpacked=LIMIT,
+    raw = RawPayload(
+        data=body, content_type=content_type, compression=compression, content_encoding=encoding
     )
+    return decode(raw, LIMITS)
+
+
+def read_query(query: bytes) -> Any:
+    return decode(RawPayload(data=query, is_query=True), LIMITS)
 
 
 def read_refusal(body: bytes, *how: str) -> AppError:
@@ -163,7 +141,7 @@ def test_form_carries_data_and_an_optional_hint(data: bytes, hint: str) -> None:
     assert read(gzipped(form), FORM, encoding="gzip") == VALUE
     assert read(multipart(data=data, compression=hint.encode()), MULTIPART) == VALUE
     assert read(multipart(data=data), MULTIPART.replace("=b", '="b"'), hint) == VALUE
-    assert decode_query(form, max_unpacked=LIMIT) == VALUE
+    assert read_query(form) == VALUE
 
 
 def test_base64_in_a_form_survives_unquoted_plus_signs() -> None:
@@ -195,7 +173,7 @@ def test_token_of_the_form_wins_over_token_in_the_data(name: str, data: dict[str
     form = urlencode({"data": json.dumps(data), name: "k"}).encode()
     expected = {**data, "$token": "k"}
     assert read(form, FORM) == expected
-    assert decode_query(form, max_unpacked=LIMIT) == expected
+    assert read_query(form) == expected
     parts = multipart(data=json.dumps(data).encode(), **{name: b"k"})
     assert read(parts, MULTIPART) == expected
 
@@ -341,9 +319,10 @@ def test_data_that_unpacks_to_exactly_the_limit_is_accepted() -> None:
     assert read(gzipped(body)) == "a" * (LIMIT - 2)
     assert isinstance(read_refusal(gzipped(body + b" ")), TooLarge)
     short = lz64('"%s"' % ("a" * 998))
-    assert decode(short, compression="lz64", max_unpacked=1000) == "a" * 998
+    packed = RawPayload(data=short, compression="lz64")
+    assert decode(packed, replace(LIMITS, max_unpacked_bytes=1000)) == "a" * 998
     with pytest.raises(TooLarge):
-        decode(short, compression="lz64", max_unpacked=999)
+        decode(packed, replace(LIMITS, max_unpacked_bytes=999))
 
 
 @pytest.mark.parametrize(
@@ -459,13 +438,13 @@ def test_any_query_raises_only_app_errors(query: bytes) -> None:
     for text in (query, b"data=" + query, b"data=" + query + b"&compression=lz64&_=" + query):
         parse_sent_at_ms(text)
         with suppress(AppError):
-            decode_query(text, max_unpacked=LIMIT)
+            read_query(text)
 
 
 def test_query_without_data_raises_no_data() -> None:
     for query in (b"", b"data=", b"data=+", b"ip=1&_=1", b"xdata=e30"):
         with pytest.raises(NoData):
-            decode_query(query, max_unpacked=LIMIT)
+            read_query(query)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +541,7 @@ class Stalled:
 
 @pytest.mark.parametrize("client", [Stalled(), Stalled(b"{")])
 async def test_body_that_never_ends_times_out(client: Stalled) -> None:
-    reader = PayloadReader(max_bytes=10, max_unpacked_bytes=10, timeout_s=0.001)
+    reader = make_reader(LIMITS, max_bytes=10, timeout_s=0.001)
     with pytest.raises(RequestTimeout):
         await reader.read(http_scope("POST"), client.receive)
     assert client.let_go
@@ -589,7 +568,7 @@ async def test_client_disconnect_is_not_a_body_error(late: bool) -> None:
 
 
 async def test_limit_applies_to_content_length_and_received_bytes() -> None:
-    reader = PayloadReader(max_bytes=10, max_unpacked_bytes=100, timeout_s=60)
+    reader = make_reader(LIMITS, max_bytes=10)
     assert await reader.read(http_scope("POST"), make_receive(b'"12345', b'678"')) == "12345678"
     with pytest.raises(TooLarge, match="larger than 10 bytes"):
         await reader.read(http_scope("POST"), make_receive(b'"12345', b'6789"'))

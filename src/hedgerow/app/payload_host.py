@@ -1,0 +1,129 @@
+"""The worker process for large payloads. http/payload/workers.py starts it with `python -m`.
+
+It imports little, so that it starts fast and needs little memory.
+"""
+
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from hedgerow.errors import AppError
+from hedgerow.http.payload.documents import parse_json
+from hedgerow.http.payload.layers import decode
+from hedgerow.http.payload.limits import MAX_EVENTS
+from hedgerow.http.payload.token_search import HEAD_BYTES, TAIL_BYTES, search_json
+from hedgerow.http.payload.workers import (
+    CaptureArguments,
+    PayloadError,
+    PayloadRequest,
+    PayloadResponse,
+    decode_request,
+    encode_response,
+    parse_events,
+)
+from hedgerow.ingestion.accept import find_merged_id
+from hedgerow.ingestion.model import AcceptedIds, CaptureBatch, CapturedEvent, PackedBatch
+from hedgerow.ingestion.parsing.request import AllEventsRejected
+from hedgerow.ingestion.parsing.v1_format import build_results
+from hedgerow.lib.worker_process import serve_requests
+from hedgerow.storage.ingestion.inbox_packing import pack_captured
+
+# The event loop goes first.
+NICENESS = 10
+MAX_REPORTED_REJECTIONS = 1000
+# Small enough for the event loop to register in a millisecond.
+EVENTS_PER_IDS = 1000
+# After larger requests, memory is given back to the system.
+LARGE_BYTES = 4 << 20
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class _TokenFound(Exception):
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self.token = token
+
+
+def handle(frame: bytes) -> bytes:
+    try:
+        return _respond(decode_request(frame))
+    except AppError as error:
+        return encode_response(PayloadResponse(error=PayloadError.from_error(error)))
+    except _TokenFound as found:
+        return encode_response(PayloadResponse(token=found.token))
+
+
+def _respond(request: PayloadRequest) -> bytes:
+    value = _decode(request)
+    if request.capture is None:
+        return encode_response(PayloadResponse(), msgspec.json.encode(value))
+    error = None
+    try:
+        batch = parse_events(value, request.capture, MAX_EVENTS)
+    except AllEventsRejected as refused:
+        batch, error = refused.batch, PayloadError.from_error(refused)
+    del value
+    return encode_response(PayloadResponse(batch=_pack_batch(batch, request.capture), error=error))
+
+
+def _decode(request: PayloadRequest) -> Any:
+    raw = request.raw
+    limits = request.limits.for_body(len(raw.data))
+
+    def find_or_parse(text: bytes) -> Any:
+        token = search_json(text[:HEAD_BYTES], text[-TAIL_BYTES:]).decisive
+        if token:
+            raise _TokenFound(token)
+        return parse_json(text, raw.is_lenient, limits)
+
+    return decode(raw, limits, find_or_parse if request.finds_token else None)
+
+
+def _pack_batch(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch:
+    return PackedBatch(
+        token=batch.token,
+        rows=list(pack_captured(batch.events, arguments.bucket_count)),
+        ids=[_pack(each) for each in _collect_ids(batch.events)],
+        event_count=len(batch.events),
+        rejected=batch.rejected[:MAX_REPORTED_REJECTIONS],
+        rejected_count=len(batch.rejected),
+        warnings=batch.warnings,
+        results={} if arguments.v1 is None else build_results(batch),
+    )
+
+
+def _collect_ids(events: Sequence[CapturedEvent]) -> Iterator[AcceptedIds]:
+    for start in range(0, len(events), EVENTS_PER_IDS):
+        part = events[start : start + EVENTS_PER_IDS]
+        ids = {event.distinct_id for event in part} | {find_merged_id(event) for event in part}
+        yield AcceptedIds(number=len(part), distinct_ids=sorted(ids - {""}))
+
+
+def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """glibc keeps freed memory for itself unless it is told to give it back."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+    def handle_and_trim(frame: bytes) -> bytes:
+        response = handle(frame)
+        if trim is not None and max(len(frame), len(response)) > LARGE_BYTES:
+            gc.collect()
+            trim(0)
+        return response
+
+    return handle_and_trim
+
+
+def build_handler() -> Callable[[bytes], bytes]:
+    os.nice(NICENESS)
+    # JSON values have no cycles, and collections in between would take longer than parsing.
+    gc.disable()
+    return _give_back_memory(handle)
+
+
+if __name__ == "__main__":
+    serve_requests(build_handler)
