@@ -33,6 +33,7 @@ from tests.support.live import (
     LiveServer,
     read_error,
     run_concurrently,
+    run_in_process,
     wait_for,
 )
 from tests.support.stored_events import wait_until_stored
@@ -201,6 +202,23 @@ def test_unavailable_event_store_does_not_block_capture(
     found = mortal.run(f"SELECT uuid FROM {url.rpartition('/')[2]}.events FORMAT TSV").decode()
     assert sorted(found.split()) == sorted(ids)
     assert "background task failed" not in server.errors
+
+
+def test_one_project_cannot_fill_the_inbox_for_others(installation: Installation) -> None:
+    settings = {"clickhouse_url": "http://127.0.0.1:1/unreachable", "inbox_max_events": "200"}
+    with installation.server(**settings) as server, server.client() as client:
+        other = client.post("/api/projects/", json={"name": "Other"}).json()["api_token"]
+        wait_for(lambda: send_batch(client, [build_event()] * 10).status_code == 503, at_most_s=60)
+        refused = send_batch(client, [build_event()])
+        assert read_error(refused)["detail"].startswith("Too many events of this project wait")
+        assert int(refused.headers["retry-after"]) >= 1
+        event = {"api_key": other, **build_event()}
+        assert client.post("/capture/", json=event).status_code == 200
+        assert 'refused_total{limit="inbox",project="1"}' in client.get("/metrics").text
+        assert "inbox" in server.errors
+    checked = run_in_process("doctor", data=installation.data, **installation.settings, **settings)
+    assert "warning inbox: " in checked.stdout
+    assert "most of them of project 1" in checked.stdout
 
 
 def test_nearly_full_disk_rejects_events(embedded: Installation) -> None:

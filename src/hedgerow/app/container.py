@@ -13,7 +13,7 @@ from hedgerow.app.event_queries import (
     build_surveys,
 )
 from hedgerow.app.event_store import LazyEventStore, event_store_location
-from hedgerow.app.ingestion import Ingestion, build_deletion, build_ingestion
+from hedgerow.app.ingestion import InboxShares, Ingestion, build_deletion, build_ingestion
 from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
@@ -76,13 +76,23 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     event_store = LazyEventStore(event_store_location(settings), locks_at_once=location.is_sqlite)
     database = open_database(location)
     geoip = GeoIp(settings.geoip_file)
+    state = build_state(database)
     flag_store = SqlFlagStore(database)
     flag_cache = FlagCache(flag_store, run_in_thread)
     pipelines = build_pipelines(database, encryption_keys)
     delivery = build_delivery(settings, database, pipelines)
     refusals = Refusals()
     ingestion = build_ingestion(
-        settings, database, event_store, geoip, pipelines.transformations, delivery.routing
+        settings,
+        database,
+        event_store,
+        geoip,
+        pipelines.transformations,
+        delivery.routing,
+        InboxShares(
+            has_several_projects=lambda: state.directory.project_count > 1,
+            on_refusal=partial(refusals.count, "inbox"),
+        ),
     )
     replication = build_replication(database, event_store)
     event_queries = build_event_queries(
@@ -97,7 +107,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         database=database,
         event_store=event_store,
         geoip=geoip,
-        state=build_state(database),
+        state=state,
         flag_store=flag_store,
         flag_cache=flag_cache,
         pipelines=pipelines,

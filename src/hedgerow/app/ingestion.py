@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
+from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
@@ -39,6 +40,14 @@ EMBEDDED_IDLE_S = 0.5
 SHARED_IDLE_S = 0.05
 
 _log = structlog.get_logger("hedgerow.ingestion")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxShares:
+    """Whether projects share the inbox, and what is told which project has used up its share."""
+
+    has_several_projects: Callable[[], bool]
+    on_refusal: Callable[[ProjectId], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +72,14 @@ def build_deletion(
     return EventDeletion(events, copies, SqlActivityStore(database), read_barrier.wait_until_stored)
 
 
-def build_ingestion(
+def build_ingestion(  # noqa: PLR0913 - collaborators
     settings: Settings,
     database: Database,
     events: LazyEventStore,
     geoip: GeoIp,
     transformations: TransformationRegistry,
     routing: RoutingStage,
+    shares: InboxShares,
 ) -> Ingestion:
     is_embedded = database.engine_name == "sqlite"
     inbox = SqlInboxStore(database, 1 if is_embedded else BUCKETS)
@@ -79,6 +89,8 @@ def build_ingestion(
         lambda: shutil.disk_usage(settings.data_dir).free,
         max_waiting=settings.inbox_max_events,
         min_free_bytes=settings.min_free_disk_mb * 1024 * 1024 if is_embedded else 0,
+        has_several_projects=shares.has_several_projects,
+        on_refusal=shares.on_refusal,
     )
 
     def locate_ip(address: str) -> Mapping[str, Any]:

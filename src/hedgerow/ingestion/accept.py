@@ -42,11 +42,12 @@ class Capture:
 
     async def accept(self, project_id: ProjectId, batch: CaptureBatch, now: datetime) -> None:
         """Store the events of a request. They are durable when this returns."""
-        self._check_admission()
+        self._check_admission(project_id)
         warnings = self._limit_warnings(project_id, batch.warnings, now)
         if batch.events or warnings:
             await self._inbox.add(project_id, batch.events, warnings, now)
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
+        self._admission.count_accepted(project_id, len(batch.events))
         for event in batch.events:
             if merged_id := find_merged_id(event):
                 self._progress.add_distinct_id(project_id, merged_id)
@@ -55,7 +56,7 @@ class Capture:
 
     async def accept_packed(self, project_id: ProjectId, batch: PackedBatch, now: datetime) -> None:
         """The same for a large request. Other requests run in between."""
-        self._check_admission()
+        self._check_admission(project_id)
         warnings = self._limit_warnings(project_id, batch.warnings, now)
         if batch.rows or warnings:
             await self._inbox.add_packed(project_id, batch.rows, warnings, now)
@@ -63,11 +64,12 @@ class Capture:
             ids = _decode_ids(encoded)
             self._progress.accept_together(project_id, ids.number, ids.distinct_ids)
             await asyncio.sleep(0)
+        self._admission.count_accepted(project_id, batch.event_count)
         self.accepted += batch.event_count
         self.rejected += batch.rejected_count
 
-    def _check_admission(self) -> None:
-        reason = self._admission.rejection_reason()
+    def _check_admission(self, project_id: ProjectId) -> None:
+        reason = self._admission.rejection_reason(project_id)
         if reason is not None:
             raise Unavailable(f"{reason} Try again later.", retry_after_s=RETRY_AFTER_S)
 

@@ -100,6 +100,10 @@ class Directory:
         """Return the projects that a key can access, oldest first."""
         return [p for p in self._snapshot.projects.values() if key.may_see(p.id)]
 
+    @property
+    def project_count(self) -> int:
+        return len(self._snapshot.projects)
+
     def list_projects(self) -> list[Project]:
         return list(self._snapshot.projects.values())
 

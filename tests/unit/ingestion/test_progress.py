@@ -147,16 +147,16 @@ async def test_requests_are_rejected_if_the_inbox_or_the_disk_is_full() -> None:
     progress, free = Progress(), [100]
     admission = AdmissionControl(progress, lambda: free[0], max_waiting=2, min_free_bytes=50)
     await admission.refresh()
-    assert admission.rejection_reason() is None
+    assert admission.rejection_reason(ONE) is None
     progress.accept(ONE, ["ann", "bob"])
-    assert "wait" in (admission.rejection_reason() or "")
+    assert "wait" in (admission.rejection_reason(ONE) or "")
     progress.mark_processed(1)
     progress.mark_stored(1)
-    assert admission.rejection_reason() is None
+    assert admission.rejection_reason(ONE) is None
     free[0] = 49
-    assert admission.rejection_reason() is None
+    assert admission.rejection_reason(ONE) is None
     await admission.refresh()
-    assert "disk" in (admission.rejection_reason() or "")
+    assert "disk" in (admission.rejection_reason(ONE) or "")
 
 
 async def test_observation_covers_events_accepted_before_it() -> None:
@@ -176,6 +176,6 @@ async def test_events_of_other_processes_count_towards_the_inbox_limit() -> None
     progress = Progress()
     admission = AdmissionControl(progress, lambda: 100, max_waiting=10, min_free_bytes=50)
     progress.observe(0, unprocessed=7, unstored=3)
-    assert "wait" in (admission.rejection_reason() or "")
+    assert "wait" in (admission.rejection_reason(ONE) or "")
     progress.observe(0, unprocessed=7, unstored=2)
-    assert admission.rejection_reason() is None
+    assert admission.rejection_reason(ONE) is None

@@ -21,6 +21,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.ingestion.project_backlogs import count_waiting
 from hedgerow.storage.migrations.state import inspect_schema
 from hedgerow.storage.tables import set_aside_events
 
@@ -100,6 +101,7 @@ class Doctor:
         if state.is_current:
             yield CheckResult("ok", "migrations", f"at step {state.at}, the newest")
             yield self._check_encryption_key()
+            yield self._check_inbox()
             yield self._check_dead_letters()
         else:
             detail = f"{len(state.pending)} pending. Run `{self._format_command('migrate')}`."
@@ -116,6 +118,18 @@ class Doctor:
         if fits:
             return CheckResult("ok", "encryption key", "decrypts the stored secrets")
         return CheckResult("problem", "encryption key", WRONG_ENCRYPTION_KEY)
+
+    def _check_inbox(self) -> CheckResult:
+        with create_sync_engine(self._location).connect() as connection:
+            waiting, projects = count_waiting(connection)
+        detail = f"{waiting} event(s) wait to be processed"
+        if waiting < self._settings.inbox_max_events // 2:
+            return CheckResult("ok", "inbox", detail)
+        if projects:
+            ((project_id, _),) = projects.most_common(1)
+            detail += f", most of them of project {project_id}"
+        limit = f"At {self._settings.inbox_max_events} (HEDGEROW_INBOX_MAX_EVENTS)"
+        return CheckResult("warning", "inbox", f"{detail}. {limit} clients get 503.")
 
     def _check_dead_letters(self) -> CheckResult:
         with create_sync_engine(self._location).connect() as connection:
