@@ -7,11 +7,21 @@ import sqlite3
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, insert
 
-from tests.support.live import run_in_process
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.tables import (
+    deliveries,
+    destination_states,
+    inbox,
+    pipeline_jobs,
+    pipeline_records,
+)
+from tests.support.live import PROJECT_KEY, Installation, LiveServer, run_in_process
 
 Outcomes = Mapping[str, subprocess.CompletedProcess[str]]
 
@@ -87,6 +97,90 @@ def test_an_unreachable_postgresql_exits_with_1(outcomes: Outcomes) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "problem database: " in done.stdout
     assert "hunter2" not in done.stdout
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def busy(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
+    """Return an installation without a running service, with work in every state."""
+    settings = {}
+    if request.param == "postgresql":
+        settings["database_url"] = request.getfixturevalue("postgres").create_database()
+    busy = Installation(data=tmp_path / "data", settings=settings)
+    assert busy.run_in_process("init").returncode == 0
+    location = DatabaseLocation(
+        url=settings.get("database_url", ""), path=busy.data / "hedgerow.db", timeout_s=5
+    )
+    with create_sync_engine(location).begin() as connection:
+        add_work(connection)
+    return busy
+
+
+def add_work(connection: Connection) -> None:
+    now = datetime.now(UTC)
+    hour_ago_ms = int((now - timedelta(hours=5)).timestamp() * 1000)
+    for id, name, family, enabled in (
+        (1, "Orders to CRM", "destination", True),
+        (2, "Late", "destination", True),
+        (3, "Off", "destination", False),
+        (4, "Rejecting", "destination", True),
+        (5, "Masking", "transformation", True),
+        (6, "Deleted", "destination", True),
+    ):
+        values = {"id": id, "project_id": 1, "family": family, "component_id": 1, "config": {}}
+        values |= {"component_version": "1", "enabled": enabled, "order": id, "name": name}
+        values |= {"description": "", "web_token": "", "created_at": now, "updated_at": now}
+        connection.execute(insert(pipeline_records), values | {"deleted": id == 6})
+    for id, error, failures in ((1, "HTTP 500", 9), (5, "no such field", 0), (6, "HTTP 500", 9)):
+        state = {"record_id": id, "error": error, "failures": failures, "paused_until_ms": 0}
+        connection.execute(insert(destination_states), state)
+    for number, (id, status) in enumerate(
+        [(1, "waiting")] * 1200 + [(1, "retrying"), (2, "waiting"), (3, "waiting"), (4, "dead")]
+    ):
+        row = {"project_id": 1, "record_id": id, "uuid": str(number), "distinct_id": "ann"}
+        row |= {"event": b"", "status": status, "attempts": 0, "due_ms": 0, "error": ""}
+        connection.execute(insert(deliveries), row | {"created_ms": hour_ago_ms})
+    waiting = {"bucket": 0, "project_id": 1, "events": b"", "number": 3}
+    connection.execute(insert(inbox), waiting | {"accepted_ms": hour_ago_ms})
+    job = {"id": "j", "project_id": 1, "record_id": 1, "type": "replay", "payload": {}, "error": ""}
+    job |= {"status": "running", "requested_by": "me", "created_at": now, "updated_at": now}
+    connection.execute(insert(pipeline_jobs), job | {"holder": "gone", "expires_at": now})
+
+
+def test_waiting_work_is_named_with_what_to_do(busy: Installation) -> None:
+    done = busy.run_in_process("doctor", "--json")
+    assert done.returncode == 1
+    found = {
+        (each["verdict"], each["check"]): each["detail"]
+        for each in json.loads(done.stdout)
+        if each["check"].startswith(("inbox", "jobs", "destination", "transformation"))
+    }
+    assert set(found) == {
+        ("problem", "inbox"),
+        ("problem", "jobs"),
+        ("problem", "destination 1"),
+        ("warning", "destination 2"),
+        ("warning", "destination 3"),
+        ("warning", "destination 4"),
+        ("warning", "transformation 5"),
+    }
+    paused = found["problem", "destination 1"]
+    assert "'Orders to CRM' of project 1 is paused. 1,201 event(s) wait, the oldest" in paused
+    assert "HTTP 500" in paused
+    assert "the oldest for 5 hours. No process works on them" in found["problem", "inbox"]
+    assert "serve" in found["problem", "inbox"]
+    assert "No process works on them" in found["problem", "jobs"]
+    assert "is behind" in found["warning", "destination 2"]
+    assert "is disabled. 1 event(s) wait" in found["warning", "destination 3"]
+    assert "1 dead letter(s)" in found["warning", "destination 4"]
+    assert "no such field" in found["warning", "transformation 5"]
+
+
+def test_a_running_service_works_on_jobs_and_events(tmp_path: Path) -> None:
+    with LiveServer(tmp_path) as server, server.client() as client:
+        event = {"event": "seen", "distinct_id": "ann"}
+        client.post("/batch", json={"api_key": PROJECT_KEY, "batch": [event]})
+        done = run_in_process("doctor", data=tmp_path)
+    assert (done.returncode, " inbox: " in done.stdout) == (0, True), done.stdout
 
 
 def test_json_has_one_object_per_check(folders: Path) -> None:

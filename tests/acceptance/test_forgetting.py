@@ -1,5 +1,7 @@
 """Who is to be forgotten goes with their events; events are deleted by choice and by age."""
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,31 +93,40 @@ def test_invalid_selection_deletes_nothing(
     assert (answer.status_code, read_error(answer)["attr"]) == (400, attr)
 
 
-def test_delete_command_names_the_endpoint_while_the_service_runs(
-    tmp_path: Path,
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_delete_command_works_while_the_service_runs_and_while_it_is_stopped(
+    tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
-    with LiveServer(tmp_path) as server:
-        with server.client() as client:
-            _send(client, "ann", "ann", "bob")
-            request = {"event": "seen", "dry_run": True}
-            wait_for(lambda: _delete(client, **request)["events"] == 3, at_most_s=30)
-        refused = run_hedgerow("events", "delete", "--person", "ann", data=tmp_path)
-    assert refused.returncode == 1
-    assert "in use by process" in refused.stderr
-    assert '/events/delete/ -d \'{"person": "ann"}\'' in refused.stderr
-    unconfirmed = run_hedgerow("events", "delete", "--person", "ann", data=tmp_path)
-    assert (unconfirmed.returncode, unconfirmed.stdout) == (
-        1,
-        "2 event(s) of project 1, 'Default project', match.\n",
-    )
-    assert "--yes" in unconfirmed.stderr
-    done = run_hedgerow("events", "delete", "--person", "ann", "--yes", data=tmp_path)
-    assert (done.returncode, done.stdout.splitlines()[1]) == (0, "Deleted 2 event(s).")
-    left = run_hedgerow("events", "delete", "--before", "2100-01-01", "--yes", data=tmp_path)
-    assert left.stdout.splitlines()[1] == "Deleted 1 event(s)."
-    with LiveServer(tmp_path) as server, server.client() as client:
-        activity = _last_activity(client, "Event")
-    assert activity["user"]["first_name"] == "hedgerow command line"
+    settings = {}
+    if engine == "postgresql":
+        settings["database_url"] = request.getfixturevalue("postgres").create_database()
+
+    def delete(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_hedgerow("events", "delete", *arguments, data=tmp_path, **settings)
+
+    with LiveServer(tmp_path, **settings) as server, server.client() as client:
+        _send(client, "ann", "ann", "bob", "cid")
+        wait_for(lambda: _delete(client, event="seen", dry_run=True)["events"] == 4, at_most_s=30)
+        unconfirmed = delete("--person", "ann")
+        assert (unconfirmed.returncode, unconfirmed.stdout) == (
+            1,
+            "2 event(s) of project 1, 'Default project', match.\n",
+        )
+        assert "The service is running" in unconfirmed.stderr
+        assert "--yes" in unconfirmed.stderr
+        done = delete("--person", "ann", "--yes")
+        assert (done.returncode, done.stdout.splitlines()[1]) == (0, "Deleted 2 event(s).")
+        assert _delete(client, event="seen", dry_run=True)["events"] == 2
+        assert _last_activity(client, "Event")["user"]["first_name"] == "hedgerow command line"
+        unknown = delete("--person", "nobody", "--yes")
+        assert (unknown.returncode, "Person not found." in unknown.stderr) == (1, True)
+        invalid = delete("--uuid", "x", "--yes")
+        assert (invalid.returncode, "is not a uuid" in invalid.stderr) == (1, True)
+        as_json = delete("--person", "bob", "--yes", "--json")
+        assert json.loads(as_json.stdout) == {"project": 1, "deleted": 1}
+    left = delete("--before", "2100-01-01", "--yes")
+    assert (left.stdout.splitlines()[1], left.stderr) == ("Deleted 1 event(s).", "")
+    assert [path.name for path in (tmp_path / "events").glob("re*.json")] == []
 
 
 def test_retention_deletes_old_events(tmp_path: Path) -> None:

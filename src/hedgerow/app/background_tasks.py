@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from hedgerow.app.backup import BackupRequests
 from hedgerow.app.container import Container
 from hedgerow.app.event_store import event_store_location
+from hedgerow.app.event_store_requests import EventStoreActions, EventStoreRequests
 from hedgerow.app.periodic_tasks import PeriodicTask
 from hedgerow.events.deletion import EventRetention
 from hedgerow.http.sdk.sdk_config import SdkConfigs
@@ -17,7 +17,8 @@ from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_I
 from hedgerow.projects.call_limits import CallLimits, share_usage
 from hedgerow.projects.directory import POLL_INTERVAL_S
 from hedgerow.projects.model import Project
-from hedgerow.storage.backup.requests import BackupRequestFiles
+from hedgerow.storage.events.request_files import RequestFiles
+from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
 from hedgerow.surveys.lifecycle import SurveyLifecycle
 
@@ -42,7 +43,7 @@ def build_service_tasks(
     """Tasks of every process that serves HTTP: keep its caches current."""
     ingestion = container.ingestion
     return [
-        *_build_backup_tasks(container),
+        *_build_request_tasks(container),
         _poll("poll projects and keys", container.state.directory.refresh_and_save_usage),
         _poll("poll flags", container.flag_cache.refresh_changed),
         _poll("poll surveys", container.surveys.cache.refresh_changed),
@@ -228,15 +229,21 @@ def _build_job_tasks(container: Container) -> list[PeriodicTask]:
     ]
 
 
-def _build_backup_tasks(container: Container) -> list[PeriodicTask]:
-    """Only for an embedded event store: no other process can open it to copy it."""
-    settings = container.settings
-    if settings.database_url or settings.clickhouse_url:
+def _build_request_tasks(container: Container) -> list[PeriodicTask]:
+    """Only for an embedded event store: no other process can open it."""
+    location = event_store_location(container.settings)
+    if location.url:
         return []
-    desk = BackupRequestFiles(event_store_location(settings).folder)
-    requests = BackupRequests(desk, container.event_store)
+    actions = EventStoreActions(
+        events=container.event_store,
+        deletion=container.deletion,
+        persons=SqlPersonStore(container.database),
+    )
+    requests = EventStoreRequests(RequestFiles(location.folder), actions)
     return [
-        PeriodicTask(name="serve backup requests", interval_s=CHECK_INTERVAL_S, run=requests.serve)
+        PeriodicTask(
+            name="serve requests of commands", interval_s=CHECK_INTERVAL_S, run=requests.serve
+        )
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from hedgerow.app.state import events_folder
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
@@ -32,7 +33,7 @@ _log = structlog.get_logger("hedgerow")
 def event_store_location(settings: Settings) -> EventStoreLocation:
     return EventStoreLocation(
         url=settings.clickhouse_url,
-        folder=settings.data_dir.resolve() / "events",
+        folder=events_folder(settings),
         timeout_s=settings.database_timeout_s,
     )
 

@@ -33,6 +33,11 @@ def state_location(settings: Settings) -> DatabaseLocation:
     )
 
 
+def events_folder(settings: Settings) -> Path:
+    """Return the folder of an embedded event store."""
+    return settings.data_dir.resolve() / "events"
+
+
 def ensure_data_dir(folder: Path) -> None:
     """Create the data directory, readable by its owner only, or raise OperatorError."""
     try:

@@ -63,11 +63,12 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "backup": CommandEntry(
         "installation.backup:backup",
-        "Copy the data directory to another directory, even while the service runs.",
+        "Copy an installation to a directory, even while the service runs.",
     ),
     "restore": CommandEntry("installation.backup:restore", "Create an installation from a backup."),
     "doctor": CommandEntry(
-        "installation.doctor:doctor", "Check storage, permissions, engine versions and the clock."
+        "installation.doctor:doctor",
+        "Check storage, keys, the clock, and work that waits: events, destinations and jobs.",
     ),
     "keys": GroupEntry(
         "Manage personal API keys.",

@@ -32,6 +32,16 @@ class EventSelection:
     before: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionRequest:
+    """What a user sends: `person` is a uuid or a distinct id, `before` a date. All must match."""
+
+    uuids: Sequence[str] = ()
+    person: str | None = None
+    event: str = ""
+    before: str | None = None
+
+
 def validate_selection(
     *, uuids: Sequence[str], distinct_ids: Sequence[str], event: str, before: str | None
 ) -> EventSelection:
@@ -111,6 +121,18 @@ class EventDeletion:
         self._copies = copies
         self._activity = activity
         self.read_barrier = read_barrier
+
+    async def select(
+        self, persons: PersonStore, project_id: ProjectId, request: DeletionRequest
+    ) -> EventSelection:
+        """Validate a request. Waits for accepted events first, since their persons may be new."""
+        await self.read_barrier()
+        return validate_selection(
+            uuids=request.uuids,
+            distinct_ids=await find_person_ids(persons, project_id, request.person),
+            event=request.event,
+            before=request.before,
+        )
 
     async def count(self, project_id: ProjectId, selection: EventSelection) -> int:
         """Return how many events would be deleted."""

@@ -6,14 +6,13 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
 
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow import __version__
+from hedgerow.app.commands.doctor_checks import CheckResult, Verdict, WorkloadChecks
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, ensure_data_dir, state_location
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
@@ -21,22 +20,11 @@ from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
-from hedgerow.storage.ingestion.project_backlogs import count_waiting
 from hedgerow.storage.migrations.state import inspect_schema
-from hedgerow.storage.tables import set_aside_events
 
 LOW_DISK_BYTES = 1024**3
 MIN_POSTGRES_VERSION = 14
 MAX_CLOCK_SKEW = timedelta(seconds=5)
-
-Verdict = Literal["ok", "warning", "problem"]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    verdict: Verdict
-    check: str
-    detail: str
 
 
 class Doctor:
@@ -101,8 +89,8 @@ class Doctor:
         if state.is_current:
             yield CheckResult("ok", "migrations", f"at step {state.at}, the newest")
             yield self._check_encryption_key()
-            yield self._check_inbox()
-            yield self._check_dead_letters()
+            with create_sync_engine(location).connect() as connection:
+                yield from WorkloadChecks(connection, self._settings, self._format_command).run()
         else:
             detail = f"{len(state.pending)} pending. Run `{self._format_command('migrate')}`."
             yield CheckResult("problem", "migrations", detail)
@@ -118,27 +106,6 @@ class Doctor:
         if fits:
             return CheckResult("ok", "encryption key", "decrypts the stored secrets")
         return CheckResult("problem", "encryption key", WRONG_ENCRYPTION_KEY)
-
-    def _check_inbox(self) -> CheckResult:
-        with create_sync_engine(self._location).connect() as connection:
-            waiting, projects = count_waiting(connection)
-        detail = f"{waiting} event(s) wait to be processed"
-        if waiting < self._settings.inbox_max_events // 2:
-            return CheckResult("ok", "inbox", detail)
-        if projects:
-            ((project_id, _),) = projects.most_common(1)
-            detail += f", most of them of project {project_id}"
-        limit = f"At {self._settings.inbox_max_events} (HEDGEROW_INBOX_MAX_EVENTS)"
-        return CheckResult("warning", "inbox", f"{detail}. {limit} clients get 503.")
-
-    def _check_dead_letters(self) -> CheckResult:
-        with create_sync_engine(self._location).connect() as connection:
-            count = connection.execute(select(func.sum(set_aside_events.c.number))).scalar() or 0
-        if not count:
-            return CheckResult("ok", "dead letters", "none")
-        hint = self._format_command("events dead-letters list")
-        detail = f"{count} event(s) could not be processed. Run `{hint}` for the reasons."
-        return CheckResult("problem", "dead letters", detail)
 
 
 def _is_open_to_others(status: os.stat_result) -> bool:

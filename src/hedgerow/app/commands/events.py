@@ -1,80 +1,82 @@
-"""Open the events of an installation, to delete some of them."""
+"""Count and delete events of an installation, whether its service runs or not."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
 
 from hedgerow.app.commands.state import open_state
 from hedgerow.app.event_store import LazyEventStore, event_store_location
-from hedgerow.app.state import State
-from hedgerow.events.deletion import (
-    EventDeletion,
-    EventSelection,
-    find_person_ids,
-    validate_selection,
+from hedgerow.app.event_store_requests import (
+    EventStoreActions,
+    StoreAction,
+    request_from_service,
 )
-from hedgerow.lib.clock import utc_now
-from hedgerow.projects.activity import COMMAND_LINE
+from hedgerow.app.state import State
+from hedgerow.events.deletion import DeletionRequest, EventDeletion
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
+from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.activity import SqlActivityStore
 
-__all__ = ["EventCommands", "FolderInUseError", "open_events"]
+__all__ = ["DeletionRequest", "EventCommands", "open_events"]
+
+RunAction = Callable[[StoreAction, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventCommands:
-    """Events of an installation, for commands."""
+    """Events of an installation, for commands. `run` works here or in the running service."""
 
     state: State
-    persons: SqlPersonStore
-    deletion: EventDeletion
+    run: RunAction
 
-    async def select(
-        self,
-        project_id: ProjectId,
-        *,
-        uuids: Sequence[str],
-        person: str | None,
-        event: str,
-        before: str | None,
-    ) -> tuple[EventSelection, int]:
-        """Return the selection that matches all of the arguments, and its number of events."""
-        selection = validate_selection(
-            uuids=uuids,
-            distinct_ids=await find_person_ids(self.persons, project_id, person),
-            event=event,
-            before=before,
-        )
-        return selection, await self.deletion.count(project_id, selection)
+    async def count(self, project_id: ProjectId, request: DeletionRequest) -> int:
+        return await self._delete(StoreAction.COUNT_EVENTS, project_id, request)
 
-    async def delete(self, project_id: ProjectId, selection: EventSelection) -> int:
-        return await self.deletion.delete(project_id, selection, COMMAND_LINE, utc_now())
+    async def delete(self, project_id: ProjectId, request: DeletionRequest) -> int:
+        return await self._delete(StoreAction.DELETE_EVENTS, project_id, request)
+
+    async def _delete(
+        self, action: StoreAction, project_id: ProjectId, request: DeletionRequest
+    ) -> int:
+        result = await self.run(action, {"project_id": project_id, **asdict(request)})
+        number: int = result["events"]
+        return number
 
 
 @asynccontextmanager
-async def open_events(settings: Settings) -> AsyncIterator[EventCommands]:
-    """Open the events. Raises FolderInUseError if another process has them open."""
-    events = LazyEventStore(event_store_location(settings))
+async def open_events(
+    settings: Settings, report: Callable[[str], None]
+) -> AsyncIterator[EventCommands]:
+    """Open the events here, or let the service that has them open do the work."""
+    place = event_store_location(settings)
+    events = LazyEventStore(place)
     async with open_state(settings) as state:
+        run = _build_actions(state.database, events).run
         try:
             await events.open()
-            yield EventCommands(
-                state=state,
-                persons=SqlPersonStore(state.database),
-                deletion=EventDeletion(
-                    events,
-                    (SqlDeliveryStore(state.database), SqlDeadLetterStore(state.database)),
-                    SqlActivityStore(state.database),
-                    _do_not_wait,
-                ),
-            )
+        except FolderInUseError:
+            report("The service is running: waiting for it to do the work.")
+            run = partial(request_from_service, place.folder)
+        try:
+            yield EventCommands(state=state, run=run)
         finally:
             await events.close()
+
+
+def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActions:
+    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
+    return EventStoreActions(
+        events=events,
+        deletion=EventDeletion(events, copies, SqlActivityStore(database), _do_not_wait),
+        persons=SqlPersonStore(database),
+    )
 
 
 async def _do_not_wait() -> None:

@@ -1,4 +1,4 @@
-"""`hedgerow backup` and `hedgerow restore`: copy an embedded installation and bring it back."""
+"""`hedgerow backup` and `hedgerow restore`: copy an installation and bring it back."""
 
 import asyncio
 import sys
@@ -18,13 +18,13 @@ def backup(
     ],
     data: DataOption = None,
 ) -> None:
-    """Copy the data directory to another directory, even while the service runs.
+    """Copy an installation to a directory, even while the service runs.
 
-    The copy holds the state, the encryption key and the events of one moment. Protect it as you
-    protect the original.
+    The copy holds the state, from SQLite or PostgreSQL, the encryption key and the events of one
+    moment. Protect it as you protect the original. Events in ClickHouse cannot be copied this way.
     """
     settings = load_command_settings(data_dir=data)
-    commands.backup.check_embedded(settings)
+    commands.backup.check_local_events(settings)
     check_installation(settings)
     asyncio.run(
         commands.backup.make_backup(settings, folder, lambda line: print(line, file=sys.stderr))
@@ -40,9 +40,10 @@ def restore(
 ) -> None:
     """Create an installation from a backup.
 
-    The data directory must not contain an installation.
+    The data directory must not contain an installation. A backup of PostgreSQL also needs an empty
+    database: set HEDGEROW_DATABASE_URL.
     """
     settings = load_command_settings(data_dir=data)
-    commands.backup.check_embedded(settings)
+    commands.backup.check_local_events(settings)
     asyncio.run(commands.backup.restore_backup(settings, folder))
     print(f"Restored to {settings.data_dir}. Check it with `{format_command('doctor', settings)}`.")

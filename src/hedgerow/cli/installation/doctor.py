@@ -14,10 +14,11 @@ _VERDICT_WIDTH = max(map(len, VERDICT_COLORS))
 
 
 def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Check storage, permissions, engine versions and the clock.
+    """Check storage, keys, the clock, and work that waits: events, destinations and jobs.
 
-    Exits with status 0 if there is no problem, though there may be warnings, and with status 1
-    if something needs your attention.
+    Exits with status 1 if there is a problem, such as a paused destination, dead letters of events
+    or events that no process works on. Warnings, such as dead letters of a destination, leave the
+    status at 0.
     """
     settings = load_command_settings(data_dir=data)
     results = commands.doctor.Doctor(

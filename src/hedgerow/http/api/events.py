@@ -14,12 +14,7 @@ from annotated_types import MaxLen
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
-from hedgerow.events.deletion import (
-    MAX_EVENT_NAME_CHARS,
-    EventDeletion,
-    find_person_ids,
-    validate_selection,
-)
+from hedgerow.events.deletion import MAX_EVENT_NAME_CHARS, DeletionRequest, EventDeletion
 from hedgerow.events.listing.csv_writer import EventCsv, encode_csv_rows, format_csv_rows
 from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import EventListing, ListedEvents
@@ -380,13 +375,10 @@ class EventEndpoints:
         this call returns."""
         body = await call.body(DeletionBody)
         project_id, deletion = call.project.id, self._deletion
-        await deletion.read_barrier()  # also waits for the persons of these events
-        chosen = validate_selection(
-            uuids=body.uuids or (),
-            distinct_ids=await find_person_ids(self._persons, project_id, body.person),
-            event=body.event or "",
-            before=body.before,
+        request = DeletionRequest(
+            uuids=body.uuids or (), person=body.person, event=body.event or "", before=body.before
         )
+        chosen = await deletion.select(self._persons, project_id, request)
         if body.dry_run:
             return JsonResponse(
                 DeletionResult(events=await deletion.count(project_id, chosen), deleted=False)

@@ -1,4 +1,4 @@
-"""A backup folder of an embedded installation: state, encryption key and events.
+"""A backup folder: state, encryption key and the events of an embedded event store.
 
 The manifest is written last: a backup without it is incomplete.
 """
@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from hedgerow import __version__
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import format_iso
 from hedgerow.storage.backup import encryption_key_file
+from hedgerow.storage.backup.postgres_copy import StateCopy
 
 MANIFEST = "backup.json"
 
@@ -27,6 +28,11 @@ class Backup:
     @property
     def state(self) -> Path:
         return self.folder / "hedgerow.db"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of the state, if it comes from PostgreSQL."""
+        return self.folder / "postgresql"
 
     @property
     def encryption_key(self) -> Path:
@@ -45,13 +51,27 @@ class Backup:
         except OSError as error:
             raise OperatorError(f"Cannot use {self.folder}: {error.strerror}.") from None
 
-    def write_manifest(self, now: datetime) -> None:
-        note = {"hedgerow": __version__, "made_at": format_iso(now), "events": self.events.is_dir()}
+    def write_manifest(self, now: datetime, tables: StateCopy | None) -> None:
+        note = {
+            "hedgerow": __version__,
+            "made_at": format_iso(now),
+            "events": self.events.is_dir(),
+            "postgresql": tables and asdict(tables),
+        }
         (self.folder / MANIFEST).write_text(json.dumps(note, indent=2) + "\n")
 
-    def check_complete(self) -> None:
-        if not (self.folder / MANIFEST).is_file():
-            raise OperatorError(f"{self.folder} is not a complete backup: it lacks {MANIFEST}.")
+    def read_manifest(self) -> StateCopy | None:
+        """Return what the copy of PostgreSQL contains; None for SQLite. Raises OperatorError for an
+        incomplete backup."""
+        try:
+            tables = json.loads((self.folder / MANIFEST).read_text()).get("postgresql")
+        except FileNotFoundError:
+            raise OperatorError(
+                f"{self.folder} is not a complete backup: it lacks {MANIFEST}."
+            ) from None
+        except ValueError:
+            raise OperatorError(f"{self.folder / MANIFEST} is damaged.") from None
+        return StateCopy(**tables) if tables else None
 
 
 def copy_state(source: Path, target: Path) -> None:

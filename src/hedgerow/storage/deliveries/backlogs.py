@@ -27,10 +27,10 @@ class SqlBacklogStore(BacklogStore):
         self._database = database
 
     async def backlogs(self) -> Mapping[RecordId, Backlog]:
-        return await self._database.read_in_background(_read_backlogs)
+        return await self._database.read_in_background(read_backlogs)
 
 
-def _read_backlogs(connection: Connection) -> Mapping[RecordId, Backlog]:
+def read_backlogs(connection: Connection) -> Mapping[RecordId, Backlog]:
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     for id, status, number in bulk.select(connection, _COUNTS):
         counts[id][status] = number

@@ -38,6 +38,21 @@ class FolderLock:
             os.close(descriptor)
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock."""
+    try:
+        file = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def lock_folder(folder: Path) -> FolderLock:
     """Lock the folder, creating it if needed. Raises FolderInUseError if it is locked."""
     try:

@@ -11,6 +11,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, exists, insert, select, text
 
+from hedgerow.errors import OperatorError
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.bootstrap import InitialKeys, build_installation
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
@@ -29,6 +30,10 @@ POSTGRES_LOCK_ID = 0x48_45_44_47_45
 # How long one attempt waits for another migrating process. Callers retry, so that Ctrl-C is handled
 # between attempts.
 LOCK_TIMEOUT_S = 1.0
+DATABASE_NOT_EMPTY = (
+    "The database already holds an installation. Create an empty database and set "
+    "HEDGEROW_DATABASE_URL to it."
+)
 
 
 def migrate(location: DatabaseLocation) -> SchemaState:
@@ -45,6 +50,18 @@ def prepare_database(location: DatabaseLocation, keys: InitialKeys, now: datetim
     with _exclusive_transaction(location) as connection:
         _upgrade(connection)
         return _create_installation_if_empty(connection, keys, now)
+
+
+@contextmanager
+def fill_empty_database(location: DatabaseLocation, migration: str) -> Iterator[Connection]:
+    """Migrate an empty database to a migration, let the caller fill it, and run the later ones, all
+    in one transaction. Raises OperatorError if the database is not empty."""
+    with _exclusive_transaction(location) as connection:
+        if read_schema_state(connection).at is not None:
+            raise OperatorError(DATABASE_NOT_EMPTY)
+        _upgrade(connection, migration)
+        yield connection
+        _upgrade(connection)
 
 
 @contextmanager
@@ -67,12 +84,12 @@ def _exclusive_transaction(location: DatabaseLocation) -> Iterator[Connection]:
         yield connection
 
 
-def _upgrade(connection: Connection) -> SchemaState:
+def _upgrade(connection: Connection, target: str = "head") -> SchemaState:
     before = read_schema_state(connection)
     if not before.is_current:
         config = _build_alembic_config()
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, target)
     return before
 
 
