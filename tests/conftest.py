@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.support.postgres import PostgresTestServer
 
 REPORT_LINE = "told"
+MAX_NAMED_BYTES = 40
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +104,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, line in report.user_properties:
                 if name == REPORT_LINE:
                     terminalreporter.write_line(str(line))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a test after the argument instead of long bytes: compressed bytes contain the time, so
+    that two test processes would collect different names."""
+    return argname if isinstance(val, bytes) and len(val) > MAX_NAMED_BYTES else None

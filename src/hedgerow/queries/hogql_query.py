@@ -12,8 +12,8 @@ import msgspec
 from hedgerow.errors import Invalid
 from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.query.context import QueryContext, compile_query
+from hedgerow.events.query.encoded_rows import encode_rows
 from hedgerow.events.query.executor import DEFAULT_LIMITS, QueryExecutor
-from hedgerow.events.query.result_json import encode_rows
 from hedgerow.events.store import QueryResult
 from hedgerow.hogql.ast import Compare, Constant, Expr
 from hedgerow.hogql.builders import all_of, compare, constant, field

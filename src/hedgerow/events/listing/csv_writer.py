@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from hedgerow.events.listing.record import PERSON_SUMMARY_PROPERTIES, EventRecord
-from hedgerow.events.query.result_json import check_size, encode_result
+from hedgerow.events.query.encoded_rows import check_size
+from hedgerow.events.query.result_json import encode_result
 from hedgerow.lib import jsonio
 
 # With more columns, nested values stay JSON in one column each.

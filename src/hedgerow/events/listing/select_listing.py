@@ -25,8 +25,8 @@ from hedgerow.events.listing.event_listing import PAGE_SHRINK_FACTOR, PAGE_SIZE,
 from hedgerow.events.listing.query import MAX_OFFSET, EventsQuery
 from hedgerow.events.listing.select_columns import SelectColumn, parse_select_column
 from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.encoded_rows import encode_bounded
 from hedgerow.events.query.executor import QueryExecutor
-from hedgerow.events.query.result_json import encode_bounded
 from hedgerow.events.store import QueryResult, ResultTooLarge
 from hedgerow.hogql.ast import Expr, FunctionCall, OrderExpr, SelectQuery
 from hedgerow.hogql.builders import all_of, constant, field
