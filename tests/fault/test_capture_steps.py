@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 from hedgerow.events.model import Event
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.model import CaptureBatch, InboxRow, ProcessedRow
 from hedgerow.ingestion.parsing.request import parse_batch
 from hedgerow.ingestion.process import Processor
@@ -44,6 +45,7 @@ from hedgerow.storage.connect import (
 from hedgerow.storage.deliveries.groups import SqlGroupStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
@@ -164,7 +166,14 @@ class World:
         inbox, progress = CrashingInbox(self.database, crash), Progress()
         admission = AdmissionControl(progress, lambda: 1, max_waiting=10**6, min_free_bytes=0)
         node = Process(
-            capture=Capture(inbox, progress, admission),
+            capture=Capture(
+                inbox,
+                progress,
+                admission,
+                CookielessVisitors(
+                    SqlCookielessStore(self.database), _no_location, lambda _: "UTC"
+                ),
+            ),
             processor=Processor(
                 inbox=inbox,
                 events=CrashingEvents(self.events, crash),

@@ -93,6 +93,11 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
         ),
         PeriodicTask(
+            name="delete salts of cookieless visitors",
+            interval_s=HOUR_S,
+            run=lambda: ingestion.cookieless.delete_expired(utc_now()),
+        ),
+        PeriodicTask(
             name="close idle connections",
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,

@@ -84,7 +84,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     refusals = Refusals()
     ingestion = build_ingestion(
         settings,
-        database,
+        state,
         event_store,
         geoip,
         pipelines.transformations,

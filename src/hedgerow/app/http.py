@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.types import Scope
@@ -51,7 +52,7 @@ from hedgerow.http.payload.reader import PayloadReader, PayloadServices
 from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.routes import build_api, build_fast_routes, documented_endpoints
 from hedgerow.http.sdk.capture import CaptureEndpoints
-from hedgerow.http.sdk.decide import DecideEndpoints, LocateRequest
+from hedgerow.http.sdk.decide import DecideEndpoints, IdentifyVisitor, LocateRequest
 from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
@@ -68,8 +69,11 @@ from hedgerow.http.server.connections import (
     raise_file_limit,
 )
 from hedgerow.http.server.gateway import Gateway
+from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import Origins
+from hedgerow.ingestion.cookieless.identity import Visitor
+from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.logs import is_human_readable
@@ -81,6 +85,7 @@ from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.jobs.jobs import Jobs
 from hedgerow.pipelines.transformations.preview import TransformationPreviews
 from hedgerow.projects.call_limits import CallLimits
+from hedgerow.projects.model import ProjectId
 from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
 from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
@@ -223,7 +228,14 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
     decider, limits = services.decider, services.call_limits
     return [
         DecideEndpoints(
-            directory, decider, services.sdk_configs, payloads, locate, utc_now, limits
+            directory,
+            decider,
+            services.sdk_configs,
+            payloads,
+            locate,
+            _build_visitor_ids(container.ingestion.cookieless, services.origins),
+            utc_now,
+            limits,
         ),
         OfrepEndpoints(directory, decider, payloads, locate, utc_now, limits),
         LocalEvaluationEndpoints(directory, services.local_evaluation, services.sdk_rate_limiter),
@@ -371,6 +383,23 @@ def _build_locator(geoip: GeoIp, origins: Origins) -> LocateRequest | None:
         return geoip.properties(address) if address else {}
 
     return locate if geoip.is_available else None
+
+
+def _build_visitor_ids(cookieless: CookielessVisitors, origins: Origins) -> IdentifyVisitor:
+    """Events of the same page have the same data in other places, so they get the same id."""
+
+    async def identify(project_id: ProjectId, scope: Scope, body: Mapping[str, Any]) -> str:
+        extra = body.get("cookieless_hash_extra")
+        visitor = Visitor(
+            ip=str(origins.client_address(scope) or ""),
+            host=read_header(scope, b"origin"),
+            user_agent=read_header(scope, b"user-agent"),
+            extra=extra if isinstance(extra, str) else "",
+        )
+        now = utc_now()
+        return await cookieless.find_distinct_id(project_id, visitor, body.get("timezone"), now)
+
+    return identify
 
 
 async def _ping(database: Database) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import structlog
 
 from hedgerow.app.event_store import LazyEventStore
+from hedgerow.app.state import State
 from hedgerow.events.deletion import CountableEvents, EventDeletion
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.lag_monitor import LagMonitor
 from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
@@ -28,6 +30,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
@@ -55,6 +58,7 @@ class Ingestion:
     progress: Progress
     read_barrier: ReadBarrier
     capture: Capture
+    cookieless: CookielessVisitors
     processor: Processor
     admission: AdmissionControl
     event_store: LazyEventStore
@@ -74,13 +78,14 @@ def build_deletion(
 
 def build_ingestion(  # noqa: PLR0913 - collaborators
     settings: Settings,
-    database: Database,
+    state: State,
     events: LazyEventStore,
     geoip: GeoIp,
     transformations: TransformationRegistry,
     routing: RoutingStage,
     shares: InboxShares,
 ) -> Ingestion:
+    database = state.database
     is_embedded = database.engine_name == "sqlite"
     inbox = SqlInboxStore(database, 1 if is_embedded else BUCKETS)
     progress = Progress()
@@ -96,12 +101,18 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
     def locate_ip(address: str) -> Mapping[str, Any]:
         return geoip.details(address)
 
+    def get_timezone(project_id: ProjectId) -> str:
+        project = state.directory.get_project(project_id)
+        return project.timezone if project else "UTC"
+
+    cookieless = CookielessVisitors(SqlCookielessStore(database), locate_ip, get_timezone)
     return Ingestion(
         progress=progress,
         read_barrier=ReadBarrier(
             progress, events.open, timeout_s=settings.read_after_write_timeout_s
         ),
-        capture=Capture(inbox, progress, admission),
+        capture=Capture(inbox, progress, admission, cookieless),
+        cookieless=cookieless,
         processor=Processor(
             inbox=inbox,
             events=events,

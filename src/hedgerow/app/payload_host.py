@@ -26,6 +26,7 @@ from hedgerow.http.payload.workers import (
     parse_events,
 )
 from hedgerow.ingestion.accept import find_merged_id
+from hedgerow.ingestion.cookieless.resolve import is_cookieless
 from hedgerow.ingestion.model import AcceptedIds, CaptureBatch, CapturedEvent, PackedBatch
 from hedgerow.ingestion.parsing.request import AllEventsRejected
 from hedgerow.ingestion.parsing.v1_format import build_results
@@ -37,6 +38,8 @@ NICENESS = 10
 MAX_REPORTED_REJECTIONS = 1000
 # Small enough for the event loop to register in a millisecond.
 EVENTS_PER_IDS = 1000
+EVENTS_PER_PART = 200
+PART_BYTES = 256 * 1024
 # After larger requests, memory is given back to the system.
 LARGE_BYTES = 4 << 20
 
@@ -85,10 +88,13 @@ def _decode(request: PayloadRequest) -> Any:
 
 
 def _pack_batch(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch:
+    ordinary = [event for event in batch.events if not is_cookieless(event)]
+    cookieless = [event for event in batch.events if is_cookieless(event)]
     return PackedBatch(
         token=batch.token,
-        rows=list(pack_captured(batch.events, arguments.bucket_count)),
-        ids=[_pack(each) for each in _collect_ids(batch.events)],
+        rows=list(pack_captured(ordinary, arguments.bucket_count)),
+        ids=[_pack(each) for each in _collect_ids(ordinary)],
+        cookieless=list(_pack_parts(cookieless)),
         event_count=len(batch.events),
         rejected=batch.rejected[:MAX_REPORTED_REJECTIONS],
         rejected_count=len(batch.rejected),
@@ -102,6 +108,20 @@ def _collect_ids(events: Sequence[CapturedEvent]) -> Iterator[AcceptedIds]:
         part = events[start : start + EVENTS_PER_IDS]
         ids = {event.distinct_id for event in part} | {find_merged_id(event) for event in part}
         yield AcceptedIds(number=len(part), distinct_ids=sorted(ids - {""}))
+
+
+def _pack_parts(events: Sequence[CapturedEvent]) -> Iterator[bytes]:
+    """Encode events in lists that the event loop decodes and stores in a few milliseconds."""
+    part: list[CapturedEvent] = []
+    size = 0
+    for event in events:
+        part.append(event)
+        size += len(_pack(event))
+        if size > PART_BYTES or len(part) == EVENTS_PER_PART:
+            yield _pack(part)
+            part, size = [], 0
+    if part:
+        yield _pack(part)
 
 
 def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

@@ -8,6 +8,7 @@ import msgspec
 
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.cookieless.resolve import CookielessVisitors, is_cookieless
 from hedgerow.ingestion.model import (
     AcceptedIds,
     CaptureBatch,
@@ -25,13 +26,21 @@ RETRY_AFTER_S = 10
 MAX_WARNINGS_PER_MINUTE = 1000
 
 _decode_ids = msgspec.msgpack.Decoder(AcceptedIds).decode
+_decode_events = msgspec.msgpack.Decoder(list[CapturedEvent]).decode
 
 
 class Capture:
-    def __init__(self, inbox: InboxStore, progress: Progress, admission: AdmissionControl) -> None:
+    def __init__(
+        self,
+        inbox: InboxStore,
+        progress: Progress,
+        admission: AdmissionControl,
+        cookieless: CookielessVisitors,
+    ) -> None:
         self._inbox = inbox
         self._progress = progress
         self._admission = admission
+        self._cookieless = cookieless
         self._minute = 0
         self._warning_counts: dict[ProjectId, int] = {}
         self.accepted = self.rejected = 0
@@ -43,6 +52,8 @@ class Capture:
     async def accept(self, project_id: ProjectId, batch: CaptureBatch, now: datetime) -> None:
         """Store the events of a request. They are durable when this returns."""
         self._check_admission(project_id)
+        if any(map(is_cookieless, batch.events)):
+            batch = await self._cookieless.resolve(project_id, batch, now)
         warnings = self._limit_warnings(project_id, batch.warnings, now)
         if batch.events or warnings:
             await self._inbox.add(project_id, batch.events, warnings, now)
@@ -57,15 +68,18 @@ class Capture:
     async def accept_packed(self, project_id: ProjectId, batch: PackedBatch, now: datetime) -> None:
         """The same for a large request. Other requests run in between."""
         self._check_admission(project_id)
+        for encoded in batch.cookieless:
+            events = _decode_events(encoded)
+            await self.accept(project_id, CaptureBatch(token=batch.token, events=events), now)
         warnings = self._limit_warnings(project_id, batch.warnings, now)
         if batch.rows or warnings:
             await self._inbox.add_packed(project_id, batch.rows, warnings, now)
         for encoded in batch.ids:
             ids = _decode_ids(encoded)
             self._progress.accept_together(project_id, ids.number, ids.distinct_ids)
+            self._admission.count_accepted(project_id, ids.number)
+            self.accepted += ids.number
             await asyncio.sleep(0)
-        self._admission.count_accepted(project_id, batch.event_count)
-        self.accepted += batch.event_count
         self.rejected += batch.rejected_count
 
     def _check_admission(self, project_id: ProjectId) -> None:

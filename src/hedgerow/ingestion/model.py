@@ -79,12 +79,14 @@ class AcceptedIds(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 class PackedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A large request, parsed and encoded in a worker process: decoding its events here would block
-    the event loop. Each of `ids` is an encoded AcceptedIds. `rejected` are the first of
-    `rejected_count`; `results` is the response body of the v1 format."""
+    the event loop. Each of `ids` is an encoded AcceptedIds. The rows lack cookieless events, which
+    need the database: each of `cookieless` is an encoded list of some of them. `rejected` are the
+    first of `rejected_count`; `results` is the response body of the v1 format."""
 
     token: str
     rows: Sequence[PackedRow] = ()
     ids: Sequence[bytes] = ()
+    cookieless: Sequence[bytes] = ()
     event_count: int = 0
     rejected: Sequence[EventRejection] = ()
     rejected_count: int = 0

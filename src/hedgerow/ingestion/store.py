@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.cookieless.visits import Visit
 from hedgerow.ingestion.model import (
     CapturedEvent,
     InboxRow,
@@ -140,6 +141,22 @@ class InboxStore(Protocol):
 
     async def count_dead_letters(self) -> int:
         """Return the number of events in the dead letters."""
+        ...
+
+
+class CookielessStore(Protocol):
+    async def get_salt(self, day: str, new_salt: bytes) -> bytes:
+        """Return the salt of a day. Stores `new_salt` if there is none."""
+        ...
+
+    async def apply_visits(
+        self, project_id: ProjectId, visits: Sequence[Visit]
+    ) -> Sequence[tuple[int, str]]:
+        """Apply visits to the stored states, as `visits.apply_visits` does."""
+        ...
+
+    async def delete_days(self, last: str) -> None:
+        """Delete the salts and visitors of days up to this one."""
         ...
 
 

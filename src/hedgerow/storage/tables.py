@@ -3,17 +3,10 @@
 Migrations define tables themselves: a change here needs a new migration.
 """
 
-from datetime import UTC, datetime
-from importlib import import_module
-from typing import Any
-
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
-    DateTime,
-    Dialect,
     Float,
     ForeignKey,
     Integer,
@@ -21,45 +14,11 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    TypeDecorator,
 )
-from sqlalchemy.sql.operators import OperatorType
-from sqlalchemy.types import TypeEngine
+
+from hedgerow.storage.column_types import Id, Json, Moment
 
 metadata = MetaData()
-
-Id = BigInteger().with_variant(Integer, "sqlite")
-
-
-class Moment(TypeDecorator[datetime]):
-    """A timezone-aware timestamp: timestamptz on PostgreSQL, UTC text on SQLite."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.replace(tzinfo=UTC)
-
-
-class Json(TypeDecorator[Any]):
-    """JSON: jsonb on PostgreSQL, text on SQLite."""
-
-    impl = JSON
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name != "postgresql":
-            return dialect.type_descriptor(JSON())
-        # The engine has imported its dialect; importing it for SQLite slows down every start.
-        return dialect.type_descriptor(import_module("sqlalchemy.dialects.postgresql").JSONB())
-
-    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> Any:
-        # The name of a property in `column[name]` is text.
-        return self.impl_instance.coerce_compared_value(op, value)
-
 
 organizations = Table(
     "organizations",
@@ -608,4 +567,23 @@ imported_files = Table(
     Column("record_id", ForeignKey("pipeline_records.id"), primary_key=True),
     Column("name", Text, primary_key=True),
     Column("version", Text, nullable=False),
+)
+
+# The keys of the hashes that identify visitors without cookies, by calendar day. Deleted when the
+# day is over everywhere.
+cookieless_salts = Table(
+    "cookieless_salts",
+    metadata,
+    Column("day", Text, primary_key=True),
+    Column("salt", LargeBinary, nullable=False),
+)
+
+# Visitors without cookies, by their hash. Deleted with the salt of their day.
+cookieless_visitors = Table(
+    "cookieless_visitors",
+    metadata,
+    Column("project_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("device", Text, primary_key=True),
+    Column("day", Text, nullable=False),
+    Column("state", Text, nullable=False),
 )

@@ -1,6 +1,6 @@
 """`POST /decide` and `/flags`: flag evaluation for SDKs, with the public key of a project."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,16 +28,20 @@ from hedgerow.http.sdk.decide_response import DecideFormat, render_decision
 from hedgerow.http.sdk.sdk_config import DECIDE_FIELDS, SdkConfigs, render_current
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_reply
 from hedgerow.http.server.trace import Trace
+from hedgerow.ingestion.cookieless.identity import SENTINEL_ID
 from hedgerow.lib.clock import Clock
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import ProjectId
 from hedgerow.projects.project_token import find_project_token
 
 TRUE_VALUES = (True, "true", "True", "1")
 # A request with no other fields skips the parsing of the rare ones.
 COMMON_FIELDS = frozenset(("api_key", "token", "distinct_id", "person_properties"))
 ANONYMOUS_ID = "$anon_distinct_id"
+# Fields in which posthog-js sends the same value for every visitor without cookies.
+VISITOR_FIELDS = ("distinct_id", ANONYMOUS_ID, "$device_id")
 NO_FLAGS = FlagDecision(outcomes=(), has_errors=False)
 # User agents of server-side SDKs.
 SERVER_AGENTS = (
@@ -65,6 +69,8 @@ CLIENT_AGENTS = (
 RenderConfig = Callable[[bytes, str], bytes]
 # Returns the GeoIP properties of a request.
 LocateRequest = Callable[[Scope], Mapping[str, str]]
+# Returns the distinct id of a visitor without cookies, from the request and its body.
+IdentifyVisitor = Callable[[ProjectId, Scope, Mapping[str, Any]], Awaitable[str]]
 
 
 class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +92,7 @@ class DecideEndpoints:
         configs: SdkConfigs,
         payloads: PayloadReader,
         places: LocateRequest | None,
+        identify_visitor: IdentifyVisitor,
         clock: Clock,
         limits: CallLimits,
     ) -> None:
@@ -95,6 +102,7 @@ class DecideEndpoints:
         self._configs = configs
         self._payloads = payloads
         self._locate_request = places
+        self._identify_visitor = identify_visitor
         self._clock = clock
 
     @fast_endpoint(
@@ -153,6 +161,9 @@ class DecideEndpoints:
         trace.mark("access")
         decision = NO_FLAGS
         if body.get("disable_flags") not in TRUE_VALUES:
+            if any(body.get(name) == SENTINEL_ID for name in VISITOR_FIELDS):
+                visitor_id = await self._identify_visitor(project.id, scope, body)
+                body = {**body, **_replace_sentinel(body, visitor_id)}
             request = _parse_request(
                 body, scope, self._locate(body, scope), only_surveys=options.only_surveys
             )
@@ -175,6 +186,10 @@ class DecideEndpoints:
         if locate is None or is_disabled:
             return no_geoip
         return lambda: locate(scope)
+
+
+def _replace_sentinel(body: Mapping[str, Any], visitor_id: str) -> dict[str, str]:
+    return {name: visitor_id for name in VISITOR_FIELDS if body.get(name) == SENTINEL_ID}
 
 
 def _render_decide_config(part: bytes, token: str) -> bytes:

@@ -19,6 +19,7 @@ from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
 MAX_EVENT_BYTES = 1_000_000
 MAX_NAME_CHARS = 200
 MAX_AHEAD = timedelta(hours=23)
+COOKIELESS_MODE = "$cookieless_mode"
 
 NAME_TRUNCATED = "event_name_truncated"
 DISTINCT_ID_TRUNCATED = "distinct_id_truncated"
@@ -86,6 +87,12 @@ class EventParser:
         warnings = [] if sanitized is item else [REPLACED_CHARACTERS]
         name = self._read_name(sanitized)
         properties = _read_properties(sanitized)
+        if not isinstance(properties.get(COOKIELESS_MODE, False), bool):
+            raise Invalid(
+                f"{COOKIELESS_MODE} must be true or false.",
+                attr=COOKIELESS_MODE,
+                code="invalid_cookieless_mode",
+            )
         distinct_id = _read_distinct_id(sanitized, properties)
         uuid = _read_uuid(sanitized) or next(self._uuids)
         if len(name) > MAX_NAME_CHARS:

@@ -11,6 +11,7 @@ from typing import Any
 from hedgerow.events.elements import extract_elements
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.ingestion.model import CapturedEvent, IngestionWarning
+from hedgerow.ingestion.parsing.event import COOKIELESS_MODE
 from hedgerow.ingestion.persons.blocked_ids import is_blocked_id
 from hedgerow.ingestion.persons.changes import PersonBatchResult, PersonChanges
 from hedgerow.ingestion.persons.enrich import Enrichment, LocateIp, enrich
@@ -92,7 +93,11 @@ class _BatchProcessor:
     def _process_personless(
         self, event: CapturedEvent, distinct_id: str, properties: dict[str, Any]
     ) -> Event | None:
-        if event.event in MERGE_PROPERTIES or event.event == GROUP_IDENTIFY:
+        is_cookieless = event.properties.get(COOKIELESS_MODE) is True
+        if event.event == GROUP_IDENTIFY and is_cookieless:
+            # A visitor without cookies never has a profile. A group is not personal.
+            self._process_group(event)
+        elif event.event in MERGE_PROPERTIES or event.event == GROUP_IDENTIFY:
             detail = (
                 f"{event.event} needs a person profile, but {PROCESS_PERSON_PROFILE} is false. "
                 "The event is dropped."

@@ -1,14 +1,14 @@
 """What each process used of the rate limits that all processes share.
 
 Revision ID: 0017
-Revises: 0015
+Revises: 0016
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0017"
-down_revision = "0015"
+down_revision = "0016"
 
 Moment = sa.DateTime(timezone=True)
 
