@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from hedgerow.app.delivery import DeliverySystem, build_delivery
 from hedgerow.app.event_queries import (
     EventQueryServices,
@@ -21,18 +23,22 @@ from hedgerow.app.pipelines import Pipelines, build_pipelines
 from hedgerow.app.refusals import Refusals
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.events.deletion import EventDeletion
+from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.encryption import EncryptionKeys
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.persons.replication import Replicator
+from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.person_replicas import ClickHousePersonReplicas
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ class Container:
     state: State
     flag_store: SqlFlagStore
     flag_cache: FlagCache
+    evaluation_pacer: EvaluationPacer
     pipelines: Pipelines
     delivery: DeliverySystem
     refusals: Refusals
@@ -79,6 +86,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     state = build_state(database)
     flag_store = SqlFlagStore(database)
     flag_cache = FlagCache(flag_store, run_in_thread)
+    evaluation_pacer = EvaluationPacer(_log_exceeded_budget)
     pipelines = build_pipelines(database, encryption_keys)
     delivery = build_delivery(settings, database, pipelines)
     refusals = Refusals()
@@ -110,6 +118,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         state=state,
         flag_store=flag_store,
         flag_cache=flag_cache,
+        evaluation_pacer=evaluation_pacer,
         pipelines=pipelines,
         delivery=delivery,
         refusals=refusals,
@@ -121,7 +130,17 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         task_health=task_health,
-        metrics=build_metrics(database, ingestion, delivery, task_health, refusals),
+        metrics=build_metrics(
+            database, ingestion, delivery, task_health, refusals, evaluation_pacer
+        ),
+    )
+
+
+def _log_exceeded_budget(project_id: ProjectId) -> None:
+    log.warning(
+        "flag evaluation exceeded its budget",
+        project_id=project_id,
+        hint="Simplify regular expressions, or use fewer filters, cohorts and flags.",
     )
 
 

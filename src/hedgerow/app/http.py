@@ -122,6 +122,7 @@ class HttpServices:
                 container.ingestion.progress,
                 timeout_s=settings.read_after_write_timeout_s,
             ),
+            container.evaluation_pacer,
         )
         self.flags = Flags(container.flag_store, flag_cache, pipelines.encryption_keys)
         self.early_access = EarlyAccessFeatures(

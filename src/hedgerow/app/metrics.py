@@ -7,6 +7,7 @@ from hedgerow.app.delivery import DeliverySystem
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import TaskHealth
 from hedgerow.app.refusals import Refusals
+from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
 from hedgerow.pipelines.model import RecordId
@@ -22,6 +23,7 @@ def build_metrics(
     delivery: DeliverySystem,
     health: TaskHealth,
     refusals: Refusals,
+    evaluations: EvaluationPacer,
 ) -> Metrics:
     return Metrics(
         lambda: (
@@ -31,6 +33,11 @@ def build_metrics(
                 "hedgerow_background_tasks_failing",
                 "Background tasks that failed in their last run.",
                 health.failing_count(),
+            ),
+            (
+                "hedgerow_flag_evaluations_over_budget_total",
+                "Flag evaluations in which a flag failed because it takes too long.",
+                evaluations.exceeded,
             ),
         ),
         lambda: (*delivery_metrics(delivery), refusals.metric()),

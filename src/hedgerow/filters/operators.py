@@ -10,6 +10,7 @@ from enum import StrEnum
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from hedgerow.filters import patterns
 from hedgerow.filters.patterns import BadPattern, compile_search
 from hedgerow.filters.values import MISSING, TOO_LONG, Version, as_text, as_version
 from hedgerow.lib.dates import is_relative_date, parse_property_date, parse_relative_date
@@ -77,6 +78,21 @@ def build_predicate(operator: Operator, expected: Any, zone: tzinfo = UTC) -> Va
         if operator in part:
             return build(operator, expected, zone)
     return _never
+
+
+# Of one comparison with a text of the maximum length.
+COMPARISON_COST_US = 30
+SEARCH_COST_US = 80
+
+
+def estimate_cost_us(operator: Operator, expected: Any) -> int:
+    """Return how long the predicate can take at worst, in microseconds of CPU time."""
+    if operator in (Operator.REGEX, Operator.NOT_REGEX):
+        return patterns.estimate_cost_us(as_text(expected))
+    if "icontains" in operator:
+        parts = len(expected) if isinstance(expected, list) else 1
+        return COMPARISON_COST_US + SEARCH_COST_US * parts
+    return COMPARISON_COST_US
 
 
 def _never(value: Any, now: datetime) -> bool:

@@ -16,9 +16,14 @@ import regex
 TIMEOUT_S = 0.005
 PATTERN_MAX = 2000
 TEXT_MAX = 10_000
-# The maximum size of a program, and of its steps over a text: at worst about 50 ms.
+# The maximum size of a program, and of its steps over a text: at worst about 10 ms.
 PROGRAM_MAX = 10_000
-STEPS_MAX = 1_000_000
+STEPS_MAX = 200_000
+# RE2 searches with a smaller program in less than a millisecond.
+FAST_PROGRAM_MAX = 40
+PLAIN_COST_US = 20
+FAST_COST_US = 200
+SLOW_COST_US = 10_000
 # Nested counted repeats multiply, and the other engine expands them all.
 MAX_REPEATS = 5000
 
@@ -67,6 +72,20 @@ def compile_search(pattern: str) -> Search:
         raise BadPattern(f"more than {PATTERN_MAX} characters")
     plain = _PLAIN.fullmatch(pattern)
     return _plain_search(plain) if plain else _linear(pattern)
+
+
+@lru_cache(maxsize=1024)
+def estimate_cost_us(pattern: str) -> int:
+    """Return how long a search can take at worst, in microseconds of CPU time."""
+    if len(pattern) > PATTERN_MAX or _PLAIN.fullmatch(pattern):
+        return PLAIN_COST_US
+    if _CLASSES.search(pattern):
+        return SLOW_COST_US  # texts with non-ASCII letters need the other engine
+    try:
+        program_size = re2.compile(pattern, _to_check).programsize
+    except (re2.error, UnicodeEncodeError):
+        return SLOW_COST_US
+    return FAST_COST_US if program_size <= FAST_PROGRAM_MAX else SLOW_COST_US
 
 
 def _plain_search(pattern: re.Match[str]) -> Search:

@@ -21,24 +21,38 @@ _SEMVER = re.compile(
 )
 
 
+# Python writes some numbers with an exponent, in another format than PostHog.
+_EXPONENT = re.compile(r"[0-9]e[+-]?[0-9]")
+
+
 class ListWithText(list[Any]):
-    """A list with its precomputed text, because many filters can use it."""
+    """A list that computes its text once, because many filters can use it."""
 
-    __slots__ = ("text",)
+    __slots__ = ("_text",)
+    _text: str
 
-    def __init__(self, value: list[Any]) -> None:
-        super().__init__(value)
-        self.text = _json_text(value)
+    @property
+    def text(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            self._text = _json_text(self)
+            return self._text
 
 
 class DictWithText(dict[str, Any]):
-    """An object with its precomputed text."""
+    """An object that computes its text once."""
 
-    __slots__ = ("text",)
+    __slots__ = ("_text",)
+    _text: str
 
-    def __init__(self, value: dict[str, Any]) -> None:
-        super().__init__(value)
-        self.text = _json_text(value)
+    @property
+    def text(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            self._text = _json_text(self)
+            return self._text
 
 
 def bound_values(properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,13 +84,27 @@ def as_text(value: Any) -> str:
 def _json_text(value: Any) -> str:
     if value is TOO_LONG:
         return _TOO_LONG_TEXT
+    if isinstance(value, list | dict):
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str
+        )
+        if not _EXPONENT.search(text):
+            return text
+    return _exact_json_text(value)
+
+
+def _exact_json_text(value: Any) -> str:
+    """Return JSON text with numbers as PostHog formats them. Slower than `json.dumps`."""
     match value:
         case float():
             return _float_text(value)
         case list():
-            return f"[{','.join(map(_json_text, value))}]"
+            return f"[{','.join(map(_exact_json_text, value))}]"
         case dict():
-            pairs = (f"{_json_text(str(key))}:{_json_text(value[key])}" for key in sorted(value))
+            pairs = (
+                f"{_exact_json_text(str(key))}:{_exact_json_text(value[key])}"
+                for key in sorted(value)
+            )
             return f"{{{','.join(pairs)}}}"
         case _:
             return json.dumps(value, ensure_ascii=False, default=str)

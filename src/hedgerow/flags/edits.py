@@ -7,6 +7,7 @@ from typing import Any
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.flags.model import (
     MAX_FLAGS,
+    MAX_PROJECT_BYTES,
     TOO_MANY_FLAGS,
     Bucketing,
     Flag,
@@ -128,10 +129,24 @@ def apply_fields(
     is_switched_on = after.active and not before.active
     if fields.filters is not None or is_added or is_switched_on:
         after = replace(after, filters=_checked_filters(after, fields, definitions, others))
+        _check_total_size(before, after, others)
     if before.active and not after.active and not after.deleted:
         _check_no_dependents(after, others, "disabled")
     check_setting_conflicts(after)
     return after
+
+
+def _check_total_size(before: Flag, after: Flag, others: Mapping[FlagId, Flag]) -> None:
+    """Every process that evaluates flags holds all filters of a project in memory."""
+    size_bytes = len(jsonio.encode(after.filters))
+    is_small = size_bytes <= MAX_PROJECT_BYTES // MAX_FLAGS
+    if is_small or size_bytes <= len(jsonio.encode(before.filters)):
+        return
+    total_bytes = size_bytes + sum(len(jsonio.encode(each.filters)) for each in others.values())
+    if total_bytes > MAX_PROJECT_BYTES:
+        limit = MAX_PROJECT_BYTES >> 20
+        detail = f"The flags of a project can have at most {limit} MiB of filters in total."
+        raise Invalid(detail, attr="filters", code="max_length")
 
 
 def _checked_filters(

@@ -551,3 +551,12 @@ NEGATIONS = [
 def test_negation_inverts_the_result(names: tuple[str, str], expected: Any, value: Any) -> None:
     operator, negation = names
     assert matches(operator, expected, value) is not matches(negation, expected, value)
+
+
+@pytest.mark.parametrize("operator", [Operator.GT, Operator.BETWEEN, Operator.IS_DATE_BEFORE])
+def test_a_text_with_thousands_of_digits_is_no_number(operator: Operator) -> None:
+    expected: Any = [1, 2] if operator is Operator.BETWEEN else "1"
+    expected = "2026-01-01" if operator is Operator.IS_DATE_BEFORE else expected
+    assert (
+        build_predicate(operator, expected)("1" * 10_000, datetime(2026, 1, 1, tzinfo=UTC)) is False
+    )

@@ -382,3 +382,18 @@ def test_values_too_long_to_compare_are_marked(value: Any) -> None:
 )
 def test_common_date_formats_are_parsed(text: str, moment: datetime | None) -> None:
     assert parse_property_date(text, UTC) == moment
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([1, 1.5, "a", None, True], '[1,1.5,"a",null,true]'),
+        ({"b": [1e-7], "a": "é"}, '{"a":"é","b":[1e-7]}'),
+        ([1e-5, "1e-05"], '[0.00001,"1e-05"]'),
+        ([1e22], "[1e+22]"),
+        ([["x1e5"], {}], '[["x1e5"],{}]'),
+    ],
+)
+def test_lists_and_objects_have_the_text_that_posthog_gives_them(value: Any, text: str) -> None:
+    assert as_text(value) == text
+    assert as_text(bound_values({"p": value})["p"]) == text

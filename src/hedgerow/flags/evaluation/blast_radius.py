@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import perf_counter
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.events.query.limiter import QueryLimiter
+from hedgerow.flags.evaluation.budget import INTERVAL_S, SLICE_S, ProjectBudget, RequestBudget
 from hedgerow.flags.evaluation.compile import CompiledFlag, resolve_group_index
-from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
+from hedgerow.flags.evaluation.evaluation_context import BudgetExceeded, EvaluationContext
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.predicates import ContextPredicate, InvalidDefinition, PredicateTable
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot
@@ -19,6 +22,8 @@ from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.model import Project
 
 PAGE_SIZE = 200
+# Of evaluating a condition for all persons, without reading them.
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,7 @@ class BlastRadiusCounter:
     def __init__(self, flag_cache: FlagCache, persons: PersonStore) -> None:
         self._flag_cache = flag_cache
         self._persons = persons
+        self._limiter = QueryLimiter()
 
     async def count(
         self, project: Project, condition: Mapping[str, Any], group_index: int | None, now: datetime
@@ -39,11 +45,10 @@ class BlastRadiusCounter:
         served in between."""
         matcher = _ConditionMatcher(await self._flag_cache.refresh(project), condition, group_index)
         affected = total = 0
-        async for context in self._iterate_contexts(project, group_index, now):
-            total += 1
-            affected += matcher.matches(context)
-            if total % PAGE_SIZE == 0:
-                await asyncio.sleep(0)
+        async with self._limiter.acquire(project.id):
+            async for context in self._iterate_contexts(project, group_index, now):
+                total += 1
+                affected += await matcher.matches(context)
         return BlastRadius(affected=affected, total=total)
 
     async def find_persons(
@@ -58,11 +63,12 @@ class BlastRadiusCounter:
         except Invalid as error:
             place = (error.attr or "").removeprefix("condition.")
             raise Invalid(error.detail, attr=place, code=error.code) from None
-        found = [
-            id
-            async for id, context in self._iterate_persons(query, now)
-            if matcher.matches(context)
-        ]
+        async with self._limiter.acquire(project.id):
+            found = [
+                id
+                async for id, context in self._iterate_persons(query, now)
+                if await matcher.matches(context)
+            ]
         newest = found[::-1][query.offset : query.offset + query.limit]
         return await self._persons.get_newest_first(newest), len(found)
 
@@ -99,7 +105,8 @@ class BlastRadiusCounter:
 
 
 class _ConditionMatcher:
-    """Evaluates one condition for many contexts."""
+    """Evaluates one condition for many contexts, in slices, so that requests are served in
+    between."""
 
     def __init__(
         self, snapshot: FlagSnapshot, condition: Mapping[str, Any], group_index: int | None
@@ -108,12 +115,35 @@ class _ConditionMatcher:
         self._snapshot = snapshot
         self._predicate = _compile_predicate(properties, snapshot.predicates.copy_empty())
         self._dependencies = _select_dependencies(properties, snapshot)
+        self._slice_s = self._used_s = 0.0
 
-    def matches(self, context: EvaluationContext) -> bool:
-        if self._dependencies:
-            outcomes = self._snapshot.evaluate(self._dependencies, context)
-            context.results = {outcome.flag.id: outcome for outcome in outcomes}
-        return self._predicate(context)
+    async def matches(self, context: EvaluationContext) -> bool:
+        if self._slice_s > SLICE_S:
+            await self._pause()
+        context.budget = RequestBudget(ProjectBudget())
+        started_s = perf_counter()
+        try:
+            if self._dependencies:
+                outcomes = self._snapshot.evaluate(self._dependencies, context)
+                context.results = {outcome.flag.id: outcome for outcome in outcomes}
+            return self._predicate(context)
+        except BudgetExceeded:
+            raise _takes_too_long() from None
+        finally:
+            self._slice_s += perf_counter() - started_s
+
+    async def _pause(self) -> None:
+        self._used_s += self._slice_s
+        self._slice_s = 0.0
+        if self._used_s > TIMEOUT_S:
+            raise _takes_too_long()
+        await asyncio.sleep(INTERVAL_S - SLICE_S)
+
+
+def _takes_too_long() -> Invalid:
+    return Invalid(
+        "The filters take too long to evaluate. Use fewer of them, or simpler regular expressions."
+    )
 
 
 def _validate_condition(

@@ -21,6 +21,7 @@ from hedgerow.flags.evaluation.bucket import (
 )
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
 from hedgerow.flags.evaluation.predicates import (
+    CHECK_INTERVAL_US,
     ContextPredicate,
     InvalidDefinition,
     PredicateTable,
@@ -36,17 +37,20 @@ Identify = Callable[[EvaluationContext], bytes | None]
 VariantLimits = Sequence[tuple[bytes, FlagOutcome]]
 
 ENROLLMENT = "$feature_enrollment/"
+# A condition without filters: its identifier is hashed.
+CONDITION_COST_US = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCondition:
     """One condition set. `limit` is None for a full rollout. `variants` holds the upper limit and
-    the outcome of each variant."""
+    the outcome of each variant. `cost_us` is how long it can take at worst."""
 
     index: int
     filters: Sequence[Mapping[str, Any]]
     predicate_id: int
     predicate: ContextPredicate
+    cost_us: int
     group_index: int | None
     identify: Identify
     needs_identifier: bool
@@ -63,7 +67,7 @@ class CompiledCondition:
 class CompiledFlag:
     """A simple flag is one condition on distinct ids and nothing else; the snapshot evaluates
     simple flags with the same predicate together. `weight` is the number of its filters and
-    conditions."""
+    conditions, `cost_us` how long an evaluation can take at worst."""
 
     flag: Flag
     evaluate: Evaluate
@@ -72,6 +76,7 @@ class CompiledFlag:
     dependencies: frozenset[FlagId] = frozenset()
     simple_condition: CompiledCondition | None = None
     weight: int = 1
+    cost_us: int = 1
 
 
 def compile_flag(flag: Flag, predicates: PredicateTable) -> CompiledFlag:
@@ -110,6 +115,9 @@ def _compile_active(flag: Flag, predicates: PredicateTable, failed: FlagOutcome)
     dependencies = frozenset(
         id for each in all_filters if (id := parse_dependency(each)) is not None
     )
+    cost_us = 1 + sum(each.cost_us for each in conditions)
+    for group in super_groups(filters):
+        cost_us += predicates.cost_us(predicates.compile_all(group.get("properties") or [])[1])
     general = _compile_conditions(flag, conditions, bool(filters.get("early_exit")))
     run = general
     for wrap in (_wrap_holdout, _wrap_super_group, _wrap_enrollment):
@@ -130,6 +138,7 @@ def _compile_active(flag: Flag, predicates: PredicateTable, failed: FlagOutcome)
         dependencies=dependencies,
         simple_condition=conditions[0] if is_simple else None,
         weight=1 + len(conditions) + len(all_filters),
+        cost_us=cost_us,
     )
 
 
@@ -181,6 +190,7 @@ def _compile_condition(
         filters=own_filters,
         predicate_id=number,
         predicate=predicate,
+        cost_us=CONDITION_COST_US + predicates.cost_us(predicate),
         group_index=group_index,
         identify=select_identifier(flag, group_index),
         needs_identifier=limit is not None or bool(shares),
@@ -234,9 +244,13 @@ def _compile_sequence(
     has the highest reason: out of rollout, then no match, then no group. Of equals, the last
     one."""
 
+    checkpoints = _place_checkpoints(conditions)
+
     def run(context: EvaluationContext, results: PredicateResults) -> FlagOutcome:
         out = no_match = None
         for condition in conditions:
+            if condition.index in checkpoints:
+                context.budget.check()
             index = condition.group_index
             if index is not None and not context.groups.get(index):
                 continue
@@ -258,6 +272,18 @@ def _compile_sequence(
         return out or no_match or conditions[-1].no_group
 
     return run
+
+
+def _place_checkpoints(conditions: Sequence[CompiledCondition]) -> frozenset[int]:
+    """Return the conditions before which the budget is checked."""
+    found = set()
+    cost_us = 0
+    for condition in conditions:
+        if cost_us >= CHECK_INTERVAL_US:
+            found.add(condition.index)
+            cost_us = 0
+        cost_us += condition.cost_us
+    return frozenset(found)
 
 
 def _roll_out(

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import Unavailable
+from hedgerow.flags.evaluation.budget import CHEAP_COST_US, EvaluationPacer
 from hedgerow.flags.evaluation.compile import CompiledFlag
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
 from hedgerow.flags.evaluation.flag_cache import FlagCache
-from hedgerow.flags.evaluation.snapshot import FlagSnapshot
+from hedgerow.flags.evaluation.snapshot import EvaluationPlan, FlagSnapshot
 from hedgerow.flags.model import SURVEY_PREFIX, FlagOutcome, Runtime
 from hedgerow.flags.store import EvaluationDataStore
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
@@ -52,9 +53,12 @@ class FlagDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decider:
-    def __init__(self, flag_cache: FlagCache, data: EvaluationDataStore) -> None:
+    def __init__(
+        self, flag_cache: FlagCache, data: EvaluationDataStore, pacer: EvaluationPacer
+    ) -> None:
         self._flag_cache = flag_cache
         self._data = data
+        self._pacer = pacer
 
     async def decide(
         self, project: Project, request: EvaluationRequest, now: datetime
@@ -65,11 +69,28 @@ class Decider:
         is_saved = True
         if request.anonymous_id and _has_continuity(snapshot, flags):
             is_saved = await self._save_hash_keys(project, snapshot, request, request.anonymous_id)
-        outcomes = snapshot.evaluate(flags, context, stop_at_stored_data=True)
+        plan = snapshot.plan(flags)
+        outcomes = await self._evaluate(project, snapshot, plan, context, stop=True)
         if context.needs_stored_data:
             await self._add_stored_data(project, snapshot, context, request.anonymous_id)
-            outcomes = snapshot.evaluate(flags, context)
+            outcomes = await self._evaluate(project, snapshot, plan, context, stop=False)
         return FlagDecision(outcomes=outcomes, has_errors=context.has_errors or not is_saved)
+
+    async def _evaluate(
+        self,
+        project: Project,
+        snapshot: FlagSnapshot,
+        plan: EvaluationPlan,
+        context: EvaluationContext,
+        *,
+        stop: bool,
+    ) -> list[FlagOutcome]:
+        if plan.cost_us <= CHEAP_COST_US:
+            return snapshot.evaluate_plan(plan, context, stop)
+        outcomes = plan.defaults.copy()
+        parts = snapshot.evaluate_in_parts(plan, context, outcomes, stop_at_stored_data=stop)
+        await self._pacer.run(project.id, parts, context)
+        return outcomes
 
     async def _add_stored_data(
         self,

@@ -16,6 +16,26 @@ class NeedsStoredData(Exception):
     """The result depends on stored data that has not been loaded."""
 
 
+class BudgetExceeded(Exception):
+    """The evaluation of a flag takes too long."""
+
+
+class EvaluationBudget:
+    """Limits the time of an evaluation. This one does not; see `budget.py`."""
+
+    def check(self) -> None:
+        """Raise BudgetExceeded if the present flag takes too long."""
+
+    def begin_match(self) -> None:
+        """Begin a slow match. Raises BudgetExceeded if there is no time for one."""
+
+    def end_match(self) -> None:
+        """End a slow match."""
+
+
+_unlimited = EvaluationBudget()
+
+
 class CompleteProperties(dict[str, Any]):
     """Properties with all stored data: an absent one is missing."""
 
@@ -62,6 +82,7 @@ class EvaluationContext:
         "_anonymous",
         "_request_group_properties",
         "_request_properties",
+        "budget",
         "cohort_results",
         "device_identifier",
         "distinct_id",
@@ -71,6 +92,8 @@ class EvaluationContext:
         "hash_keys",
         "hasher",
         "identifier",
+        "is_over_budget",
+        "is_refused",
         "needs_stored_data",
         "now",
         "person",
@@ -97,6 +120,10 @@ class EvaluationContext:
         self.groups = groups
         self.needs_stored_data = False
         self.has_errors = False
+        self.budget: EvaluationBudget = _unlimited
+        # A flag failed because of a budget; the next flags fail without being evaluated.
+        self.is_over_budget = False
+        self.is_refused = False
         self.results: dict[FlagId, FlagOutcome] = {}
         # None: the result depends on stored data.
         self.cohort_results: dict[int, bool | None] = {}

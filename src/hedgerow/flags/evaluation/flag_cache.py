@@ -14,9 +14,12 @@ from hedgerow.flags.store import FlagStore
 from hedgerow.projects.model import Project, ProjectId
 
 # Definitions with more values are compiled in a thread, so that requests do not wait. A long text
-# counts as several values.
+# counts as several values, and so does a regular expression: compiling one takes up to 3 ms.
 MAX_INLINE_VALUES = 1000
 CHARS_PER_VALUE = 100
+VALUES_PER_PATTERN = 200
+
+MAX_COMPILING = 2
 
 RunInThread = Callable[[Callable[[], FlagSnapshot]], Awaitable[FlagSnapshot]]
 
@@ -28,6 +31,8 @@ class FlagCache:
         self._snapshots: dict[ProjectId, FlagSnapshot] = {}
         self._projects: dict[ProjectId, Project] = {}
         self._locks: dict[ProjectId, asyncio.Lock] = {}
+        # A thread that compiles takes turns with the event loop, several would take most turns.
+        self._compiling = asyncio.Semaphore(MAX_COMPILING)
         # Set, and replaced by a new one, whenever a snapshot changes.
         self._changed = asyncio.Event()
 
@@ -81,7 +86,8 @@ class FlagCache:
     ) -> FlagSnapshot:
         if _is_small(definitions):
             return build_snapshot(definitions, before)
-        return await self._run_in_thread(lambda: build_snapshot(definitions, before))
+        async with self._compiling:
+            return await self._run_in_thread(lambda: build_snapshot(definitions, before))
 
 
 def _is_small(definitions: FlagDefinitions) -> bool:
@@ -95,6 +101,7 @@ def _is_small(definitions: FlagDefinitions) -> bool:
         if isinstance(value, str):
             seen += len(value) // CHARS_PER_VALUE
         elif isinstance(value, Mapping):
+            seen += VALUES_PER_PATTERN * (value.get("operator") in ("regex", "not_regex"))
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value

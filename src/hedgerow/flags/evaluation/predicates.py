@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
-from hedgerow.filters.operators import Operator, build_predicate, parse_operator
+from hedgerow.filters.operators import (
+    Operator,
+    ValuePredicate,
+    build_predicate,
+    estimate_cost_us,
+    parse_operator,
+)
+from hedgerow.filters.patterns import SLOW_COST_US
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext, NeedsStoredData
 from hedgerow.flags.model import FlagId
 from hedgerow.lib import jsonio
@@ -17,6 +24,11 @@ from hedgerow.persons.model import Cohort, CohortId
 ContextPredicate = Callable[[EvaluationContext], bool]
 
 FLAG_OPERATOR = "flag_evaluates_to"
+# A longer list of texts is searched in several steps, with a check of the budget between them.
+MAX_SEARCHED_TEXTS = 5
+# The budget is checked after so much work at worst.
+CHECK_INTERVAL_US = 500
+MAX_COST_US = 10**9
 
 
 class InvalidDefinition(ValueError):
@@ -31,6 +43,8 @@ class PredicateTable:
         self._cohorts = {cohort.id: cohort for cohort in cohorts if not cohort.deleted}
         self._ids: dict[bytes, int] = {}
         self._predicates: list[ContextPredicate] = []
+        # How long each predicate can take at worst, in microseconds.
+        self._costs_us: dict[ContextPredicate, int] = {}
         # The property names that filters use.
         self.property_keys: set[str] = set()
         self._graph = CohortGraph(collect_definitions(self._cohorts.values()))
@@ -50,7 +64,34 @@ class PredicateTable:
             return self._intern(b"all:[]", lambda: match_all)
         key = b"all:" + jsonio.encode([number for number, _, _ in parts])
         combined = [predicate for _, predicate, _ in parts]
-        return self._intern(key, lambda: _combine_all(combined))
+        return self._intern(key, lambda: self._combine(combined, is_any=False))
+
+    def cost_us(self, predicate: ContextPredicate) -> int:
+        """Return how long a predicate can take at worst, in microseconds of CPU time."""
+        return self._costs_us.get(predicate, 1)
+
+    def _combine(self, parts: Sequence[ContextPredicate], *, is_any: bool) -> ContextPredicate:
+        """Combine with AND or OR. Checks the budget between parts that can take long."""
+        checkpoint = _check_budget_any if is_any else _check_budget_all
+        checked: list[ContextPredicate] = []
+        total_us = since_check_us = 0
+        for part in parts:
+            if since_check_us >= CHECK_INTERVAL_US:
+                checked.append(checkpoint)
+                since_check_us = 0
+            checked.append(part)
+            since_check_us += self.cost_us(part)
+            total_us += self.cost_us(part)
+        combined = _combine_any(checked) if is_any else _combine_all(checked)
+        self._costs_us[combined] = min(total_us, MAX_COST_US)
+        return combined
+
+    def _negate(self, predicate: ContextPredicate) -> ContextPredicate:
+        def evaluate(context: EvaluationContext) -> bool:
+            return not predicate(context)
+
+        self._costs_us[evaluate] = self.cost_us(predicate)
+        return evaluate
 
     def compile_one(self, filter: Any) -> tuple[int, ContextPredicate, bool]:
         """Return the predicate id, the predicate, and whether the filter is on a cohort."""
@@ -86,7 +127,10 @@ class PredicateTable:
                 return _compile_dependency(filter)
         raise InvalidDefinition(f"there is no filter of type {kind!r}")
 
-    def _compile_property(self, filter: Mapping[str, Any]) -> tuple[str, Any]:
+    def _compile_property(
+        self, filter: Mapping[str, Any], build: Callable[[str, ValuePredicate], ContextPredicate]
+    ) -> ContextPredicate:
+        """Compile a filter on a property. `build` gets its key and the test of its value."""
         key = filter.get("key")
         if not isinstance(key, str):
             raise InvalidDefinition("a filter has no key")
@@ -94,24 +138,58 @@ class PredicateTable:
         operator = parse_operator(filter.get("operator"))
         if operator is None:
             raise InvalidDefinition(f"there is no operator {filter.get('operator')!r}")
-        return key, build_predicate(operator, filter.get("value"), self._zone)
+        value = filter.get("value")
+        positive = _POSITIVE_SEARCHES.get(operator)
+        if positive is not None and isinstance(value, list) and len(value) > MAX_SEARCHED_TEXTS:
+            searches = [
+                self._build(positive, value[start : start + MAX_SEARCHED_TEXTS], key, build)
+                for start in range(0, len(value), MAX_SEARCHED_TEXTS)
+            ]
+            found = self._combine(searches, is_any=True)
+            return found if operator is positive else self._negate(found)
+        return self._build(operator, value, key, build)
+
+    def _build(
+        self,
+        operator: Operator,
+        value: Any,
+        key: str,
+        build: Callable[[str, ValuePredicate], ContextPredicate],
+    ) -> ContextPredicate:
+        predicate = build(key, build_predicate(operator, value, self._zone))
+        cost_us = estimate_cost_us(operator, value)
+        if cost_us >= SLOW_COST_US:
+            predicate = _limit_matches(predicate)
+        self._costs_us[predicate] = cost_us
+        return predicate
 
     def _compile_person(self, filter: Mapping[str, Any]) -> ContextPredicate:
-        key, matches = self._compile_property(filter)
+        def build(key: str, matches: ValuePredicate) -> ContextPredicate:
+            def evaluate(context: EvaluationContext) -> bool:
+                return bool(matches(context.person[key], context.now))
 
-        def evaluate(context: EvaluationContext) -> bool:
-            return bool(matches(context.person[key], context.now))
+            return evaluate
 
-        return evaluate
+        return self._compile_property(filter, build)
 
     def _compile_group(self, filter: Mapping[str, Any]) -> ContextPredicate:
-        key, matches = self._compile_property(filter)
         index = filter.get("group_type_index")
 
-        def evaluate(context: EvaluationContext) -> bool:
-            properties = context.group_properties.get(index)  # type: ignore[arg-type]
-            return properties is not None and bool(matches(properties[key], context.now))
+        def build(key: str, matches: ValuePredicate) -> ContextPredicate:
+            def evaluate(context: EvaluationContext) -> bool:
+                properties = context.group_properties.get(index)  # type: ignore[arg-type]
+                return properties is not None and bool(matches(properties[key], context.now))
 
+            return evaluate
+
+        compiled = self._compile_property(filter, build)
+        if filter.get("operator") != Operator.NOT_ICONTAINS_MULTI:
+            return compiled
+
+        def evaluate(context: EvaluationContext) -> bool:
+            return index in context.group_properties and compiled(context)
+
+        self._costs_us[evaluate] = self.cost_us(compiled)
         return evaluate
 
     def _compile_cohort(self, filter: Mapping[str, Any]) -> ContextPredicate:
@@ -123,9 +201,7 @@ class PredicateTable:
         except (TypeError, ValueError, OverflowError):
             raise InvalidDefinition("a cohort filter names no cohort") from None
         member = self._get_membership(id)
-        if operator == "not_in":
-            return lambda context: not member(context)
-        return member
+        return self._negate(member) if operator == "not_in" else member
 
     def _get_membership(self, id: CohortId) -> ContextPredicate:
         found = self._memberships.get(id)
@@ -163,6 +239,7 @@ class PredicateTable:
                 raise NeedsStoredData
             return known
 
+        self._costs_us[member] = self.cost_us(predicate)
         return member
 
     def _compile_definition(self, node: Any) -> ContextPredicate:
@@ -174,11 +251,7 @@ class PredicateTable:
         parts = [self._compile_definition(value) for value in node["values"]]
         if not parts:
             return match_all
-        return (
-            _combine_any(parts)
-            if str(node.get("type", "AND")).upper() == "OR"
-            else _combine_all(parts)
-        )
+        return self._combine(parts, is_any=str(node.get("type", "AND")).upper() == "OR")
 
     def _compile_leaf(self, filter: Mapping[str, Any]) -> ContextPredicate:
         if not filter:
@@ -189,9 +262,7 @@ class PredicateTable:
             raise InvalidDefinition("a cohort cannot depend on flags")
         plain = {key: value for key, value in filter.items() if key != "negation"}
         _, predicate, _ = self.compile_one(plain)
-        if filter.get("negation"):
-            return lambda context: not predicate(context)
-        return predicate
+        return self._negate(predicate) if filter.get("negation") else predicate
 
 
 def _combine_all(predicates: Sequence[ContextPredicate]) -> ContextPredicate:
@@ -228,6 +299,36 @@ def _combine_any(predicates: Sequence[ContextPredicate]) -> ContextPredicate:
         return False
 
     return evaluate
+
+
+_POSITIVE_SEARCHES = {
+    Operator.ICONTAINS_MULTI: Operator.ICONTAINS_MULTI,
+    Operator.NOT_ICONTAINS_MULTI: Operator.ICONTAINS_MULTI,
+}
+
+
+def _limit_matches(predicate: ContextPredicate) -> ContextPredicate:
+    """Count the time of a slow match."""
+
+    def evaluate(context: EvaluationContext) -> bool:
+        budget = context.budget
+        budget.begin_match()
+        try:
+            return predicate(context)
+        finally:
+            budget.end_match()
+
+    return evaluate
+
+
+def _check_budget_all(context: EvaluationContext) -> bool:
+    context.budget.check()
+    return True
+
+
+def _check_budget_any(context: EvaluationContext) -> bool:
+    context.budget.check()
+    return False
 
 
 def match_all(context: EvaluationContext) -> bool:

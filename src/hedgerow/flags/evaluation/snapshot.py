@@ -1,8 +1,9 @@
 """The compiled flags of a project at one generation. Evaluation does no I/O and never raises."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
+from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hedgerow.flags.evaluation.bucket import VARIANT, encode_identifier
@@ -13,8 +14,17 @@ from hedgerow.flags.evaluation.compile import (
     compile_flag,
     compile_missing_dependency,
 )
-from hedgerow.flags.evaluation.evaluation_context import EvaluationContext, NeedsStoredData
-from hedgerow.flags.evaluation.predicates import ContextPredicate, PredicateTable, match_all
+from hedgerow.flags.evaluation.evaluation_context import (
+    BudgetExceeded,
+    EvaluationContext,
+    NeedsStoredData,
+)
+from hedgerow.flags.evaluation.predicates import (
+    CHECK_INTERVAL_US,
+    ContextPredicate,
+    PredicateTable,
+    match_all,
+)
 from hedgerow.flags.model import FlagDefinitions, FlagId, FlagOutcome, Runtime
 from hedgerow.lib import jsonio
 from hedgerow.persons.model import Cohort
@@ -22,6 +32,12 @@ from hedgerow.persons.model import Cohort
 # A simple flag: its index, hash prefix, rollout limit if any, outcomes in and out of the rollout,
 # and variants.
 SimpleFlag = tuple[int, bytes, bytes | None, FlagOutcome, FlagOutcome, VariantLimits]
+# Simple flags with the same predicate, and how long the predicate can take at worst.
+SimpleGroup = tuple[ContextPredicate, list[SimpleFlag], int]
+# A flag and its place in the outcomes.
+IndexedFlag = tuple[int, CompiledFlag]
+
+T = TypeVar("T")
 
 
 class FlagSnapshot:
@@ -69,6 +85,9 @@ class FlagSnapshot:
                 waiting.append(self._by_id[id])
         return tuple(each for each in self.all_flags if each.flag.id in wanted)
 
+    def plan(self, flags: Sequence[CompiledFlag]) -> "EvaluationPlan":
+        return self._plan if flags is self.all_flags else EvaluationPlan(flags)
+
     def evaluate(
         self,
         flags: Sequence[CompiledFlag],
@@ -79,34 +98,80 @@ class FlagSnapshot:
         """Return the outcome of each flag. Sets `context.has_errors` if a flag fails. A flag that
         needs stored data fails and sets `context.needs_stored_data`; `stop_at_stored_data` stops
         there."""
-        plan = self._plan if flags is self.all_flags else EvaluationPlan(flags)
-        outcomes = plan.evaluate_simple(context, stop_at_stored_data=stop_at_stored_data)
+        return self.evaluate_plan(self.plan(flags), context, stop_at_stored_data)
+
+    def evaluate_plan(
+        self, plan: "EvaluationPlan", context: EvaluationContext, stop_at_stored_data: bool = False
+    ) -> list[FlagOutcome]:
+        outcomes = plan.defaults.copy()
+        plan.evaluate_simple(plan.groups, context, outcomes, stop_at_stored_data)
         if context.needs_stored_data and stop_at_stored_data:
             return outcomes
         if self._needed:
-            for index, each in enumerate(flags):
-                if each.simple_condition is not None and each.flag.id in self._needed:
-                    context.results[each.flag.id] = outcomes[index]
+            self._share_results(plan.flags, context, outcomes)
         if plan.others:
-            self._evaluate_others(plan, context, outcomes, stop_at_stored_data=stop_at_stored_data)
+            self._evaluate_others(plan.others, context, {}, outcomes, stop_at_stored_data)
         return outcomes
 
-    def _evaluate_others(
+    def evaluate_in_parts(
         self,
         plan: "EvaluationPlan",
         context: EvaluationContext,
         outcomes: list[FlagOutcome],
         *,
         stop_at_stored_data: bool,
-    ) -> None:
+    ) -> Iterator[int]:
+        """Do the same as `evaluate` in parts. Yields before each part how long it can take at
+        worst, in microseconds; with `context.is_refused` set, its flags fail. `outcomes` starts
+        with the plan's defaults."""
+        for groups, cost_us in _split(plan.groups, _group_cost_us):
+            yield cost_us
+            if context.is_refused:
+                plan.fail_simple(groups, context, outcomes)
+            else:
+                plan.evaluate_simple(groups, context, outcomes, stop_at_stored_data)
+            if context.needs_stored_data and stop_at_stored_data:
+                return
+        if self._needed:
+            self._share_results(plan.flags, context, outcomes)
         results: PredicateResults = {}
-        for index, each in plan.others:
+        for others, cost_us in _split(plan.others, lambda each: each[1].cost_us):
+            yield cost_us
+            self._evaluate_others(others, context, results, outcomes, stop_at_stored_data)
+            if context.needs_stored_data and stop_at_stored_data:
+                return
+
+    def _share_results(
+        self,
+        flags: Sequence[CompiledFlag],
+        context: EvaluationContext,
+        outcomes: Sequence[FlagOutcome],
+    ) -> None:
+        """Make the outcomes of simple flags available to the flags that depend on them."""
+        for index, each in enumerate(flags):
+            if each.simple_condition is not None and each.flag.id in self._needed:
+                context.results[each.flag.id] = outcomes[index]
+
+    def _evaluate_others(
+        self,
+        others: Sequence[IndexedFlag],
+        context: EvaluationContext,
+        results: PredicateResults,
+        outcomes: list[FlagOutcome],
+        stop_at_stored_data: bool,
+    ) -> None:
+        for index, each in others:
             try:
+                if context.is_refused:
+                    raise BudgetExceeded
                 outcome = each.evaluate(context, results)
             except NeedsStoredData:
                 context.needs_stored_data = True
                 if stop_at_stored_data:
                     return
+                outcome = each.failure
+            except BudgetExceeded:
+                context.is_over_budget = True
                 outcome = each.failure
             except Exception:  # noqa: BLE001 - one failing flag must not affect the others
                 outcome = each.failure
@@ -118,33 +183,42 @@ class FlagSnapshot:
 
 
 class EvaluationPlan:
-    """Flags prepared for fast evaluation: simple flags are grouped by their predicate."""
+    """Flags prepared for fast evaluation: simple flags are grouped by their predicate. `cost_us` is
+    how long the evaluation can take at worst."""
 
     def __init__(self, flags: Sequence[CompiledFlag]) -> None:
-        self.others = [
+        self.flags = flags
+        self.others: list[IndexedFlag] = [
             (index, each) for index, each in enumerate(flags) if each.simple_condition is None
         ]
-        self._defaults = [
+        self.defaults = [
             each.simple_condition.no_match if each.simple_condition else each.failure
             for each in flags
         ]
         self._failed = [each.failure for each in flags]
-        by_predicate: dict[int, tuple[ContextPredicate, list[SimpleFlag]]] = {}
+        by_predicate: dict[int, SimpleGroup] = {}
         for index, each in enumerate(flags):
             plain = each.simple_condition
             if plain is not None:
-                _, members = by_predicate.setdefault(plain.predicate_id, (plain.predicate, []))
+                group = by_predicate.get(plain.predicate_id)
+                if group is None:
+                    group = by_predicate[plain.predicate_id] = (plain.predicate, [], plain.cost_us)
                 prefix = encode_identifier(f"{each.flag.key}.")
-                members.append((index, prefix, plain.limit, plain.on, plain.out, plain.variants))
+                group[1].append((index, prefix, plain.limit, plain.on, plain.out, plain.variants))
         # Flags without filters come last: they cost the most hashing, which is wasted if another
         # flag stops the evaluation because it needs stored data.
-        self._groups = sorted(by_predicate.values(), key=lambda each: each[0] is match_all)
+        self.groups = sorted(by_predicate.values(), key=lambda each: each[0] is match_all)
+        self.cost_us = sum(map(_group_cost_us, self.groups))
+        self.cost_us += sum(each.cost_us for _, each in self.others)
 
     def evaluate_simple(
-        self, context: EvaluationContext, *, stop_at_stored_data: bool
-    ) -> list[FlagOutcome]:
-        outcomes = self._defaults.copy()
-        for predicate, members in self._groups:
+        self,
+        groups: Sequence[SimpleGroup],
+        context: EvaluationContext,
+        outcomes: list[FlagOutcome],
+        stop_at_stored_data: bool,
+    ) -> None:
+        for predicate, members, _ in groups:
             try:
                 if predicate(context):
                     _roll_out(members, context, outcomes)
@@ -153,9 +227,21 @@ class EvaluationPlan:
                 if stop_at_stored_data:
                     break
                 self._fail(members, context, outcomes)
+            except BudgetExceeded:
+                context.is_over_budget = True
+                self._fail(members, context, outcomes)
             except Exception:  # noqa: BLE001 - one failing flag must not affect the others
                 self._fail(members, context, outcomes)
-        return outcomes
+
+    def fail_simple(
+        self,
+        groups: Sequence[SimpleGroup],
+        context: EvaluationContext,
+        outcomes: list[FlagOutcome],
+    ) -> None:
+        context.is_over_budget = True
+        for _, members, _ in groups:
+            self._fail(members, context, outcomes)
 
     def _fail(
         self, members: Sequence[SimpleFlag], context: EvaluationContext, outcomes: list[FlagOutcome]
@@ -163,6 +249,25 @@ class EvaluationPlan:
         context.has_errors = True
         for member in members:
             outcomes[member[0]] = self._failed[member[0]]
+
+
+def _group_cost_us(group: SimpleGroup) -> int:
+    return group[2] + len(group[1])
+
+
+def _split(items: Sequence[T], cost_us: Callable[[T], int]) -> Iterator[tuple[list[T], int]]:
+    """Split into parts with their cost. A costly item is a part of its own."""
+    part: list[T] = []
+    total_us = 0
+    for item in items:
+        item_us = cost_us(item)
+        if part and total_us + item_us > CHECK_INTERVAL_US:
+            yield part, total_us
+            part, total_us = [], 0
+        part.append(item)
+        total_us += item_us
+    if part:
+        yield part, total_us
 
 
 def _roll_out(

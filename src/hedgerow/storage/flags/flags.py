@@ -52,7 +52,7 @@ class SqlFlagStore(FlagStore):
         return await generations.fetch_project_generations(self._database, TOPIC)
 
     async def definitions(self, project_id: ProjectId, timezone: str) -> FlagDefinitions:
-        return await self._database.read(
+        return await self._database.read_in_background(
             lambda connection: _read_definitions(
                 connection, project_id, timezone, self._decode_cache
             )

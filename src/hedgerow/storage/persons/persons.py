@@ -145,7 +145,7 @@ class SqlPersonStore(PersonStore):
                 for person in found
             ]
 
-        return await self._database.read(run)
+        return await self._database.read_in_background(run)
 
     async def split_person(
         self,
@@ -214,7 +214,7 @@ class SqlPersonStore(PersonStore):
             .order_by(groups.c.key)
             .limit(limit)
         )
-        return await self._database.read(
+        return await self._database.read_in_background(
             lambda connection: [Group(**row._mapping) for row in connection.execute(page)]
         )
 

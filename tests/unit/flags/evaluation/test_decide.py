@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
+from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.decide import Decider, EvaluationRequest, FlagDecision
 from hedgerow.flags.model import Flag, Runtime
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
@@ -33,7 +34,7 @@ class DeciderFixture:
         self.flags = FakeFlagStore()
         self.flags.put(*flags, **definitions)
         self.data = FakeEvaluationDataStore()
-        self.decider = Decider(build_flag_cache(self.flags), self.data)
+        self.decider = Decider(build_flag_cache(self.flags), self.data, EvaluationPacer())
 
     async def decision(self, id: str = "ann", **requested: Any) -> FlagDecision:
         return await self.decider.decide(
