@@ -286,7 +286,8 @@ class Settings:
     max_body_bytes: int = define_setting(
         10 * 1024 * 1024,
         parse_whole_number(1024, 1024 * 1024 * 1024),
-        "Maximum request body size under /api. Larger bodies are answered 413.",
+        "Maximum request body size under /api. Larger bodies are answered 413. JSON may have at "
+        "most 1 MiB.",
     )
     request_read_timeout_s: float = define_setting(
         30.0,

@@ -148,7 +148,12 @@ class HttpServices:
         self.authenticator = Authenticator(
             CallContext(
                 directory=container.state.directory,
-                bodies=BodyReader(settings.max_body_bytes, settings.request_read_timeout_s),
+                bodies=BodyReader(
+                    settings.max_body_bytes,
+                    settings.request_read_timeout_s,
+                    self.body_memory,
+                    self.origins,
+                ),
                 origins=self.origins,
                 clock=utc_now,
             ),

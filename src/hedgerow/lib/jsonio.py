@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from typing import Any, NoReturn
 
 import msgspec
@@ -53,20 +52,31 @@ def replace_unstorable(value: Any) -> Any:
 def parse(data: bytes) -> Any:
     """Parse a JSON document. Raises JsonError and nothing else, whatever the bytes."""
     try:
+        value = decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = _parse_slowly(data)
+    # Counting brackets is cheap and rules out deep nesting for most documents.
+    has_many_brackets = data.count(b"{") + data.count(b"[") > MAX_DEPTH
+    if has_many_brackets and is_deeper_than(value, MAX_DEPTH):
+        raise too_deep_error()
+    return value
+
+
+def _parse_slowly(data: bytes) -> Any:
+    """Parse what msgspec rejects: to find the reason, or because of a byte order mark or a lone
+    surrogate."""
+    try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise JsonError(f"JSON parse error - invalid UTF-8 at byte {error.start}") from None
-    # Checking every number makes parsing three times slower: do it only where one may be too large.
-    check = _NUMBERS if _SUSPICIOUS.search(data) else {}
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, **check)
+        return json.loads(
+            text, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_number
+        )
     except RecursionError:
-        raise JsonError(_too_deep()) from None
+        raise too_deep_error() from None
     except ValueError as error:
         raise JsonError(f"JSON parse error - {error}") from None
-    if is_deeper_than(value, MAX_DEPTH):
-        raise JsonError(_too_deep())
-    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -86,13 +96,8 @@ def _number(digits: str) -> float:
     return number
 
 
-_NUMBERS: dict[str, Any] = {"parse_int": _integer, "parse_float": _number}
-# An exponent of three digits, or more digits than a double holds.
-_SUSPICIOUS = re.compile(rb"[eE][+]?[0-9]{3}|[0-9]{300}")
-
-
-def _too_deep() -> str:
-    return f"JSON parse error - nested deeper than {MAX_DEPTH} levels"
+def too_deep_error() -> JsonError:
+    return JsonError(f"JSON parse error - nested deeper than {MAX_DEPTH} levels")
 
 
 def is_deeper_than(value: Any, limit: int) -> bool:

@@ -20,6 +20,7 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.shape import Shape
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.persons.cohorts import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -134,15 +135,16 @@ def _parse_id(call: ProjectCall) -> CohortId:
     return CohortId(number)
 
 
-def _parse_members(body: CohortBody, *, is_static: bool) -> list[str]:
-    if body.csv is None:
+async def _parse_members(body: CohortBody, *, is_static: bool) -> list[str]:
+    text = body.csv
+    if text is None:
         return []
     if not is_static:
         raise Invalid(
             "`csv` requires a static cohort. Set `is_static` to true when you create it.",
             attr="is_static",
         )
-    return parse_csv_ids(body.csv)
+    return await run_in_thread(lambda: parse_csv_ids(text))
 
 
 class CohortEndpoints:
@@ -188,7 +190,7 @@ class CohortEndpoints:
     async def create_cohort(self, call: ProjectCall) -> Response:
         """Create a cohort."""
         body = await call.body(CohortBody)
-        ids = _parse_members(body, is_static=bool(body.is_static))
+        ids = await _parse_members(body, is_static=bool(body.is_static))
         cohort = await self._cohorts.create(call.project.id, body.to_fields(), call.actor, call.now)
         return await self._add_members_and_respond(call, cohort, ids, 201)
 
@@ -214,7 +216,7 @@ class CohortEndpoints:
         """Update the given fields. `csv` adds persons to a static cohort."""
         found = await self._cohorts.find(call.project.id, _parse_id(call))
         body = await call.body(CohortBody)
-        ids = _parse_members(body, is_static=found.is_static)
+        ids = await _parse_members(body, is_static=found.is_static)
         cohort = await self._cohorts.change(
             call.project.id, found.id, body.to_fields(), call.actor, call.now
         )

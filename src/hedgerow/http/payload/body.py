@@ -1,22 +1,27 @@
-"""Request bodies of /api: JSON or a form, with limits on size and time."""
+"""Request bodies of /api: JSON or a form, with limits on size, values and time, so that the event
+loop can parse them.
+"""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from hedgerow.errors import AppError, Malformed, RequestTimeout, TooLarge, UnsupportedMediaType
+from hedgerow.errors import AppError, Malformed, TooLarge, UnsupportedMediaType
+from hedgerow.http.payload.body_memory import BodyMemory
+from hedgerow.http.payload.documents import begins_too_deep
+from hedgerow.http.payload.forms import MAX_FORM_FIELDS, read_part_name, split_parts, unquote
+from hedgerow.http.payload.receive import check_announced_size, receive_body
+from hedgerow.http.server.proxies import Origins
 from hedgerow.lib import jsonio
-from hedgerow.lib.threads import run_in_thread
 
 SCOPE_KEY = "hedgerow.body"
 PARSED_KEY = "hedgerow.parsed_body"
-INLINE_BYTES = 256 * 1024
-MAX_FORM_FIELDS = 1000
+# Of JSON and URL-encoded forms. Only files, in multipart forms, are larger.
+MAX_DOCUMENT_BYTES = 1024 * 1024
+MAX_OBJECTS = 10_000
+MAX_VALUES = 50_000
+MULTIPART = "multipart/form-data"
 
 
 class FormFields(dict[str, list[str]]):
@@ -33,9 +38,13 @@ class FormFields(dict[str, list[str]]):
 class BodyReader:
     """Reads a body once per request, and caches it in the scope."""
 
-    def __init__(self, max_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, max_bytes: int, timeout_s: float, memory: BodyMemory, origins: Origins
+    ) -> None:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._memory = memory
+        self._origins = origins
 
     async def value(self, request: Request) -> Any:
         """Return the parsed body; {} if there is none."""
@@ -59,13 +68,13 @@ class BodyReader:
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise UnsupportedMediaType("Compressed request bodies are not supported here.")
         media_type = request.headers.get("content-type", "application/json")
-        essence = media_type.partition(";")[0].strip().lower()
+        essence = _read_essence(request)
         if essence == "application/json" or essence.endswith("+json") or not essence:
-            return await _parse_inline_or_in_thread(data, _parse_json)
+            return _parse_json(data)
         if essence == "application/x-www-form-urlencoded":
-            return await _parse_inline_or_in_thread(data, _parse_form_or_json)
-        if essence == "multipart/form-data":
-            return await _parse_multipart(request.headers, data)
+            return _parse_form_or_json(data)
+        if essence == MULTIPART:
+            return _parse_multipart(data, media_type)
         raise UnsupportedMediaType(f'Unsupported media type "{media_type[:200]}" in request.')
 
     async def _read_once(self, request: Request) -> bytes:
@@ -75,82 +84,79 @@ class BodyReader:
         return bytes(known)
 
     async def _read(self, request: Request) -> bytes:
-        announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced[:20]) > self._max_bytes:
-            raise self._too_large_error()
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > self._max_bytes:
-                        raise self._too_large_error()
-        except TimeoutError:
-            raise RequestTimeout from None
-        return bytes(body)
-
-    def _too_large_error(self) -> TooLarge:
-        return TooLarge(f"Request body is larger than {self._max_bytes} bytes.")
+        max_bytes = self._max_bytes
+        if _read_essence(request) != MULTIPART:
+            max_bytes = min(max_bytes, MAX_DOCUMENT_BYTES)
+        check_announced_size(request.scope, max_bytes)
+        address = str(self._origins.client_address(request.scope))
+        with self._memory.reserve(address) as reservation:
+            return await receive_body(
+                request.receive, reservation, max_bytes=max_bytes, timeout_s=self._timeout_s
+            )
 
 
-async def _parse_inline_or_in_thread(data: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """Parse in a thread if the body is large enough to block the event loop."""
-    if len(data) <= INLINE_BYTES:
-        return parse(data)
-    return await run_in_thread(lambda: parse(data))
+def _read_essence(request: Request) -> str:
+    media_type = request.headers.get("content-type", "application/json")
+    return media_type.partition(";")[0].strip().lower()
 
 
 def _parse_json(data: bytes) -> Any:
     try:
-        return jsonio.parse(data)
+        return _parse_bounded_json(data)
     except jsonio.JsonError as error:
         raise Malformed(str(error)) from None
+
+
+def _parse_bounded_json(data: bytes) -> Any:
+    objects = data.count(b"{") + data.count(b"[")
+    if objects > MAX_OBJECTS or data.count(b",") > MAX_VALUES:
+        if begins_too_deep(data):
+            raise jsonio.too_deep_error()
+        raise TooLarge(
+            f"Request body holds more than {MAX_OBJECTS} objects or {MAX_VALUES} values. "
+            "Send fewer in each request."
+        )
+    return jsonio.parse(data)
 
 
 def _parse_form_or_json(data: bytes) -> Any:
     """curl labels every body a form by default; a JSON object is not one."""
     if data.lstrip()[:1] == b"{":
         try:
-            return jsonio.parse(data)
+            return _parse_bounded_json(data)
         except jsonio.JsonError:
             pass
     return _parse_form(data)
 
 
 def _parse_form(data: bytes) -> FormFields:
+    pairs = [pair.partition(b"=") for pair in data.split(b"&", MAX_FORM_FIELDS) if pair]
     try:
-        pairs = parse_qsl(
-            data.decode(),
-            keep_blank_values=True,
-            max_num_fields=MAX_FORM_FIELDS,
-            errors="strict",
-        )
-    except ValueError:
-        raise Malformed("Form parse error - not a valid form body") from None
-    return FormFields.from_pairs(pairs)
-
-
-async def _parse_multipart(headers: Headers, data: bytes) -> FormFields:
-    async def stream() -> AsyncGenerator[bytes]:
-        yield data
-
-    parser = MultiPartParser(
-        headers, stream(), max_files=1, max_fields=MAX_FORM_FIELDS, max_part_size=len(data)
-    )
-    try:
-        data.decode()  # the parser would decode other bytes as latin-1
-        form = await parser.parse()
-    except (MultiPartException, ValueError, KeyError) as error:
-        raise Malformed(f"Multipart form parse error - {error}") from None
-    if not data.rstrip().endswith(b"--"):  # the parser accepts a truncated body
-        raise Malformed("Multipart form parse error - the body has no end")
-    # Treat a file as text: the only files that clients send are CSV.
-    try:
+        if data.count(b"&") >= MAX_FORM_FIELDS:
+            raise ValueError
         return FormFields.from_pairs(
-            [
-                (name, value if isinstance(value, str) else (await value.read()).decode())
-                for name, value in form.multi_items()
-            ]
+            (_decode_field(name), _decode_field(value)) for name, _, value in pairs
         )
-    finally:
-        await form.close()
+    except (ValueError, AppError):
+        raise Malformed("Form parse error - not a valid form body") from None
+
+
+def _decode_field(text: bytes) -> str:
+    return unquote(text.replace(b"+", b" ")).decode()
+
+
+def _parse_multipart(data: bytes, content_type: str) -> FormFields:
+    """Treat a file as text: the only files that clients send are CSV."""
+    try:
+        parts = split_parts(data, content_type)
+        names = [read_part_name(head) for head, _ in parts]
+        if sum(b"filename=" in head for head, _ in parts) > 1:
+            raise Malformed("the form has more than one file.")
+        fields = [(name, value.decode()) for name, (_, value) in zip(names, parts, strict=True)]
+    except AppError as error:
+        raise Malformed(f"Multipart form parse error - {error.detail}") from None
+    except UnicodeDecodeError:
+        raise Malformed("Multipart form parse error - it is not UTF-8.") from None
+    if not fields or not all(names):
+        raise Malformed("Multipart form parse error - a part has no name.")
+    return FormFields.from_pairs((name or "", value) for name, value in fields)

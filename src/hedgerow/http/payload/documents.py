@@ -15,6 +15,7 @@ from hedgerow.lib.jsonio import MAX_DEPTH, MAX_DIGITS
 
 # A value cut at this depth is still too deep for an event inside a batch inside an object.
 CUT_DEPTH = MAX_DEPTH + 4
+HEAD_BYTES = 4096
 
 # The first byte of an object or a list.
 OPENERS = (b"{", b"[")
@@ -30,6 +31,8 @@ def parse_json(data: bytes, is_lenient: bool, limits: PayloadLimits) -> Any:
     # Few documents have enough brackets to be too deep, and counting brackets is cheap.
     objects = data.count(b"{") + data.count(b"[")
     if objects > limits.max_objects or _has_too_many_values(data, limits.max_values):
+        if not is_lenient and begins_too_deep(data):
+            raise _too_deep_error()
         raise TooLarge(
             f"A request may hold at most {limits.max_values} values and {limits.max_objects} "
             "objects. Send fewer in each request."
@@ -79,6 +82,11 @@ def _finite(digits: str) -> float | None:
 
 def _too_deep_error() -> MalformedData:
     return MalformedData(f"it is nested deeper than {MAX_DEPTH} levels.")
+
+
+def begins_too_deep(document: bytes) -> bool:
+    """Whether the first bytes of a document are nested too deep, such as brackets without end."""
+    return _is_too_deep(document[:HEAD_BYTES])
 
 
 def _is_too_deep(document: bytes) -> bool:

@@ -9,6 +9,7 @@ from hedgerow.http.payload.errors import MalformedData
 
 MAX_FORM_FIELDS = 1000
 MAX_STRAY_PERCENTS = 1000
+MAX_PART_HEADER_BYTES = 4096
 
 _STRAY_PERCENT = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _FIELD = re.compile(rb"(?:^|&)(data|compression|api_key|token|_|sent_at)=([^&]*)")
@@ -46,7 +47,8 @@ def unquote(text: bytes) -> bytes:
     return a2b_qp(text.replace(b"=", b"=3D").replace(b"%", b"="))
 
 
-def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
+def split_parts(body: bytes, content_type: str) -> list[tuple[bytes, bytes]]:
+    """Return the header and the value of each part of a multipart form."""
     boundary = _BOUNDARY.search(content_type)
     if boundary is None:
         raise MalformedData("the multipart form has no boundary.")
@@ -54,12 +56,23 @@ def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     _, *parts = (b"\r\n" + body).split(line, MAX_FORM_FIELDS + 1)
     if not parts or not parts[-1].startswith(b"--"):
         raise MalformedData("the multipart form has no end, or too many fields.")
+    split = [part.partition(b"\r\n\r\n") for part in parts[:-1]]
+    if any(len(head) > MAX_PART_HEADER_BYTES for head, _, _ in split):
+        raise MalformedData("a part of the multipart form has no value.")
+    return [(head, value) for head, _, value in split]
+
+
+def read_part_name(head: bytes) -> str | None:
+    found = _PART_NAME.search(head)
+    return None if found is None else found[1].decode("utf-8", "replace")
+
+
+def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     fields = {}
-    for part in parts[:-1]:
-        head, _, value = part.partition(b"\r\n\r\n")
-        name = _PART_NAME.search(head)
+    for head, value in split_parts(body, content_type):
+        name = read_part_name(head)
         if name is not None:
-            fields[name[1].decode("utf-8", "replace")] = value
+            fields[name] = value
     if "data" not in fields:
         raise MalformedData('the multipart form has no field "data".')
     return fields

@@ -6,12 +6,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from hedgerow.errors import AppError, Malformed, RequestTimeout, TooLarge, UnsupportedMediaType
-from hedgerow.http.payload.body import MAX_FORM_FIELDS, BodyReader
+from hedgerow.http.payload.body import MAX_DOCUMENT_BYTES, BodyReader
+from hedgerow.http.payload.body_memory import BodyMemory
+from hedgerow.http.payload.forms import MAX_FORM_FIELDS
+from hedgerow.http.server.proxies import Origins
 from tests.unit.http.asgi import http_scope, make_request
 
-READER = BodyReader(max_bytes=100_000, timeout_s=60)
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
+
+
+def make_body_reader(max_bytes: int = 100_000, timeout_s: float = 60) -> BodyReader:
+    return BodyReader(max_bytes, timeout_s, BodyMemory(), Origins((), ""))
+
+
+READER = make_body_reader()
 
 
 def posted(body: bytes, content_type: str | None = None, **headers: str) -> Request:
@@ -61,6 +70,7 @@ CROWD = "".join(part(f"a{n}", "1") for n in range(MAX_FORM_FIELDS + 1)) + "--b--
     ("body", "content_type", "kind", "detail"),
     [
         (b"{", "application/json", Malformed, "JSON parse error - "),
+        (b'{"a":' * 10_001, None, Malformed, "JSON parse error - nested deeper than 100 levels"),
         (b"\xff", None, Malformed, "JSON parse error - invalid UTF-8 at byte 0"),
         (b"a=%ff", FORM, Malformed, "Form parse error - not a valid form body"),
         (b"a=\xff", FORM, Malformed, "Form parse error - not a valid form body"),
@@ -101,18 +111,18 @@ async def test_body_is_read_once_per_request() -> None:
 async def test_content_length_over_the_limit_is_rejected_unread(announced: str) -> None:
     request = posted(b"", **{"Content-Length": announced})
     with pytest.raises(TooLarge, match="larger than 10 bytes"):
-        await BodyReader(max_bytes=10, timeout_s=60).value(request)
+        await make_body_reader(10).value(request)
 
 
 async def test_body_of_exactly_the_limit_is_accepted() -> None:
     request = posted(b'"12345678"', **{"Content-Length": "10"})
-    assert await BodyReader(max_bytes=10, timeout_s=60).value(request) == "12345678"
+    assert await make_body_reader(10).value(request) == "12345678"
 
 
 async def test_body_that_exceeds_the_limit_is_rejected() -> None:
     request = make_request(http_scope("POST"), b'"12345', b"6789", b'"')
     with pytest.raises(TooLarge):
-        await BodyReader(max_bytes=10, timeout_s=60).value(request)
+        await make_body_reader(10).value(request)
 
 
 async def test_body_that_never_arrives_times_out() -> None:
@@ -121,7 +131,7 @@ async def test_body_that_never_arrives_times_out() -> None:
         raise AssertionError
 
     with pytest.raises(RequestTimeout):
-        await BodyReader(max_bytes=10, timeout_s=0.001).value(Request(http_scope("POST"), nothing))
+        await make_body_reader(10, 0.001).value(Request(http_scope("POST"), nothing))
 
 
 async def test_client_disconnect_is_not_a_body_error() -> None:
@@ -130,3 +140,29 @@ async def test_client_disconnect_is_not_a_body_error() -> None:
 
     with pytest.raises(ClientDisconnect):
         await READER.value(Request(http_scope("POST"), gone))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"1," * 50_001 + b"1]",
+        b"[" + b"[]," * 10_000 + b"1]",
+        b'{"b":[' + b'{"a":{}},' * 5_001 + b"1]}",
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", FORM])
+async def test_body_of_many_values_is_rejected(body: bytes, content_type: str) -> None:
+    if content_type == FORM and not body.startswith(b"{"):
+        body = b'{"a":' + body + b"}"
+    with pytest.raises(TooLarge, match="more than 10000 objects or 50000 values"):
+        await make_body_reader(1 << 20).value(posted(body, content_type))
+
+
+async def test_only_multipart_forms_exceed_the_limit_of_documents() -> None:
+    reader = make_body_reader(4 * MAX_DOCUMENT_BYTES)
+    text = "x" * 2 * MAX_DOCUMENT_BYTES
+    body = (part("csv", text, '; filename="x.csv"') + "--b--\r\n").encode()
+    assert await reader.value(posted(body, MULTIPART)) == {"csv": [text]}
+    for content_type in ("application/json", FORM, None):
+        with pytest.raises(TooLarge, match="larger than 1048576 bytes"):
+            await reader.value(posted(b'"%s"' % text.encode(), content_type))
