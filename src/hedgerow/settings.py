@@ -272,6 +272,16 @@ class Settings:
         parse_public_url,
         "URL that clients use, for links in responses. Empty: taken from each request.",
     )
+    metrics_port: int = define_setting(
+        0,
+        parse_whole_number(0, 65535),
+        "Port for the metrics alone. 0: at /metrics, on the port of the service.",
+    )
+    metrics_host: str = define_setting(
+        "127.0.0.1",
+        parse_text,
+        "Address to listen on for the metrics, if they have their own port.",
+    )
     trusted_proxies: tuple[Network, ...] = define_setting(
         (),
         parse_networks,

@@ -8,7 +8,14 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.live import PROJECT_KEY, LiveServer, find_free_port, read_error, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    find_free_port,
+    read_error,
+    run_hedgerow,
+    wait_for,
+)
 
 
 def test_a_healthy_service_is_alive_and_ready_without_a_key(live: LiveServer) -> None:
@@ -120,3 +127,22 @@ def _samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         for family in text_string_to_metric_families(page)
         for sample in family.samples
     }
+
+
+def test_metrics_on_a_port_of_their_own_are_not_on_that_of_the_service(tmp_path: Path) -> None:
+    port = find_free_port()
+    with LiveServer(tmp_path, metrics_port=port) as server, server.client(None) as client:
+        assert f"http://127.0.0.1:{port}/metrics" in server.output
+        assert client.get("/metrics").status_code == client.get("/metrics/").status_code == 404
+        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+    assert metrics.status_code == 200
+    assert 'route="/metrics",status="404"' in metrics.text
+    assert server.get_status("/_liveness") is None
+
+
+def test_metrics_port_in_use_stops_the_start(tmp_path: Path, live: LiveServer) -> None:
+    port = httpx.URL(live.address).port
+    done = run_hedgerow("serve", data=tmp_path, metrics_port=str(port))
+    assert done.returncode != 0
+    assert f"Cannot serve metrics on 127.0.0.1:{port}" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -339,6 +339,9 @@ def test_front_page_redirects_to_the_docs(live: LiveServer) -> None:
     with live.client(key=None) as client:
         response = client.get("/")
         assert (response.status_code, response.headers["location"]) == (302, "/api/docs/")
+        page = client.get("/api/docs/")
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        assert page.headers["referrer-policy"] == "no-referrer"
 
 
 def can_fuzz(operation: Operation) -> bool:

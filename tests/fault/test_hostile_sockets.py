@@ -161,6 +161,68 @@ def test_invalid_http_is_400_in_the_common_shape(server: LiveServer, sent: bytes
 
 
 @pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /_liveness HTTP/1.1\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /_liveness HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost:\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: a, b\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: user@a\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: a:port\r\n\r\n",
+        b"GET http://user@a/_liveness HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http:///_liveness HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http://a/_liveness HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        POST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\n{}\n",
+        POST + b"Content-Length: 3, 3\r\n\r\n{}\n",
+        POST + b"Content-Length: +3\r\n\r\n{}\n",
+        POST + b"Content-Length : 3\r\n\r\n{}\n",
+        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_ambiguous_requests_are_400_and_closed(server: LiveServer, sent: bytes) -> None:
+    """Requests that a proxy may understand differently."""
+    with server.connect() as connection:
+        connection.sendall(sent)
+        received = _read_until_close(connection)
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n"), received
+    assert received.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /_liveness HTTP/1.0\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nhOST: my_host.example\r\n\r\n",
+        b"GET http://flags.example.com/_liveness HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_valid_hosts_are_accepted(server: LiveServer, sent: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(sent)
+        answer = read_response(connection)
+    assert answer.status_code == 200
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_host_of_an_absolute_url_takes_precedence(server: LiveServer) -> None:
+    head = GET.replace(
+        b"/api/users/@me/", b"http://flags.example.com/api/projects/?limit=1&offset=1"
+    )
+    with server.connect() as connection:
+        connection.sendall(head + b"\r\n")
+        answer = read_response(connection)
+    assert answer.json()["previous"].startswith("http://flags.example.com/api/projects/")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
     "start",
     [POST + b'Content-Length: 20\r\n\r\n{"name"', POST + CHUNKED + b'7\r\n{"name"\r\n'],
     ids=["with a length", "in chunks"],

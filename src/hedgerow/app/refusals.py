@@ -42,5 +42,5 @@ class Refusals:
             name="hedgerow_requests_refused_total",
             help="Requests that were refused because of a limit of a project or an address.",
             labels=("limit", "project"),
-            values={key: float(count) for key, count in self._counts.items()},
+            values={key: float(count) for key, count in list(self._counts.items())},
         )

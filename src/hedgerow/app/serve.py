@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -21,6 +21,7 @@ from hedgerow.app.startup import wait_for_database
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, choose_initial_keys, state_location
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import Readiness
+from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
@@ -55,7 +56,8 @@ async def run_service(
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))
     try:
-        yield http.gateway
+        with _expose_metrics(container.metrics, settings):
+            yield http.gateway
     finally:
         http.readiness.waiting_for = "shutting down"
         background.cancel()
@@ -64,6 +66,12 @@ async def run_service(
         http.payload_workers.close()
         await container.close()
         http.log.flush()
+
+
+def _expose_metrics(metrics: Metrics, settings: Settings) -> AbstractContextManager[object]:
+    if not settings.metrics_port:
+        return contextlib.nullcontext()
+    return metrics.serve(settings.metrics_host, settings.metrics_port)
 
 
 async def _run(

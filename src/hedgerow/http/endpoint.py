@@ -88,6 +88,8 @@ class FastEndpoint(Endpoint):
     is_public: bool
     is_probe: bool
     is_quick: bool
+    # Whether pages may call a public one with credentials.
+    allows_credentials: bool
 
 
 def endpoint(
@@ -121,12 +123,13 @@ def endpoint(
     return attach
 
 
-def fast_endpoint(
+def fast_endpoint(  # noqa: PLR0913 - flags, all named
     method: str,
     *paths: str,
     is_public: bool = False,
     is_probe: bool = False,
     is_quick: bool = False,
+    allows_credentials: bool = True,
     name: str = "",
     description: str = "",
     **options: Unpack[Options],
@@ -147,6 +150,7 @@ def fast_endpoint(
                 is_public=is_public,
                 is_probe=is_probe,
                 is_quick=is_quick,
+                allows_credentials=is_public and allows_credentials,
                 **options,
             ),
         )

@@ -23,11 +23,18 @@ def worker(
     data: DataOption = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Port for Prometheus metrics; 0 picks a free one."),
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port for Prometheus metrics, 0 for any [env HEDGEROW_METRICS_PORT].",
+        ),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(help="Address for the metrics [default 127.0.0.1].", show_default=False)
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            help="Address for the metrics [env HEDGEROW_METRICS_HOST; default 127.0.0.1]."
+        ),
+    ] = None,
 ) -> None:
     """Process events and run background tasks, without answering requests.
 
@@ -36,7 +43,8 @@ def worker(
     """
     settings = load_command_settings(_log.warning, data_dir=data)
     require_shared_stores(settings, "`hedgerow worker`")
-    port, host = metrics_port, metrics_host
+    port = metrics_port if metrics_port is not None else settings.metrics_port or None
+    host = metrics_host or settings.metrics_host
     uvloop.run(_run(settings, None if port is None else MetricsAddress(host=host, port=port)))
 
 

@@ -20,6 +20,14 @@ def _format_code(text: str) -> Markup:
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
+# The page has no scripts, and nothing but its own style.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+
 _templates = Environment(
     loader=PackageLoader("hedgerow.http.openapi"), autoescape=True, undefined=StrictUndefined
 )
@@ -52,7 +60,7 @@ class DocsEndpoints:
 
     @endpoint("GET", "/api/docs/", access=None, is_documented=False)
     async def show_docs(self, call: PublicCall) -> Response:
-        return Response(self._page, media_type="text/html")
+        return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
 
 
 def render_page(document: dict[str, Any]) -> str:

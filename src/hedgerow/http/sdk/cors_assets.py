@@ -14,8 +14,8 @@ from hedgerow.http.server.response import JsonResponse
 
 JAVASCRIPT = "application/javascript; charset=UTF-8"
 JSON = "application/json"
-# Pages load scripts with crossorigin="anonymous": browsers require the first header then.
-CORS_HEADERS = {"Access-Control-Allow-Origin": "*", "X-Content-Type-Options": "nosniff"}
+# Pages load scripts with crossorigin="anonymous": browsers require this header then.
+CORS_HEADERS = {"Access-Control-Allow-Origin": "*"}
 METHODS = "GET, HEAD, OPTIONS"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 REVALIDATE = "public, no-cache"

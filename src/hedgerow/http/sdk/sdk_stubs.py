@@ -120,10 +120,14 @@ class ScriptEndpoints:
 
 
 def _read_script(directory: Path, version: str, name: str) -> bytes | None:
-    for path in (directory / version / name, directory / name):
+    """Return the content of a script. A link to a file outside the directory counts as missing."""
+    root = directory.resolve()
+    for name_in_root in (Path(version, name), Path(name)):
         try:
-            if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES:
+            path = (root / name_in_root).resolve()
+            is_inside = path.is_relative_to(root)
+            if is_inside and path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES:
                 return path.read_bytes()
-        except OSError:  # unreadable: treat it as missing
+        except (OSError, RuntimeError):  # unreadable, or a loop of links: treat it as missing
             continue
     return None

@@ -7,7 +7,7 @@ metrics and the last exception handler.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.proxies import build_cors_headers
 from hedgerow.http.server.response import (
     HEAD_ONLY_KEY,
+    NO_STORE,
     WRITE_RESPONSE_KEY,
     Header,
     Reply,
@@ -41,6 +42,7 @@ PARAMETER = "/{key}"
 UNMATCHED = "unmatched"
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 CLIENT_GONE = 499
+API_ROOT = "/api/"
 
 _log = structlog.get_logger("hedgerow.http")
 
@@ -56,6 +58,7 @@ class FastRoute:
     is_public: bool = False
     is_probe: bool = False
     is_quick: bool = False
+    allows_credentials: bool = False
 
     @property
     def allowed_methods(self) -> list[str]:
@@ -142,11 +145,17 @@ class Gateway:
             reply = build_error_reply(InternalError())
         cors: list[Header] = []
         if route.is_public and trace.origin:
-            cors = build_cors_headers(scope, trace.origin, ", ".join(route.allowed_methods))
-        head = b"%s%sx-request-id: %s\r\n" % (reply.head, header_lines(cors), trace.id)
+            cors = build_cors_headers(
+                scope,
+                trace.origin,
+                ", ".join(route.allowed_methods),
+                allows_credentials=route.allows_credentials,
+            )
+        own = [*cors, NO_STORE] if _needs_no_store(path, reply.own_headers) else cors
+        head = b"%s%sx-request-id: %s\r\n" % (reply.head, header_lines(own), trace.id)
         write_response = scope.get("extensions", {}).get(WRITE_RESPONSE_KEY)
         if write_response is None or not write_response(head, reply.body):
-            headers = [*reply.headers, *cors, (b"x-request-id", trace.id)]
+            headers = [*reply.headers, *own, (b"x-request-id", trace.id)]
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await send({"type": "http.response.body", "body": reply.body})
         self._finish(trace, method, path, reply.status, probe=route.is_probe)
@@ -159,7 +168,7 @@ class Gateway:
 
     async def _serve_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         trace = Trace(scope)
-        sender = _ResponseSender(send, trace.id)
+        sender = _ResponseSender(send, scope["path"], trace.id)
         inner = _inner_scope(scope, trace)
         try:
             if self._readiness.waiting_for is not None:
@@ -190,17 +199,21 @@ class Gateway:
 
 
 class _ResponseSender:
-    """Forwards a response, adds the request id and keeps the status."""
+    """Forwards a response, adds the request id and the caching, and keeps the status."""
 
-    def __init__(self, send: Send, id: bytes) -> None:
+    def __init__(self, send: Send, path: str, id: bytes) -> None:
         self._send = send
+        self._path = path
         self._id = id
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._id)]
+            headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
+            if _needs_no_store(self._path, headers):
+                headers.append(NO_STORE)
+            message["headers"] = headers
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
@@ -208,6 +221,13 @@ class _ResponseSender:
             {"type": "http.response.start", "status": reply.status, "headers": reply.headers}
         )
         await self.send({"type": "http.response.body", "body": reply.body})
+
+
+def _needs_no_store(path: str, headers: Iterable[Header]) -> bool:
+    """Whether caches must not store a response: it is under /api, and not meant to be cached."""
+    return path.startswith(API_ROOT) and not any(
+        name.lower() in (b"cache-control", b"etag") for name, _ in headers
+    )
 
 
 def _inner_scope(scope: Scope, trace: Trace) -> dict[str, Any]:

@@ -7,10 +7,8 @@ from starlette.types import Receive, Scope
 from hedgerow.errors import AppError
 from hedgerow.http.endpoint import fast_endpoint
 from hedgerow.http.openapi.sdk_types import HealthStatus
-from hedgerow.http.server.response import Reply, build_json_reply
+from hedgerow.http.server.response import NO_STORE, Reply, build_json_reply
 from hedgerow.http.server.trace import Trace
-
-NO_STORE = (b"cache-control", b"no-store")
 
 _ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
 
@@ -26,7 +24,13 @@ class Readiness:
         self.waiting_for: str | None = "starting"
 
     @fast_endpoint(
-        "GET", "/_liveness", is_public=True, is_probe=True, name="liveness", response=HealthStatus
+        "GET",
+        "/_liveness",
+        is_public=True,
+        is_probe=True,
+        allows_credentials=False,
+        name="liveness",
+        response=HealthStatus,
     )
     async def show_liveness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Check that the process runs."""

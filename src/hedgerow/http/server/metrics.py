@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope
 
-from hedgerow.errors import OperatorError
+from hedgerow.errors import NotFound, OperatorError
 from hedgerow.http.endpoint import fast_endpoint
 from hedgerow.http.server.response import Reply, build_reply
 from hedgerow.http.server.trace import Trace
@@ -75,6 +75,8 @@ class Metrics(Collector):
         self._histograms: dict[str, RouteHistogram] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        # Whether the port of the service serves them.
+        self.is_on_service_port = True
 
     def add_gauges(self, gauges: Gauges) -> None:
         """Add gauges of services that are built after the metrics."""
@@ -94,12 +96,15 @@ class Metrics(Collector):
     )
     async def show_metrics(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Export metrics in the Prometheus text format."""
+        if not self.is_on_service_port:
+            raise NotFound
         body = generate_latest(self._registry)
         return build_reply(200, body, (b"content-type", CONTENT_TYPE_LATEST.encode()))
 
     @contextmanager
     def serve(self, host: str, port: int) -> Iterator[str]:
-        """Serve the metrics on their own port from a thread, for a process without an HTTP API."""
+        """Serve the metrics on their own port, from a thread, instead of the service's port."""
+        self.is_on_service_port = False
         try:
             server, _ = start_http_server(port, host, self._registry)
         except OSError as error:
@@ -116,14 +121,15 @@ class Metrics(Collector):
         requests = CounterMetricFamily(
             "hedgerow_http_requests", "HTTP requests served.", labels=("method", "route", "status")
         )
-        for (method, route, status), number in self._requests.items():
+        # Copied first: another thread may read while the event loop counts.
+        for (method, route, status), number in list(self._requests.items()):
             requests.add_metric((method, route, str(status)), number)
         yield requests
         seconds = HistogramMetricFamily(
             "hedgerow_http_request_seconds", "Duration of HTTP requests.", labels=("route",)
         )
         limits = [*(f"{limit:g}" for limit in BUCKETS_S), "+Inf"]
-        for route, histogram in self._histograms.items():
+        for route, histogram in list(self._histograms.items()):
             buckets = list(zip(limits, map(float, accumulate(histogram.buckets)), strict=True))
             seconds.add_metric((route,), buckets=buckets, sum_value=histogram.seconds)
         yield seconds

@@ -85,12 +85,14 @@ class Origins:
         )
 
 
-def build_cors_headers(scope: Scope, origin: bytes, methods: str) -> list[Header]:
-    """Build the headers with which a browser lets another site call a public endpoint."""
+def build_cors_headers(
+    scope: Scope, origin: bytes, methods: str, *, allows_credentials: bool = False
+) -> list[Header]:
+    """Build the headers with which a browser lets another site call a public endpoint. posthog-js
+    sends some requests with credentials, and needs permission although nothing here reads them."""
     requested = read_header(scope, b"access-control-request-headers")
     headers = [
         (b"access-control-allow-origin", origin),
-        (b"access-control-allow-credentials", b"true"),
         (b"access-control-allow-methods", methods.encode()),
         (
             b"access-control-allow-headers",
@@ -98,6 +100,8 @@ def build_cors_headers(scope: Scope, origin: bytes, methods: str) -> list[Header
         ),
         (b"vary", b"Origin"),
     ]
+    if allows_credentials:
+        headers.append((b"access-control-allow-credentials", b"true"))
     if requested:
         headers.append((b"access-control-max-age", b"86400"))
     return headers
@@ -115,6 +119,19 @@ def _group(address: Address | None) -> str:
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address) >> 64 << 64, 64)))
     return str(address or "")
+
+
+@lru_cache(maxsize=1024)
+def is_valid_host(host: bytes) -> bool:
+    return _VALID_HOST.fullmatch(host.decode("latin-1")) is not None
+
+
+def parse_authority(url: bytes) -> bytes | None:
+    """Return host and port of an absolute URL; None if the URL is not absolute."""
+    scheme, separator, rest = url.partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        return None
+    return re.split(rb"[/?#]", rest, maxsplit=1)[0]
 
 
 def _own_host(scope: Scope) -> str:

@@ -15,6 +15,7 @@ Header = tuple[bytes, bytes]
 
 # Status codes without a body and a length.
 BODILESS = (204, 304)
+NO_STORE: Header = (b"cache-control", b"no-store")
 JSON_TYPE: Header = (b"content-type", b"application/json")
 
 # An ASGI extension of the server: takes the head of a response (status line and headers, without

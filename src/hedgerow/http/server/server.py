@@ -60,6 +60,7 @@ def build_server(gateway: Gateway, *, header_timeout_s: float, grace_s: float) -
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        headers=[("x-content-type-options", "nosniff")],
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
     )

@@ -22,6 +22,7 @@ from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
+from hedgerow.http.server.proxies import is_valid_host, parse_authority
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
 from hedgerow.lib.eager import start_eagerly
 
@@ -29,6 +30,7 @@ UVICORN_VERSIONS = ">=0.54,<0.55"
 MAX_HEADER_BYTES = 64 * 1024
 CLOSING = b"connection: close\r\n\r\n"
 UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
+INVALID_HOST = "Exactly one Host header with a host name or an address is required."
 # How long a connection over the limit may take to request a health check.
 SURPLUS_TIMEOUT_S = 2.0
 
@@ -69,6 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_surplus = False
         # When the server began to wait for the client, or to work on a request.
         self._since = 0.0
+        self._hosts: list[bytes] = []
         self._in_headers = True
         # Increases when bytes complete headers or add to a body.
         self._progress = 0
@@ -127,7 +130,13 @@ class BoundedProtocol(HttpToolsProtocol):
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
+            elif name == b"host":
+                self._hosts.append(value)
             self.headers.append((name, value))
+
+    def on_message_begin(self) -> None:
+        self._hosts = []
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -139,6 +148,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._may_be_large and self._header_bytes() > MAX_HEADER_BYTES:
             self._reject(HeadersTooLarge())
             # Leave the parser: the body of a rejected request is not read.
+            raise ConnectionAbortedError
+        if not self._has_valid_host():
+            self._reject(Malformed(INVALID_HOST))
             raise ConnectionAbortedError
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
         self._since = self.loop.time()
@@ -278,6 +290,19 @@ class BoundedProtocol(HttpToolsProtocol):
         answer = build_error_reply(error)
         self.transport.write(answer.head + self._default_header_lines() + CLOSING + answer.body)
         self.transport.close()
+
+    def _has_valid_host(self) -> bool:
+        """Whether there is exactly one Host header, with a host and perhaps a port. HTTP/1.0 needs
+        none. The host of an absolute URL takes precedence (RFC 9112, 3.2.2)."""
+        if not self.url.startswith(b"/"):
+            host = parse_authority(self.url)
+            if host is not None:
+                self.headers[:] = [each for each in self.headers if each[0] != b"host"]
+                self.headers.append((b"host", host))
+                return is_valid_host(host) and len(self._hosts) <= 1
+        if not self._hosts:
+            return self.parser.get_http_version() == "1.0"
+        return len(self._hosts) == 1 and is_valid_host(self._hosts[0])
 
     def _header_bytes(self) -> int:
         lines = sum(len(name) + len(value) + 4 for name, value in self.headers)

@@ -64,3 +64,26 @@ async def test_no_other_file_is_served(directory: Path, path: str) -> None:
     status, _, body = await get(directory, path)
     assert status == 404
     assert b"secret" not in body
+
+
+@pytest.mark.parametrize("path", ["/static/linked.js", "/static/2.0.0/secret.js"])
+async def test_links_out_of_the_directory_are_not_followed(directory: Path, path: str) -> None:
+    (directory / "linked.js").symlink_to(directory.parent / "secret.js")
+    (directory / "2.0.0").symlink_to(directory.parent)
+    status, _, body = await get(directory, path)
+    assert status == 404
+    assert b"secret" not in body
+
+
+async def test_links_within_the_directory_are_followed(directory: Path) -> None:
+    (directory / "linked.js").symlink_to("array.js")
+    (directory / "latest").symlink_to("1.2.3")
+    (directory / "loop.js").symlink_to("loop.js")
+    assert (await get(directory, "/static/linked.js"))[2] == b"any()"
+    assert (await get(directory, "/static/latest/surveys.js"))[2] == b"own()"
+    assert (await get(directory, "/static/loop.js"))[0] == 404
+
+
+async def test_directory_may_be_a_link(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(directory)
+    assert (await get(tmp_path / "current", "/static/array.js"))[2] == b"any()"

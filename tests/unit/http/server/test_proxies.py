@@ -134,11 +134,15 @@ def test_repeated_header_is_joined_with_a_comma() -> None:
 def test_cors_headers_allow_the_origin() -> None:
     assert dict(build_cors_headers(http_scope(), b"https://shop.example", "GET, OPTIONS")) == {
         b"access-control-allow-origin": b"https://shop.example",
-        b"access-control-allow-credentials": b"true",
         b"access-control-allow-methods": b"GET, OPTIONS",
         b"access-control-allow-headers": b"X-Requested-With,Content-Type",
         b"vary": b"Origin",
     }
+
+
+def test_credentials_are_allowed_on_request() -> None:
+    granted = build_cors_headers(http_scope(), b"https://a.example", "GET", allows_credentials=True)
+    assert (b"access-control-allow-credentials", b"true") in granted
 
 
 def test_preflight_allows_the_requested_headers_and_is_cacheable() -> None:
