@@ -12,7 +12,13 @@ from typing import Any
 from hedgerow.errors import AppError, Conflict, Invalid
 from hedgerow.events.model import Event
 from hedgerow.filters.known_fields import PROPERTY_FILTER
-from hedgerow.filters.operators import ValuePredicate, build_predicate, parse_operator
+from hedgerow.filters.operators import (
+    Operator,
+    ValuePredicate,
+    build_predicate,
+    parse_operator,
+)
+from hedgerow.filters.patterns import is_linear
 from hedgerow.filters.validate import check_property_filter
 from hedgerow.filters.values import MISSING
 from hedgerow.lib import jsonio
@@ -24,6 +30,7 @@ from hedgerow.projects.validation import check_known_fields
 
 MAX_NAMES = 1000
 MAX_FILTERS = 100
+MAX_BACKTRACKING_PATTERNS = 5
 MAX_BATCH = 1000
 MAX_BATCH_SECONDS = 3600
 
@@ -94,6 +101,11 @@ def check_filters(config: Mapping[str, Any], of: Sequence[str]) -> None:
         raise Invalid(detail, attr="config__properties")
     for number, filter in enumerate(filters):
         _check_filter(filter, f"config__properties.{number}", of)
+    if sum(map(_is_backtracking, filters)) > MAX_BACKTRACKING_PATTERNS:
+        raise Invalid(
+            f"No more than {MAX_BACKTRACKING_PATTERNS} patterns with look-around, which take long.",
+            attr="config__properties",
+        )
 
 
 def _check_filter(filter: Any, place: str, of: Sequence[str]) -> None:
@@ -105,6 +117,12 @@ def _check_filter(filter: Any, place: str, of: Sequence[str]) -> None:
             f"Unsupported property type. Expected properties of {whose}.", attr=f"{place}.type"
         )
     check_property_filter(filter, place)
+
+
+def _is_backtracking(filter: Mapping[str, Any]) -> bool:
+    """Whether a pattern takes up to 5 ms for an event, unlike patterns in linear time."""
+    is_pattern = parse_operator(filter.get("operator")) in (Operator.REGEX, Operator.NOT_REGEX)
+    return is_pattern and not is_linear(str(filter.get("value")))
 
 
 def compile_event_filter(config: Mapping[str, Any]) -> EventPredicate:

@@ -9,6 +9,8 @@ import binascii
 import contextlib
 import html
 import json
+import re
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -24,20 +26,34 @@ MIN_CUT_LENGTH = 6
 
 
 class SecretMask:
-    """Replaces secrets by the mask. `margin` is the length of the longest text that it replaces: a
-    text that will be cut after n characters is masked with n + margin of them."""
+    """Replaces secrets by the mask. `margin` is the length of the longest text that it replaces."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         texts = {part for text in secrets for part in _split_secret(text)}
         forms = {form for text in texts for form in _encode_forms(text)}
         # Longest first: a form may contain another.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        # The digits of an escape such as %2F have either case.
+        escaped = [re.escape(form) for form in self._forms if "%" in form]
+        self._escaped = re.compile("|".join(escaped), re.IGNORECASE) if escaped else None
         self.margin = len(self._forms[0]) if self._forms else 0
 
     def apply(self, text: str) -> str:
         for form in self._forms:
             text = text.replace(form, MASK)
+        if self._escaped is not None:
+            text = self._escaped.sub(MASK, text)
         return self._mask_cut_secret(text)
+
+    def cut(self, text: str, length: int) -> str:
+        """Mask a text and cut it. Only as much is masked as is shown."""
+        return self.apply(text[: length + self.margin])[:length]
+
+    def apply_to_error(self, error: BaseException) -> BaseException:
+        """Return the error for a log, or a masked text of it if it contains a secret."""
+        text = "".join(traceback.format_exception(error))
+        masked = self.apply(text)
+        return error if masked == text else RuntimeError(masked)
 
     def _mask_cut_secret(self, text: str) -> str:
         """Mask the beginning of a secret at the end of a text that was cut."""
@@ -110,16 +126,8 @@ def _encode_forms(text: str) -> Iterator[str]:
     yield repr(text)[1:-1]
     yield html.escape(text)
     yield html.escape(text, quote=False)
-    for encoded in (quote(text, safe=""), quote(text), quote_plus(text)):
-        yield encoded
-        yield _lower_escapes(encoded)
+    yield from (quote(text, safe=""), quote(text), quote_plus(text))
     yield from _encode_base64(text.encode("utf-8", "replace"))
-
-
-def _lower_escapes(text: str) -> str:
-    """Return a percent-encoded text with lower-case escapes."""
-    head, *rest = text.split("%")
-    return "%".join([head, *(part[:2].lower() + part[2:] for part in rest)])
 
 
 def _encode_base64(data: bytes) -> Iterator[str]:

@@ -44,7 +44,12 @@ class SettingType(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingField:
     """One setting. A `secret` is encrypted at rest and masked in every response. A `site` setting
-    is sent to web pages, so it cannot be secret."""
+    is sent to web pages, so it cannot be secret.
+
+    `is_address`: the setting decides where the component connects, so that its change requires the
+    record's secrets again. None: Hedgerow recognizes addresses by the key (`url`, `host`, …) and by
+    the value.
+    """
 
     key: str
     name: str
@@ -55,6 +60,7 @@ class SettingField:
     site: bool = False
     hint: str = ""
     choices: tuple[str, ...] = ()
+    is_address: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,14 @@ has used up its attempts.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock, format_iso
 from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.pipelines.store import NotificationStore
 from hedgerow.plugin.http import HttpClient, Request, TransportError, sign_webhook
 from hedgerow.plugin.outcomes import Failed, Outcome, classify_response
@@ -60,6 +61,8 @@ class Notifier:
         self._http = http
         self._clock = clock
         self._on_failure = on_failure
+        # A receiver may echo the request.
+        self._mask = SecretMask([receiver.url, receiver.secret])
 
     async def send_due(self) -> None:
         """Send the notifications that are due."""
@@ -84,6 +87,9 @@ class Notifier:
         }
         request = Request(method="POST", url=self._receiver.url, headers=headers, body=body)
         try:
-            return classify_response(await self._http.send(request), now)
-        except TransportError as reason:
-            return Failed(reason=str(reason))
+            outcome = classify_response(await self._http.send(request), now)
+        except TransportError as error:
+            outcome = Failed(reason=str(error))
+        if isinstance(outcome, Failed):
+            outcome = replace(outcome, reason=self._mask.apply(outcome.reason))
+        return outcome

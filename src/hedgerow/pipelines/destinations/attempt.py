@@ -126,5 +126,5 @@ def _use_services(target: DeliveryTarget, clients: OutboundClients) -> Iterator[
 def _sanitize(outcome: Outcome, mask: SecretMask) -> Outcome:
     if isinstance(outcome, Delivered):
         return outcome
-    reason = mask.apply(str(outcome.reason)[: REASON_MAX + mask.margin])
-    return replace(outcome, reason=replace_unstorable_characters(reason[:REASON_MAX]))
+    reason = mask.cut(str(outcome.reason), REASON_MAX)
+    return replace(outcome, reason=replace_unstorable_characters(reason))

@@ -118,7 +118,7 @@ def _mask_request(request: Request, mask: SecretMask) -> Request:
         method=request.method,
         url=mask.apply(request.url),
         headers={name: mask.apply(value) for name, value in request.headers.items()},
-        body=_cut(_decode_body(request.body), mask),
+        body=mask.cut(_decode_body(request.body), SHOWN_BYTES).encode()[:SHOWN_BYTES],
     )
 
 
@@ -127,12 +127,8 @@ def _mask_response(response: Response, mask: SecretMask) -> Response:
     return Response(
         status=response.status,
         headers={name: mask.apply(value) for name, value in response.headers.items()},
-        body=_cut(response.body.decode("utf-8", "replace"), mask),
+        body=mask.cut(response.body.decode("utf-8", "replace"), SHOWN_BYTES).encode()[:SHOWN_BYTES],
     )
-
-
-def _cut(text: str, mask: SecretMask) -> bytes:
-    return mask.apply(text[: SHOWN_BYTES + mask.margin]).encode()[:SHOWN_BYTES]
 
 
 def _decode_body(body: bytes) -> str:

@@ -123,9 +123,18 @@ class DestinationRegistry:
             return settings.decrypt_settings(component, record.config, self._cipher), ""
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
-            return {}, f"{setting}: {error.detail}" if setting else error.detail
+            problem = f"{setting}: {error.detail}" if setting else error.detail
+            return {}, self._mask_problem(record, component, problem)
         except Exception as error:  # noqa: BLE001 - one broken record stops no other; its events wait
             return {}, _describe_defect(error)
+
+    def _mask_problem(self, record: Record, component: Component, problem: str) -> str:
+        """Mask secrets: a component's check may quote the value that it refuses."""
+        try:
+            decrypted = settings.decrypt_settings(component, record.config, self._cipher)
+        except AppError:
+            return problem
+        return build_mask(component, decrypted).apply(problem)
 
 
 def _describe_defect(error: Exception) -> str:

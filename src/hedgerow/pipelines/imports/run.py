@@ -19,6 +19,7 @@ from hedgerow.pipelines.deliveries.model import LogLevel, LogLine
 from hedgerow.pipelines.imports.mapping import compile_mapping
 from hedgerow.pipelines.jobs.running import JobContext, JobStep
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.component import Component
 from hedgerow.plugin.http import HttpClient, TransportError
 from hedgerow.plugin.imports import (
@@ -63,7 +64,8 @@ class ImportStateStore(Protocol):
 class ImportCounts:
     """Counts of imported and bad rows, with samples of the bad ones."""
 
-    def __init__(self, details: Mapping[str, Any]) -> None:
+    def __init__(self, details: Mapping[str, Any], mask: SecretMask) -> None:
+        self._mask = mask
         self.imported = int(details.get("imported", 0))
         self.bad = int(details.get("bad", 0))
         self.samples: list[dict[str, str]] = list(details.get("samples", ()))
@@ -72,7 +74,7 @@ class ImportCounts:
         """Count bad rows and return log lines for the first ones."""
         self.bad += len(rows)
         samples = [
-            BadRow(location=_sanitize(row.location), reason=_sanitize(row.reason))
+            BadRow(location=self._sanitize(row.location), reason=self._sanitize(row.reason))
             for row in rows[: MAX_SAMPLES - len(self.samples)]
         ]
         self.samples += [{"place": row.location, "reason": row.reason} for row in samples]
@@ -80,6 +82,9 @@ class ImportCounts:
             LogLine(level=LogLevel.WARNING, message=f"{row.location}: {row.reason}")
             for row in samples
         ]
+
+    def _sanitize(self, text: str) -> str:
+        return replace_unstorable_characters(self._mask.cut(text, TEXT_MAX))
 
     def details(self, batch: ImportBatch) -> dict[str, Any]:
         return {
@@ -160,7 +165,7 @@ class _ImportRun:
         self._sink = sink
         self._about = about
         self._to_event = compile_mapping(context.settings.get("mapping") or {})
-        self._counts = ImportCounts(context.job.details)
+        self._counts = ImportCounts(context.job.details, context.mask)
         self._done = context.job.done
         self._last = ImportBatch(rows=(), cursor=None)
 
@@ -227,7 +232,3 @@ async def _read_source(
             except TimeoutError:
                 raise JobError(f"The source sent nothing for {BATCH_TIMEOUT_S:.0f} s.") from None
             yield batch
-
-
-def _sanitize(text: str) -> str:
-    return replace_unstorable_characters(text[:TEXT_MAX])

@@ -7,6 +7,7 @@ Events that the destination already has, or that are queued, are skipped unless 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -15,8 +16,9 @@ from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
 from hedgerow.events.store import ResultTooLarge
 from hedgerow.lib.clock import Clock
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.model import LogLevel, LogLine, NewDelivery
-from hedgerow.pipelines.event_filters import compile_event_filter
+from hedgerow.pipelines.event_filters import EventPredicate, compile_event_filter
 from hedgerow.pipelines.jobs.running import JobContext, JobStep
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
@@ -152,7 +154,8 @@ class ReplayJob:
             if not page:
                 break
             now = self._clock()
-            matching = [event for event in page if matches(event, now)]
+            # In a thread, because users write the filters.
+            matching = await run_in_thread(partial(_select_events, page, matches, now))
             new = await self._select_new(context, cursor, matching, again=again)
             done += len(page)
             counts["queued"] += len(new)
@@ -221,3 +224,9 @@ def _summarize(counts: dict[str, Any]) -> LogLine:
         message=f"Replay: {counts['queued']} events queued, {counts['skipped']} already delivered "
         f"or queued, {counts['unwanted']} excluded by the filters.",
     )
+
+
+def _select_events(
+    events: Sequence[Event], matches: EventPredicate, now: datetime
+) -> Sequence[Event]:
+    return [event for event in events if matches(event, now)]

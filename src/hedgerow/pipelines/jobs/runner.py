@@ -24,6 +24,7 @@ from hedgerow.pipelines.jobs.running import (
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
 from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.records.records import Records
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.imports import JobError
 from hedgerow.projects.activity import SYSTEM, ActivityEntry
@@ -135,24 +136,28 @@ class JobRunner:
 
     async def _run_job(self, job: Job) -> str:
         """Run a job and return the reason of its failure; empty if it succeeded."""
+        mask = SecretMask()
         try:
-            await self._execute(job)
+            run_job, context = await self._prepare(job)
+            mask = context.mask
+            await run_job(context)
         except (LeaseLost, Unavailable):
             raise
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
-            return f"{setting}: {error.detail}" if setting else error.detail
-        except (JobError, TransportError) as reason:
-            return str(reason)
+            reason = f"{setting}: {error.detail}" if setting else error.detail
+            return mask.cut(reason, REASON_MAX)
+        except (JobError, TransportError) as error:
+            return mask.cut(str(error), REASON_MAX)
         except BaseException as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            self._on_error(job.id, error)
+            self._on_error(job.id, mask.apply_to_error(error))
             return f"The component failed: {type(error).__name__}"
         return ""
 
-    async def _execute(self, job: Job) -> None:
+    async def _prepare(self, job: Job) -> tuple[RunJob, JobContext]:
         # Load it again: after an interruption it continues from the stored cursor.
         job, record = await self._store.current(job.id)
         component = self._records.component(record)
@@ -165,9 +170,8 @@ class JobRunner:
         async def save(step: JobStep, rate: float) -> bool:
             return await self._store.save(job.id, step, rate, self._clock())
 
-        await run_job(
-            JobContext(job, record, component, self._records.usable_settings(record), save)
-        )
+        settings = self._records.usable_settings(record)
+        return run_job, JobContext(job, record, component, settings, save)
 
     async def _finish(self, job: Job, reason: str) -> None:
         reason = replace_unstorable_characters(reason[:REASON_MAX])

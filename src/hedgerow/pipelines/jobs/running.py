@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from hedgerow.pipelines.deliveries.model import LogLine, NewDelivery
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
+from hedgerow.pipelines.secret_mask import build_mask
 from hedgerow.plugin.component import Component
 from hedgerow.plugin.imports import FileVersion
 from hedgerow.projects.activity import ActivityEntry
@@ -98,6 +99,7 @@ class JobContext:
         self.record = record
         self.component = component
         self.settings = settings
+        self.mask = build_mask(component, settings)
         self._save = save
         self._pace = deque([(time.monotonic(), job.done)])
 

@@ -15,6 +15,7 @@ from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.event_filters import check_filter_fields, check_settings
 from hedgerow.pipelines.model import INT32_MAX, WEB_TOKEN_BITS, Record, RecordId
 from hedgerow.pipelines.records.document import Document, RecordSpec
+from hedgerow.pipelines.secret_addresses import check_secrets_sent_again
 from hedgerow.plugin.component import Family, SettingField, SettingType
 from hedgerow.projects.document import check_no_env_reference
 from hedgerow.projects.model import ProjectId
@@ -155,6 +156,7 @@ class RecordPlanner:
         }
         try:
             config = settings.merge_settings(component, secrets, values, self.cipher)
+            check_secrets_sent_again(component, before.config, config, values)
             if config and not jsonio.is_equal(config, before.config):
                 check_filter_fields(component, config, before.config)
                 check_settings(component, config, self.cipher)

@@ -14,6 +14,7 @@ from hedgerow.pipelines.event_filters import check_filter_fields, check_settings
 from hedgerow.pipelines.model import WEB_TOKEN_BITS, ComponentId, Record, RecordDraft, RecordId
 from hedgerow.pipelines.records.audit import RecordAudit
 from hedgerow.pipelines.records.ordering import renumber
+from hedgerow.pipelines.secret_addresses import check_secrets_sent_again
 from hedgerow.pipelines.store import RecordEdit, RecordKey, RecordQuery, RecordStore
 from hedgerow.plugin.component import Component, Family, SettingsOrigin
 from hedgerow.projects.activity import Actor
@@ -141,6 +142,7 @@ class Records:
             merge = settings.replace_settings if whole else settings.merge_settings
             stored = merge(component, before.config, given, self._cipher)
             check_filter_fields(component, stored, before.config)
+            check_secrets_sent_again(component, before.config, stored, given)
             check_settings(component, stored, self._cipher)
             after = replace(before, config=stored)
             return RecordEdit(record=after, entry=self._audit.build_change(before, after, actor))
@@ -247,9 +249,15 @@ class Records:
                 after,
                 component_id=fields.component_id,
                 component_version=component.version,
-                config=self._shared_settings(before, component),
+                config=self._public_settings(before, component),
             )
         return replace(after, enabled=after.enabled and not after.deleted)
+
+    def _public_settings(self, record: Record, target: Component) -> Mapping[str, Any]:
+        """Return the settings that both components have, without secrets: the other component may
+        send them elsewhere."""
+        shared = self._shared_settings(record, target)
+        return {key: value for key, value in shared.items() if key not in target.secret_keys}
 
     def _shared_settings(self, record: Record, target: Component) -> Mapping[str, Any]:
         """Return the settings that both components have. A secret is kept only as a secret."""

@@ -9,6 +9,7 @@ from typing import Any
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.transform import IncomingEvent, Transform, TransformError
 
 REASON_MAX = 500
@@ -23,11 +24,13 @@ TransformationFilter = Callable[[IncomingEvent], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainStep:
-    """The transformation of one record. Without a `filter` it applies to every event."""
+    """The transformation of one record. Without a `filter` it applies to every event. `mask` hides
+    the secrets of the record in reasons."""
 
     record_id: RecordId
     transform: Transform
     filter: TransformationFilter | None = None
+    mask: SecretMask = field(default_factory=SecretMask)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class TransformationChain:
                 count.matched += 1
                 after = step.transform(event)
             except BaseException as error:  # noqa: BLE001 - runs in a thread, which Ctrl-C does not reach
-                count.fail(describe_failure(error), event.uuid)
+                count.fail(step.mask.apply(describe_failure(error)), event.uuid)
                 continue
             if after is None:
                 count.dropped += 1

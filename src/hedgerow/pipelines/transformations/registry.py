@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from hedgerow.errors import AppError
 from hedgerow.lib.encryption import Cipher
@@ -10,6 +11,7 @@ from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.event_filters import check_settings, compile_transformation_filter
 from hedgerow.pipelines.model import Record
+from hedgerow.pipelines.secret_mask import SecretMask, build_mask
 from hedgerow.pipelines.store import TransformationStore
 from hedgerow.pipelines.transformations.chain import (
     ChainStep,
@@ -64,23 +66,28 @@ class TransformationRegistry:
         component = self._catalogue.component(record.component_id)
         if component is None or component.transform is None:
             return None
+        mask = SecretMask()
         try:
+            mask = build_mask(component, self._decrypt(record, component))
             check_settings(component, record.config, self._cipher)
             transform = self._build_transform(record, component, component.transform)
             filter = compile_transformation_filter(record.config)
         except AppError as error:
             setting = (error.attr or "").removeprefix("config__")
             problem = f"{setting}: {error.detail}" if setting else error.detail
-            return ChainStep(record_id=record.id, transform=fail_always(problem))
+            return ChainStep(record_id=record.id, transform=fail_always(problem), mask=mask)
         except Exception as error:  # noqa: BLE001 - one broken record stops no other project
             problem = f"The record cannot be used: {type(error).__name__}"
             return ChainStep(record_id=record.id, transform=fail_always(problem))
-        return ChainStep(record_id=record.id, transform=transform, filter=filter)
+        return ChainStep(record_id=record.id, transform=transform, filter=filter, mask=mask)
+
+    def _decrypt(self, record: Record, component: Component) -> Mapping[str, Any]:
+        return settings.decrypt_settings(component, record.config, self._cipher)
 
     def _build_transform(
         self, record: Record, component: Component, make: BuildTransform
     ) -> Transform:
-        decrypted = settings.decrypt_settings(component, record.config, self._cipher)
+        decrypted = self._decrypt(record, component)
         if self._catalogue.is_builtin(record.component_id):
             return make(decrypted)
         if self._sandbox is not None:

@@ -162,7 +162,16 @@ def test_omitted_settings_are_cleared_including_secrets() -> None:
 
 def test_secret_without_its_variable_is_unchanged() -> None:
     stored = build_record(config={"url": "https://x", "token": encrypted("t")})
-    changed = changed_record(stored, with_settings(url="https://y", token=FromEnv("T")))
+    item = with_settings(url="https://x", token=FromEnv("T"), note="new")
+    assert changed_record(stored, item).config == {**stored.config, "note": "new"}
+
+
+def test_new_address_requires_the_variables_of_its_secrets() -> None:
+    stored = build_record(config={"url": "https://x", "token": encrypted("t")})
+    item = with_settings(url="https://y", token=FromEnv("T"))
+    with pytest.raises(Invalid, match="again in the same request: token"):
+        changed_record(stored, item)
+    changed = changed_record(stored, item, environment={"T": "t"})
     assert changed.config == {"url": "https://y", "token": stored.config["token"]}
 
 

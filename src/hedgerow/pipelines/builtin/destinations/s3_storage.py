@@ -112,8 +112,8 @@ COMPONENT = Component(
     description="Writes events as objects to S3, MinIO, R2 or any S3-compatible storage.",
     version="1.0.0",
     settings=(
-        SettingField(key="bucket", name="Bucket", required=True),
-        SettingField(key="prefix", name="Prefix", default="hedgerow/"),
+        SettingField(key="bucket", name="Bucket", required=True, is_address=False),
+        SettingField(key="prefix", name="Prefix", default="hedgerow/", is_address=False),
         *S3_ACCESS_SETTINGS,
         file_format_setting("jsonl", "jsonl.gz", "parquet"),
         SettingField(

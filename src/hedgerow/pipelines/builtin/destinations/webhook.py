@@ -1,5 +1,6 @@
 """Webhook: sends each event, or a batch of events, as an HTTP request."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -8,6 +9,7 @@ from typing import Any
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
+from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Component, Family, SettingField, Settings, SettingType
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.http import Request, sign_webhook
@@ -23,14 +25,54 @@ from hedgerow.plugin.presets import (
 )
 from hedgerow.plugin.templates import TemplateError, compile_template, deliver_rendered
 
+# They frame the request or decide where it goes. (RFC 9110, RFC 9112)
+RESERVED_HEADERS = frozenset(
+    {
+        *("connection", "content-length", "expect", "host", "http2-settings", "keep-alive"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+        # The signature.
+        *("webhook-id", "webhook-timestamp", "webhook-signature"),
+    }
+)
+RESERVED_PREFIXES = ("proxy-",)
+MAX_HEADER_BYTES = 16_000
+
+# `token` and `field-value` of RFC 9110, without bytes beyond ASCII.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
+
 
 def check(settings: Settings) -> None:
-    """Raise Invalid for a URL or a template that cannot be used."""
+    """Raise Invalid for a URL, a header or a template that cannot be used."""
     check_url(settings, "url")
+    if reason := find_header_problem(settings["headers"]):
+        raise Invalid(reason, attr="config__headers")
     try:
         compile_template(settings.get("body"))
     except TemplateError as error:
         raise Invalid(str(error), attr="config__body") from None
+
+
+def find_header_problem(headers: Any) -> str:
+    """Return why headers cannot be sent; empty if they can."""
+    if not headers:
+        return ""
+    if not isinstance(headers, Mapping):
+        return 'An object of names and values is required, such as {"X-Source": "hedgerow"}.'
+    if len(jsonio.encode(headers)) > MAX_HEADER_BYTES:
+        return f"The headers have more than {MAX_HEADER_BYTES:,} bytes. Servers refuse that many."
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            return f'"{truncate(name)}" is not a header name. Use letters, digits and -.'
+        if name.lower() in RESERVED_HEADERS or name.lower().startswith(RESERVED_PREFIXES):
+            return f'The header "{name}" is set by Hedgerow. Remove it.'
+        is_scalar = isinstance(value, str | int | float)
+        if not is_scalar or not _HEADER_VALUE.fullmatch(str(value)):
+            return (
+                f'The value of the header "{name}" cannot be sent. '
+                "Use one line of printable characters."
+            )
+    return ""
 
 
 def render_body(event: Event, settings: Settings) -> Any:
@@ -56,7 +98,7 @@ def _build_request(bodies: Mapping[str, Any], settings: Settings, now: datetime)
     id = (
         "batch_" + sha256(" ".join(bodies).encode()).hexdigest() if is_batch else next(iter(bodies))
     )
-    custom = settings["headers"] if isinstance(settings["headers"], Mapping) else {}
+    custom = settings["headers"] or {}
     headers = {
         "content-type": "application/json",
         **{str(name).lower(): str(value) for name, value in custom.items()},

@@ -84,6 +84,8 @@ COMPONENT = Component(
             key="source",
             name="Source",
             required=True,
+            # The keys are sent to `endpoint` only.
+            is_address=False,
             hint="A file or folder below the project's import folder, https://…, or "
             "s3://bucket/prefix.",
         ),

@@ -104,6 +104,7 @@ COMPONENT = Component(
             key="cursor_column",
             name="Cursor column",
             required=True,
+            is_address=False,
             hint="A column whose values only increase, such as id or updated_at.",
         ),
         MAPPING_SETTING,
