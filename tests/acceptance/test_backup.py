@@ -58,6 +58,7 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
         done = run_hedgerow("backup", str(folder), data=data, **old)
     assert (done.returncode, "The backup is in" in done.stdout) == (0, True), done.stderr
     assert ("The service is running" in done.stderr) is is_running
+    assert ("HEDGEROW_DATABASE_URL=" in done.stdout) is bool(old)
     assert json.loads((folder / "backup.json").read_text())["events"] is True
     state = "postgresql/projects" if old else "hedgerow.db"
     for name in ("", state, "encryption.key"):

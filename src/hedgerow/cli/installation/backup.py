@@ -1,6 +1,7 @@
 """`hedgerow backup` and `hedgerow restore`: copy an installation and bring it back."""
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +30,10 @@ def backup(
     asyncio.run(
         commands.backup.make_backup(settings, folder, lambda line: print(line, file=sys.stderr))
     )
-    print(f"The backup is in {folder}. Restore it with `{format_command(f'restore {folder}')}`.")
+    line = format_command(f"restore {shlex.quote(str(folder))} --data NEW_DIR")
+    if settings.database_url:
+        line = f"HEDGEROW_DATABASE_URL=EMPTY_DATABASE {line}"
+    print(f"The backup is in {folder}. Restore it with `{line}`.")
 
 
 def restore(
