@@ -15,10 +15,10 @@ PYTEST := $(BIN)/python -m pytest
 # Keep compiled files: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check fix unit bench clean
+.PHONY: help setup run test check fix unit bench constraints clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv and install Hedgerow with its test tools
 
@@ -27,15 +27,16 @@ define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=python3.11 ..." % sys.version_info[:2])'
 	@test -x $(BIN)/python || { echo "Creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes $(1)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 endef
 
-$(STAMP): pyproject.toml constraints.txt
-	$(call install,.[dev])
+$(STAMP): pyproject.toml constraints.txt constraints-dev.txt
+	$(call install,--requirement constraints.txt --requirement constraints-dev.txt)
 	@touch $@ $(RUNS)
 
 $(RUNS): pyproject.toml constraints.txt
-	$(call install,.)
+	$(call install,--requirement constraints.txt)
 	@touch $@
 
 run: $(RUNS) ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
@@ -74,6 +75,20 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transformations
 	$(BIN)/python -m benchmarks.isolation
+
+# Pins what Hedgerow and its build need in constraints.txt, and what the tests need besides in constraints-dev.txt: for all
+# platforms and Python versions, with the hashes of all files. Versions stay as they are, unless UPGRADE=--upgrade.
+PIN = "$$scratch"/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE)
+HEADER = \# Made by `make constraints` from pyproject.toml. pip install --require-hashes checks every file.
+constraints: ## Pin all dependencies with their hashes
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	$(PYTHON) -m venv "$$scratch" && "$$scratch"/bin/pip install --quiet --disable-pip-version-check uv==0.13.7 && \
+	cp constraints.txt "$$scratch"/run.txt && cp constraints-dev.txt "$$scratch"/dev.txt && \
+	echo hatchling | $(PIN) pyproject.toml - --output-file "$$scratch"/run.txt && \
+	$(PIN) pyproject.toml --extra dev --constraint "$$scratch"/run.txt --output-file "$$scratch"/dev.txt \
+		$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' "$$scratch"/run.txt) && \
+	for name in run dev; do { echo '$(HEADER)'; cat "$$scratch"/$$name.txt; } > "$$scratch"/$$name; done && \
+	cp "$$scratch"/run constraints.txt && cp "$$scratch"/dev constraints-dev.txt
 
 clean: ## Remove .venv and caches, never your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
