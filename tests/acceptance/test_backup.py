@@ -112,6 +112,17 @@ def test_a_restore_needs_the_engine_of_the_backup_and_an_empty_database(
         )
         assert (done.returncode, problem in done.stderr) == (1, True), done.stderr
     assert not (tmp_path / "fresh").exists()
+    manifest = tmp_path / "server-backup" / "backup.json"
+    empty = {"database_url": postgres.create_database()}
+    for before, after, problem in (
+        ('"migration": "0', '"migration": "9', "newer version"),
+        ('"tables"', '"other"', "is damaged"),
+        ("{", "", "is damaged"),
+    ):
+        manifest.write_text(manifest.read_text().replace(before, after, 1))
+        done = run_in_process("restore", str(manifest.parent), data=tmp_path / "fresh", **empty)
+        assert (done.returncode, problem in done.stderr) == (1, True), done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

@@ -21,7 +21,7 @@ from hedgerow.storage.backup.postgres_copy import StateCopy, copy_tables, restor
 from hedgerow.storage.connect import has_event_store
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.migrations.apply import DATABASE_NOT_EMPTY
-from hedgerow.storage.migrations.state import inspect_schema
+from hedgerow.storage.migrations.state import check_migration_is_known, inspect_schema
 
 
 def check_local_events(settings: Settings) -> None:
@@ -77,8 +77,10 @@ def _check_target(settings: Settings, tables: StateCopy | None) -> None:
             "The backup is of an installation on PostgreSQL: set HEDGEROW_DATABASE_URL to an empty "
             "database."
         )
-    if tables is not None and inspect_schema(state_location(settings)).at is not None:
-        raise OperatorError(DATABASE_NOT_EMPTY)
+    if tables is not None:
+        check_migration_is_known(tables.migration)
+        if inspect_schema(state_location(settings)).at is not None:
+            raise OperatorError(DATABASE_NOT_EMPTY)
     key_file = encryption_key_file.find_key_file(settings.data_dir)
     has_events = has_event_store(event_store_location(settings))
     if settings.sqlite_path.exists() or key_file.exists() or has_events:

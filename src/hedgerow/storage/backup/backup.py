@@ -65,13 +65,15 @@ class Backup:
         incomplete backup."""
         try:
             tables = json.loads((self.folder / MANIFEST).read_text()).get("postgresql")
+            return StateCopy(**tables) if tables else None
         except FileNotFoundError:
             raise OperatorError(
                 f"{self.folder} is not a complete backup: it lacks {MANIFEST}."
             ) from None
-        except ValueError:
-            raise OperatorError(f"{self.folder / MANIFEST} is damaged.") from None
-        return StateCopy(**tables) if tables else None
+        except (ValueError, TypeError, AttributeError):
+            raise OperatorError(
+                f"{self.folder / MANIFEST} is damaged, or of another version of Hedgerow."
+            ) from None
 
 
 def copy_state(source: Path, target: Path) -> None:

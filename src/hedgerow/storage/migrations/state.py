@@ -44,6 +44,11 @@ def read_schema_state(connection: Connection) -> SchemaState:
     )
 
 
+def check_migration_is_known(migration: str) -> None:
+    """Raise OperatorError if only a newer version of Hedgerow has this migration."""
+    _compare_to_migrations(migration)
+
+
 @contextmanager
 def translate_database_errors(location: DatabaseLocation) -> Iterator[None]:
     """Convert driver errors to Unavailable or OperatorError, with the driver's reason."""
