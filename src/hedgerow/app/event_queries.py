@@ -15,8 +15,9 @@ from hedgerow.experiments.query_runners import ExperimentQueryRunner
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.lib.worker_pool import PoolLimits, WorkerPool
+from hedgerow.lib.worker_pool import PoolLimits
 from hedgerow.queries.cache import Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
@@ -38,13 +39,13 @@ EMBEDDED_MAX_AGE = timedelta(seconds=60)
 # Other processes change data without this one seeing it.
 SHARED_MAX_AGE = timedelta(seconds=3)
 
-RESULT_WORKER = "hedgerow.storage.events.result_worker"
-RESULT_WORKER_LIMITS = PoolLimits(
-    max_processes=1,
-    # The QueryLimiter admits fewer.
+# For the compilation of long queries and for large results. The QueryLimiter admits fewer of each
+# than may wait.
+WORKER_LIMITS = PoolLimits(
+    max_processes=2,
     max_waiting=10,
-    max_waiting_per_sender=10,
-    timeout_s=20.0,
+    max_waiting_per_sender=5,
+    timeout_s=15.0,
     max_memory_bytes=1536 << 20,
 )
 
@@ -55,7 +56,7 @@ class EventQueryServices:
     is valid."""
 
     executor: QueryExecutor
-    workers: WorkerPool
+    workers: FunctionPool
     listing: EventListing
     select_listing: SelectListing
     property_values: PropertyValues
@@ -68,13 +69,14 @@ def build_event_queries(
     database: Database, events: LazyEventStore, arrived: ReadBarrier, mirrored: ReadBarrier
 ) -> EventQueryServices:
     is_alone = database.engine_name == "sqlite"
-    workers = WorkerPool(RESULT_WORKER, RESULT_WORKER_LIMITS)
+    workers = FunctionPool(WORKER_LIMITS)
     reading = QueryExecutor(
         ClickHouseEventReader(events.open_or_unavailable, workers),
         SqlCohortStore(database),
         QueryLimiter(),
         arrived,
         mirrored,
+        workers,
     )
     persons = SqlPersonStore(database)
     listing = EventListing(reading, SqlEventPersons(database), persons)

@@ -50,13 +50,14 @@ class ResultTooLarge(Invalid):
 class QueryLimits:
     """The resources that a query may use. On timeout the query raises Invalid, or returns the rows
     found so far if `is_partial_on_timeout`. `on_abort` is called if the query could only be ended
-    with the engine."""
+    with the engine. Senders take turns with the worker processes."""
 
     timeout_s: float
     max_rows: int
     max_bytes: int
     is_partial_on_timeout: bool = False
     on_abort: Callable[[], None] | None = None
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

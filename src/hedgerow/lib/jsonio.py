@@ -38,6 +38,14 @@ def is_equal(one: Any, other: Any) -> bool:
     return bool(one == other) and _sorted.encode(one) == _sorted.encode(other)
 
 
+def is_storable(value: Any) -> bool:
+    """Return True only if databases accept all strings of the value. Fast, for large values."""
+    try:
+        return b"\\u0000" not in _encoder.encode(value)
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        return False
+
+
 def replace_unstorable(value: Any) -> Any:
     """Replace characters that databases refuse with U+FFFD, in all strings of the value."""
     if isinstance(value, str):

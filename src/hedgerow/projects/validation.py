@@ -4,6 +4,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.lib import jsonio
 from hedgerow.lib.dates import parse_query_date
 from hedgerow.lib.shape import AnyShape, find_unknown_fields
 from hedgerow.lib.text import explain_unstorable, truncate
@@ -28,6 +29,8 @@ def validate_text(field: str, value: str, max_chars: int) -> str:
 
 def check_storable(value: Any, attr: str) -> None:
     """Raise Invalid for the first text in the value, keys included, that cannot be stored."""
+    if jsonio.is_storable(value):
+        return
     pending = [value]
     while pending:
         node = pending.pop()

@@ -94,7 +94,7 @@ class QueryResponse(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """The approximate number of bytes, without the fixed fields."""
-        rows = len(bytes(self.results)) if self.results else 0
+        rows = len(memoryview(self.results)) if self.results else 0
         days = 0 if self.timeseries is msgspec.UNSET else sum(len(t.days) for t in self.timeseries)
         return rows + days * TIMELINE_DAY_BYTES
 

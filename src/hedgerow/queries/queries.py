@@ -16,6 +16,7 @@ from hedgerow.events.query.executor import ReadBarrier
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.text import truncate
+from hedgerow.lib.threads import ThreadLimiter
 from hedgerow.projects.model import Project, ProjectId
 from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
 from hedgerow.queries.events_query import EventsQueryRunner, read_events_query
@@ -27,6 +28,9 @@ from hedgerow.queries.runs import QueryRun, QueryRuns
 RunQuery = Callable[[], Awaitable[QueryOutput | ExperimentOutput]]
 # Prepares a query of one kind. Raises Invalid.
 PrepareQuery = Callable[[Project, QueryFields, datetime], RunQuery]
+
+# A larger query is validated in a thread.
+MAX_INLINE_BYTES = 16 << 10
 
 
 class Refresh(StrEnum):
@@ -70,6 +74,8 @@ class Queries:
         self._read_barrier = read_barrier
         self._clock = clock
         self._cache = ResultCache[QueryResponse]()
+        # One at a time: validation takes up to 0.2 s, and each thread delays the event loop.
+        self._threads = ThreadLimiter(1)
         self._runs = QueryRuns(clock)
 
     def register(self, readers: Mapping[str, PrepareQuery]) -> None:
@@ -77,12 +83,22 @@ class Queries:
         self._prepare_by_kind.update(readers)
 
     async def execute(
-        self, project: Project, query: Mapping[str, Any], refresh: Refresh, id: str
+        self,
+        project: Project,
+        query: Mapping[str, Any],
+        refresh: Refresh,
+        id: str,
+        query_bytes: int = 0,
     ) -> QueryResponse | QueryStatus:
-        """Return the response, or the status of a running query."""
+        """Return the response, or the status of a running query. `query_bytes` is the size of the
+        query as it was sent."""
         now = self._clock()
-        run = self._prepare(project, query, now)
-        key, query_bytes = _cache_key(project, query)
+
+        def prepare() -> tuple[RunQuery, str, int]:
+            return self._prepare(project, query, now), *_cache_key(project, query)
+
+        is_small = query_bytes <= MAX_INLINE_BYTES
+        run, key, query_bytes = prepare() if is_small else await self._threads.run(prepare)
         cached = None if refresh in _FORCED_MODES else self._cache.get((project.id, key))
         if cached is not None and (
             refresh in _STALE_MODES or self._freshness.is_fresh(cached, self._state(), now)
@@ -187,7 +203,6 @@ class Queries:
 def _cache_key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
     """Return the cache key, built from the query and the project's time zone, and the size of
     both."""
-    canonical = jsonio.encode_canonical(
-        [project.id, project.timezone, jsonio.replace_unstorable(dict(query))]
-    )
+    storable = query if jsonio.is_storable(query) else jsonio.replace_unstorable(dict(query))
+    canonical = jsonio.encode_canonical([project.id, project.timezone, storable])
     return f"cache_{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)

@@ -101,3 +101,30 @@ def test_values_outside_of_python_are_refused(client: httpx.Client, expression: 
 def test_an_impossible_cursor_is_refused(client: httpx.Client, cursor: str) -> None:
     response = client.get(EVENTS, params={"cursor": cursor})
     assert (response.status_code, response.json()["attr"]) == (400, "cursor")
+
+
+def test_a_large_body_is_refused(client: httpx.Client) -> None:
+    response = _query(
+        client, {"kind": "HogQLQuery", "query": "select 1", "values": {"a": "x" * 140_000}}
+    )
+    assert response.status_code == 413
+
+
+def test_long_queries_are_compiled_with_the_same_result(client: httpx.Client) -> None:
+    """A long query is compiled by a worker process, errors with their position included."""
+    conditions = " or ".join(f"event = 'event {number}'" for number in range(300))
+    response = _hogql(client, f"select count() from events where {conditions}")
+    assert response.json()["results"] == [[0]]
+    response = _hogql(client, f"select count() from events where {conditions} or evnt = 'x'")
+    assert (response.status_code, response.json()["code"]) == (400, "hogql_error")
+    detail = response.json()["detail"]
+    assert detail.startswith("Unknown field 'evnt' at line 1, column 6824. Did you mean 'event'")
+    listed = client.get(EVENTS, params={"where": f'["{conditions} or evnt = 1"]'})
+    assert (listed.status_code, listed.json()["attr"]) == (400, "where")
+    selected = {"select": '["event"]', "where": f'["{conditions}"]'}
+    assert client.get(EVENTS, params=selected).json()["results"] == []
+
+
+def test_a_compilation_that_needs_too_much_is_refused(client: httpx.Client) -> None:
+    response = _hogql(client, "select " + "+".join(["1"] * 16_000))
+    assert (response.status_code, response.json()["type"]) == (400, "validation_error")

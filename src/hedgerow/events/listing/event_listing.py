@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from hedgerow.errors import Invalid
@@ -22,11 +23,12 @@ from hedgerow.events.listing.record import (
     build_record,
     parse_row,
 )
-from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.context import QueryContext, compile_or_locate
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.events.store import EventPersons, QueryResult, ResultTooLarge
 from hedgerow.hogql.ast import Expr, SelectQuery
 from hedgerow.hogql.builders import equals, field
+from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.lib.ids import normalize_uuid
 from hedgerow.lib.text import parse_whole_number
 from hedgerow.lib.threads import run_in_thread
@@ -120,16 +122,11 @@ class EventListing:
     ) -> tuple[Sequence[EventRow], bool]:
         """Fetch rows, and whether there are more. Large events reduce the size of the page."""
 
-        def build_query() -> SelectQuery:
-            where = build_conditions(query, context, distinct_ids) + parse_where(query)
-            if query.cursor is not None:
-                where.append(build_cursor_condition(query.cursor, ascending=query.is_ascending))
-            return _select_events(
-                where, limit=limit + 1, offset=query.offset, ascending=query.is_ascending
-            )
-
         try:
-            answer = await self._executor.execute(context, build_query, texts=query.hogql_texts)
+            printed = await self._executor.run_compilation(
+                context, partial(_compile_page, query, context, distinct_ids, limit)
+            )
+            answer = await self._executor.run(context, printed)
         except ResultTooLarge:
             if limit == 1:
                 raise
@@ -150,6 +147,20 @@ class EventListing:
         ids = {row.distinct_id for row in rows} if include_person else set()
         persons = await self._event_persons.persons_of(project.id, ids)
         return ListedEvents(rows=rows, persons=persons, end=end)
+
+
+def _compile_page(
+    query: EventsQuery, context: QueryContext, distinct_ids: Sequence[str] | None, limit: int
+) -> PrintedQuery:
+    def build_query() -> SelectQuery:
+        where = build_conditions(query, context, distinct_ids) + parse_where(query)
+        if query.cursor is not None:
+            where.append(build_cursor_condition(query.cursor, ascending=query.is_ascending))
+        return _select_events(
+            where, limit=limit + 1, offset=query.offset, ascending=query.is_ascending
+        )
+
+    return compile_or_locate(build_query, context, texts=query.hogql_texts)
 
 
 def _select_events(

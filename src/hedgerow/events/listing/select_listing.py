@@ -24,13 +24,14 @@ from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import PAGE_SHRINK_FACTOR, PAGE_SIZE, EventListing
 from hedgerow.events.listing.query import MAX_OFFSET, EventsQuery
 from hedgerow.events.listing.select_columns import SelectColumn, parse_select_column
-from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.context import QueryContext, compile_or_locate
 from hedgerow.events.query.encoded_rows import encode_bounded
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.events.store import QueryResult, ResultTooLarge
 from hedgerow.hogql.ast import Expr, FunctionCall, OrderExpr, SelectQuery
 from hedgerow.hogql.builders import all_of, constant, field
 from hedgerow.hogql.parser.parse import parse_order
+from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.traversal import has_aggregate
 from hedgerow.projects.model import Project
 
@@ -109,10 +110,9 @@ class SelectListing:
         limit_and_encoder: tuple[int, RowEncoder],
     ) -> ResultTable:
         limit, encode = limit_and_encoder
-        plan = await self._executor.run_compilation(
-            context, partial(_plan_select, query, context, distinct_ids, limit)
+        plan, printed = await self._executor.run_compilation(
+            context, partial(_compile_select, query, context, distinct_ids, limit)
         )
-        printed = await self._executor.compile(context, lambda: plan.query, texts=query.hogql_texts)
         shape = partial(_build_table, plan=plan, query=query, limit=limit, encode=encode)
         try:
             return await self._executor.run_shaped(context, printed, shape)
@@ -136,6 +136,13 @@ def _build_table(
         next=_next_position(plan, query, rows) if has_more else None,
         query=plan.query,
     )
+
+
+def _compile_select(
+    query: EventsQuery, context: QueryContext, distinct_ids: Sequence[str] | None, limit: int
+) -> tuple[_SelectPlan, PrintedQuery]:
+    plan = _plan_select(query, context, distinct_ids, limit)
+    return plan, compile_or_locate(lambda: plan.query, context, texts=query.hogql_texts)
 
 
 def _plan_select(

@@ -1,6 +1,6 @@
 """The context of a query, and compilation to SQL."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,11 +19,13 @@ from hedgerow.projects.model import Project
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
-    """The project, its cohorts and the time that a query runs with."""
+    """The project, its cohorts and the time that a query runs with. `is_costly` if the compilation
+    may take long."""
 
     project: Project
     cohorts: CohortsById
     time: QueryTime
+    is_costly: bool = False
 
 
 # The name of a parameter, and the HogQL in it.
@@ -31,6 +33,19 @@ NamedHogQL = tuple[str, str]
 
 # The caller sets the LIMIT.
 UNLIMITED_ROWS = RowLimits(default=None, maximum=None)
+
+
+def compile_or_locate(
+    build_query: Callable[[], Select],
+    context: QueryContext,
+    rows: RowLimits = UNLIMITED_ROWS,
+    texts: Sequence[NamedHogQL] = (),
+) -> PrintedQuery:
+    """Print a query as SQL. `texts` is the HogQL in it, for error positions."""
+    try:
+        return compile_query(build_query(), context, rows)
+    except HogQLError as error:
+        raise locate_error(error, texts, context) from None
 
 
 def compile_query(

@@ -7,7 +7,8 @@ from typing import Any
 from hedgerow.events.query.result_json import encode_result
 from hedgerow.events.store import QueryResult, ResultTooLarge
 
-MAX_ENCODED_BYTES = 32 << 20
+# A larger response would stall the event loop while it is copied.
+MAX_ENCODED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,25 +6,28 @@ All reads of events go through it: listings, `select`, property values and the q
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+from hedgerow.errors import Invalid, Unavailable
 from hedgerow.events.filters.cohorts import CohortsById
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.query.context import (
     UNLIMITED_ROWS,
     NamedHogQL,
     QueryContext,
-    compile_query,
-    locate_error,
+    compile_or_locate,
 )
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.events.store import EventReader, QueryLimits, QueryResult, Shape
 from hedgerow.hogql.ast import Select
-from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
 from hedgerow.lib import jsonio
+from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.worker_pool import PoolFull
+from hedgerow.lib.worker_process import WorkerDied
 from hedgerow.persons.store import CohortStore
 from hedgerow.projects.model import Project
 
@@ -34,6 +37,10 @@ TIMEOUT_S = 30.0
 MAX_RESULT_BYTES = 16 << 20
 MAX_COHORTS = 10_000
 MAX_COMPILATIONS = 2
+# Longer HogQL and filters are compiled in a worker process: 10 ms for each kilobyte.
+MAX_INLINE_BYTES = 2 << 10
+
+_TOO_COMPLEX = "The query is too complex. Use fewer conditions, or cohorts with fewer of them."
 
 ReadBarrier = Callable[[], Awaitable[None]]
 
@@ -51,6 +58,7 @@ class QueryExecutor:
         limiter: QueryLimiter,
         events_barrier: ReadBarrier,
         replica_barrier: ReadBarrier,
+        workers: FunctionPool,
     ) -> None:
         self._reader = reader
         self._cohorts = cohorts
@@ -58,6 +66,7 @@ class QueryExecutor:
         self._compile_limiter = QueryLimiter(per_project=1, total=MAX_COMPILATIONS)
         self._events_barrier = events_barrier
         self._replica_barrier = replica_barrier
+        self._workers = workers
 
     async def wait_until_readable(self) -> None:
         """Wait until all earlier events and changes are readable."""
@@ -71,13 +80,15 @@ class QueryExecutor:
         filters and HogQL of the query: they decide whether persons and cohorts are needed."""
         await self._events_barrier()
         found: CohortsById = {}
+        encoded = jsonio.encode(documents)
         if any(documents):
             await self._replica_barrier()
-            if b"cohort" in jsonio.encode(documents).lower():
+            if b"cohort" in encoded.lower():
                 listed, _ = await self._cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
                 found = {each.id: each for each in listed}
         time = QueryTime(now=now, zone=ZoneInfo(project.timezone))
-        return QueryContext(project=project, cohorts=found, time=time)
+        is_costly = bool(found) or len(encoded) > MAX_INLINE_BYTES
+        return QueryContext(project=project, cohorts=found, time=time, is_costly=is_costly)
 
     async def execute(
         self,
@@ -98,27 +109,29 @@ class QueryExecutor:
         rows: RowLimits = UNLIMITED_ROWS,
         texts: Sequence[NamedHogQL] = (),
     ) -> PrintedQuery:
-        """Compile a query."""
-
-        def work() -> PrintedQuery:
-            try:
-                return compile_query(build_query(), context, rows)
-            except HogQLError as error:
-                raise locate_error(error, texts, context) from None
-
-        return await self.run_compilation(context, work)
-
-    async def run_compilation(self, context: QueryContext, work: Callable[[], T]) -> T:
-        """Parse or print in a thread, a few at a time: it takes up to 0.2 s, and each thread delays
-        the event loop."""
+        """Compile a query that the service has built."""
+        work = partial(compile_or_locate, build_query, context, rows, texts)
         async with self._compile_limiter.acquire(context.project.id):
             return await run_in_thread(work)
+
+    async def run_compilation(self, context: QueryContext, work: Callable[[], T]) -> T:
+        """Parse and print what a client has sent: in a thread, or in a worker process if it may
+        take long. `work` is a partial of a function of a module."""
+        async with self._compile_limiter.acquire(context.project.id):
+            if not context.is_costly:
+                return await run_in_thread(work)
+            try:
+                return await self._workers.run(work, str(context.project.id))
+            except PoolFull:
+                raise Unavailable("Too many long queries are being compiled.") from None
+            except WorkerDied:
+                raise Invalid(_TOO_COMPLEX, code="query_limit_exceeded") from None
 
     async def run(
         self, context: QueryContext, printed: PrintedQuery, limits: QueryLimits = DEFAULT_LIMITS
     ) -> QueryResult:
         async with self._limiter.acquire(context.project.id) as block:
-            limits = replace(limits, on_abort=block)
+            limits = replace(limits, on_abort=block, sender=str(context.project.id))
             return await self._reader.read(printed.sql, printed.parameters, limits)
 
     async def run_shaped(
@@ -130,5 +143,5 @@ class QueryExecutor:
     ) -> T:
         """Run a query whose columns the client has chosen, and return its result in `shape`."""
         async with self._limiter.acquire(context.project.id) as block:
-            limits = replace(limits, on_abort=block)
+            limits = replace(limits, on_abort=block, sender=str(context.project.id))
             return await self._reader.read_shaped(printed.sql, printed.parameters, limits, shape)

@@ -3,10 +3,10 @@ engine's own text.
 """
 
 import asyncio
-import pickle
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -16,8 +16,9 @@ from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import AppError, Invalid, Unavailable
 from hedgerow.events.store import EventReader, QueryLimits, QueryResult, ResultTooLarge, Shape
+from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import consume_exception, run_in_thread
-from hedgerow.lib.worker_pool import PoolFull, WorkerPool
+from hedgerow.lib.worker_pool import PoolFull
 from hedgerow.lib.worker_process import WorkerDied
 from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, PooledClient, translate_error
 from hedgerow.storage.events.native_results import NativeResult, decode_native, fetch_native
@@ -96,7 +97,7 @@ class ClickHouseEventReader(EventReader):
     results."""
 
     def __init__(
-        self, reached: Callable[[], Awaitable[ClientRunner]], workers: WorkerPool | None = None
+        self, reached: Callable[[], Awaitable[ClientRunner]], workers: FunctionPool | None = None
     ) -> None:
         self._open_store = reached
         self._workers = workers
@@ -113,18 +114,14 @@ class ClickHouseEventReader(EventReader):
     ) -> T:
         result = await self._fetch(sql, parameters, limits)
         if self._workers is None or len(result.data) <= MAX_INLINE_BYTES:
-            return await run_in_thread(lambda: shape(decode_native(result)))
+            return await run_in_thread(lambda: _decode_and_shape(result, shape))
         try:
-            request = pickle.dumps((result, shape))
-            answer = pickle.loads(await self._workers.request(request, "queries"))  # noqa: S301
+            return await self._workers.run(partial(_decode_and_shape, result, shape), limits.sender)
         except PoolFull:
             raise Unavailable("Too many large results are being encoded.") from None
         except WorkerDied as error:
             _log.info("large result not encoded", reason=str(error))
             raise ResultTooLarge from error
-        if isinstance(answer, AppError):
-            raise answer
-        return answer  # type: ignore[no-any-return]
 
     async def _fetch(
         self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
@@ -159,6 +156,10 @@ class ClickHouseEventReader(EventReader):
             if other.age_s > MAX_REPEATED_AGE_S and other.leased is not None:
                 other.leased.sockets.is_aborted = True
         await run.abort()
+
+
+def _decode_and_shape(result: NativeResult, shape: Shape[T]) -> T:
+    return shape(decode_native(result))
 
 
 class _QueryRun:
