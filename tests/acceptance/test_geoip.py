@@ -86,6 +86,17 @@ def test_forwarded_header_of_an_untrusted_client_is_ignored(plain: LiveServer) -
     assert _list_enabled_flags(plain, {FORWARDED: LONDON}) == set()
 
 
+def test_server_gets_the_stored_location_of_the_user(behind_proxy: LiveServer) -> None:
+    """The server is in London, the user's events came from the United States."""
+    server = {"User-Agent": "posthog-python/7.1.0", FORWARDED: LONDON}
+    assert _list_enabled_flags(behind_proxy, server, distinct_id="ann") == {"us"}
+    assert _list_enabled_flags(behind_proxy, server, distinct_id="unknown") == set()
+    browser = {"User-Agent": "Mozilla/5.0", FORWARDED: LONDON}
+    assert _list_enabled_flags(behind_proxy, browser, distinct_id="ann") == {"uk", "london-time"}
+    stated = {**server, CLIENT_HEADER: LONDON}
+    assert _list_enabled_flags(behind_proxy, stated, distinct_id="ann") == {"uk", "london-time"}
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "192.168.0.1", "::1", "nonsense"])
 def test_private_addresses_have_no_location(plain: LiveServer, address: str) -> None:
     assert _list_enabled_flags(plain, {CLIENT_HEADER: address}) == set()

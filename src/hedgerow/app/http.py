@@ -62,6 +62,7 @@ from hedgerow.http.sdk.sdk_stubs import RecordingEndpoints, ScriptEndpoints
 from hedgerow.http.sdk.site_apps import SiteAppEndpoints
 from hedgerow.http.sdk.stream import StreamEndpoints
 from hedgerow.http.sdk.surveys import PublicSurveyEndpoints
+from hedgerow.http.sdk.user_address import find_user_address
 from hedgerow.http.server.access_log import AccessLog
 from hedgerow.http.server.connections import (
     ConnectionTable,
@@ -384,8 +385,8 @@ def _build_pipeline_endpoints(container: Container, services: HttpServices) -> l
 
 
 def _build_locator(geoip: GeoIp, origins: Origins) -> LocateRequest | None:
-    def locate(scope: Scope) -> Mapping[str, str]:
-        address = origins.reported_address(scope)
+    def locate(scope: Scope, body: Mapping[str, Any]) -> Mapping[str, str]:
+        address = find_user_address(scope, body, origins)
         return geoip.properties(address) if address else {}
 
     return locate if geoip.is_available else None

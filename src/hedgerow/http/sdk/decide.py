@@ -10,7 +10,6 @@ from starlette.types import Receive, Scope
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.evaluation.decide import Decider, EvaluationRequest, FlagDecision, no_geoip
-from hedgerow.flags.model import Runtime
 from hedgerow.http.auth.project_key import find_project_by_token
 from hedgerow.http.endpoint import fast_endpoint
 from hedgerow.http.openapi.sdk_types import (
@@ -25,6 +24,7 @@ from hedgerow.http.openapi.sdk_types import (
 from hedgerow.http.payload.errors import NoData
 from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.sdk.decide_response import DecideFormat, render_decision
+from hedgerow.http.sdk.runtime import detect_runtime
 from hedgerow.http.sdk.sdk_config import DECIDE_FIELDS, SdkConfigs, render_current
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_reply
 from hedgerow.http.server.trace import Trace
@@ -43,32 +43,11 @@ ANONYMOUS_ID = "$anon_distinct_id"
 # Fields in which posthog-js sends the same value for every visitor without cookies.
 VISITOR_FIELDS = ("distinct_id", ANONYMOUS_ID, "$device_id")
 NO_FLAGS = FlagDecision(outcomes=(), has_errors=False)
-# User agents of server-side SDKs.
-SERVER_AGENTS = (
-    "posthog-python",
-    "posthog-node",
-    "posthog-ruby",
-    "posthog-php",
-    "posthog-go",
-    "posthog-java",
-    "posthog-dotnet",
-    "posthog-elixir",
-    "python-requests",
-    "curl",
-)
-CLIENT_AGENTS = (
-    "posthog-android",
-    "posthog-ios",
-    "posthog-react-native",
-    "posthog-flutter",
-    "mozilla/",
-)
-
 
 # Renders the SDK configuration from its common fields and the key of the project.
 RenderConfig = Callable[[bytes, str], bytes]
-# Returns the GeoIP properties of a request.
-LocateRequest = Callable[[Scope], Mapping[str, str]]
+# Returns the GeoIP properties of the user of a request, from its scope and body.
+LocateRequest = Callable[[Scope, Mapping[str, Any]], Mapping[str, str]]
 # Returns the distinct id of a visitor without cookies, from the request and its body.
 IdentifyVisitor = Callable[[ProjectId, Scope, Mapping[str, Any]], Awaitable[str]]
 
@@ -185,7 +164,7 @@ class DecideEndpoints:
         )
         if locate is None or is_disabled:
             return no_geoip
-        return lambda: locate(scope)
+        return lambda: locate(scope, body)
 
 
 def _replace_sentinel(body: Mapping[str, Any], visitor_id: str) -> dict[str, str]:
@@ -287,23 +266,6 @@ def _parse_texts(value: Any, name: str) -> frozenset[str] | None:
     if not isinstance(value, list):
         raise Invalid("A list is required.", attr=name)
     return frozenset(each for each in value if isinstance(each, str))
-
-
-def detect_runtime(body: Mapping[str, Any], scope: Scope) -> Runtime | None:
-    """Return where the SDK runs, by its own field or by its headers; None if neither tells."""
-    declared = body.get("evaluation_runtime")
-    if declared in ("client", "server", "all"):
-        return Runtime(declared)
-    agent = b""
-    for name, value in scope["headers"]:
-        if name == b"user-agent":
-            agent = value
-        elif name in (b"origin", b"referer", b"sec-fetch-mode"):
-            return Runtime.CLIENT
-    text = agent[:200].decode("latin-1").lower()
-    if text.startswith(SERVER_AGENTS):
-        return Runtime.SERVER
-    return Runtime.CLIENT if text.startswith(CLIENT_AGENTS) else None
 
 
 @lru_cache(maxsize=256)

@@ -28,7 +28,8 @@ from hedgerow.http.openapi.sdk_types import (
 )
 from hedgerow.http.payload.errors import NoData
 from hedgerow.http.payload.reader import PayloadReader
-from hedgerow.http.sdk.decide import LocateRequest, detect_runtime
+from hedgerow.http.sdk.decide import LocateRequest
+from hedgerow.http.sdk.runtime import detect_runtime
 from hedgerow.http.server.headers import etag_matches, read_bearer, read_header
 from hedgerow.http.server.response import JSON_TYPE, Header, Reply, build_json_reply, build_reply
 from hedgerow.http.server.trace import Trace
@@ -226,7 +227,7 @@ def _parse_context(
         device_id=device if isinstance(device, str) else None,
         flag_keys=None if key is None else frozenset((key,)),
         runtime=lambda: detect_runtime({}, scope),
-        geoip=no_geoip if locate is None else lambda: locate(scope),
+        geoip=no_geoip if locate is None else lambda: locate(scope, {}),
     )
 
 

@@ -28,7 +28,7 @@ class Origins:
         self._is_trusted = lru_cache(maxsize=1024)(self._is_in_trusted)
         self._find_group = lru_cache(maxsize=4096)(
             lambda peer, forwarded_for: _group(
-                self._find_client(_parse_address(peer), forwarded_for)
+                self._split_chain(_parse_address(peer), forwarded_for)[0]
             )
         )
 
@@ -48,19 +48,35 @@ class Origins:
 
     def client_address(self, scope: Scope) -> Address | None:
         """Return the last address in the chain that is not a trusted proxy."""
-        return self._find_client(_peer(scope), read_header(scope, b"x-forwarded-for"))
+        return self._split_chain(_peer(scope), read_header(scope, b"x-forwarded-for"))[0]
 
-    def _find_client(self, peer: Address | None, forwarded_for: str) -> Address | None:
+    def address_before_client(self, scope: Scope) -> Address | None:
+        """Return the first address that the client itself states in `X-Forwarded-For`, None if it
+        states none or does not call through a trusted proxy."""
+        forwarded_for = read_header(scope, b"x-forwarded-for")
+        stated = self._split_chain(_peer(scope), forwarded_for)[1]
+        return stated[0] if stated else None
+
+    def is_forwarded(self, scope: Scope) -> bool:
+        """Whether the client address comes from a trusted proxy."""
+        peer = _peer(scope)
+        return self._is_trusted(peer) and self.client_address(scope) != peer
+
+    def _split_chain(
+        self, peer: Address | None, forwarded_for: str
+    ) -> tuple[Address | None, Sequence[Address | None]]:
+        """Return the client address, and the addresses before it in `X-Forwarded-For`."""
         if not self._is_trusted(peer):
-            return peer
+            return peer, ()
         hops = [_parse_address(hop) for hop in forwarded_for.split(",")]
-        for hop in reversed(hops):
+        while hops:
+            hop = hops.pop()
             if hop is None:
-                return peer
+                return peer, ()
             if not self._is_trusted(hop):
-                return hop
+                return hop, hops
             peer = hop
-        return peer
+        return peer, ()
 
     def reported_address(self, scope: Scope) -> Address | None:
         """Return the address in PostHog's own header, which any client may set, else the client's
