@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 from hedgerow.errors import Throttled
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -16,7 +17,19 @@ HEARTBEAT_S = 15.0
 # Per process. A listener costs a connection and a few kilobytes.
 MAX_LISTENERS = 1000
 MAX_LISTENERS_PER_PROJECT = 100
+# One key, or one address, cannot take all streams of its project.
+MAX_LISTENERS_PER_KEY = 50
+MAX_LISTENERS_PER_ADDRESS = 50
 RETRY_AFTER_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """The holder of a stream. `key` identifies the API key, `address` the client."""
+
+    project: Project
+    key: str
+    address: str
 
 
 class EtagStreams:
@@ -31,19 +44,39 @@ class EtagStreams:
         self._flag_cache = flag_cache
         self._local_evaluation_cache = local_evaluation_cache
         self._stopping = stopping
-        self._listeners: Counter[ProjectId] = Counter()
+        self._total = 0
+        self._by_project: Counter[ProjectId] = Counter()
+        self._by_key: Counter[tuple[ProjectId, str]] = Counter()
+        self._by_address: Counter[tuple[ProjectId, str]] = Counter()
 
-    def check_capacity(self, project: Project) -> None:
-        is_full = self._listeners.total() >= MAX_LISTENERS
-        if is_full or self._listeners[project.id] >= MAX_LISTENERS_PER_PROJECT:
+    def check_capacity(self, listener: Listener) -> None:
+        """Raise Throttled if the project, the key or the address has too many streams."""
+        id = listener.project.id
+        if (
+            self._total >= MAX_LISTENERS
+            or self._by_project[id] >= MAX_LISTENERS_PER_PROJECT
+            or self._by_key[id, listener.key] >= MAX_LISTENERS_PER_KEY
+            or self._by_address[id, listener.address] >= MAX_LISTENERS_PER_ADDRESS
+        ):
             raise Throttled(RETRY_AFTER_S)
 
+    def _count(self, listener: Listener, change: int) -> None:
+        id = listener.project.id
+        self._total += change
+        self._by_project[id] += change
+        self._by_key[id, listener.key] += change
+        self._by_address[id, listener.address] += change
+        # Addresses are many: keep no zeros.
+        self._by_key += Counter()
+        self._by_address += Counter()
+
     async def stream_etags(
-        self, project: Project, is_authorized: Callable[[], Awaitable[bool]]
+        self, listener: Listener, is_authorized: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[str | None]:
         """Yield the ETag at once, so that no change is missed, and again after each change. Yields
         None as a heartbeat. Ends when `is_authorized` returns false."""
-        self._listeners[project.id] += 1
+        project = listener.project
+        self._count(listener, 1)
         try:
             last = ""
             while not self._stopping.is_set():
@@ -57,7 +90,7 @@ class EtagStreams:
                         return
                     yield None
         finally:
-            self._listeners[project.id] -= 1
+            self._count(listener, -1)
 
     async def _wait_for_change(self, project: Project, seen: FlagSnapshot) -> bool:
         """Return False if nothing changes until the next heartbeat."""

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from starlette.responses import Response
 
 from hedgerow.errors import AppError
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, Listener
 from hedgerow.http.auth.access import for_sdks
 from hedgerow.http.auth.sdk_key import find_sdk_project
 from hedgerow.http.call import SdkCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.openapi.sdk_types import SERVER_KEYS
 from hedgerow.http.server.response import ApiStreamingResponse
-from hedgerow.http.server.trace import Trace
+from hedgerow.http.server.trace import Trace, get_trace
 from hedgerow.lib import jsonio
 
 EVENT_STREAM = "text/event-stream"
@@ -40,15 +40,16 @@ class StreamEndpoints:
     async def stream_changes(self, call: SdkCall) -> Response:
         """Send a server-sent event for each change of the flag definitions, until the client
         disconnects. Each event carries the new `ETag`."""
-        self._streams.check_capacity(call.project)
+        listener = _identify(call)
+        self._streams.check_capacity(listener)
         return ApiStreamingResponse(
-            self._events(call),
+            self._events(call, listener),
             media_type=EVENT_STREAM,
             # Without the second, nginx buffers the events.
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _events(self, call: SdkCall) -> AsyncIterator[bytes]:
+    async def _events(self, call: SdkCall, listener: Listener) -> AsyncIterator[bytes]:
         scope = call.request.scope
 
         async def is_key_valid() -> bool:
@@ -60,8 +61,18 @@ class StreamEndpoints:
                 return False
             return True
 
-        async for etag in self._streams.stream_etags(call.project, is_key_valid):
+        async for etag in self._streams.stream_etags(listener, is_key_valid):
             if etag is None:
                 yield KEEP_ALIVE
             else:
                 yield b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})
+
+
+def _identify(call: SdkCall) -> Listener:
+    """Count by the personal key, or by the secret key, of which a project has one."""
+    scope = call.request.scope
+    return Listener(
+        project=call.project,
+        key=get_trace(scope).key_id or "secret key",
+        address=str(call.context.origins.client_address(scope)),
+    )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -9,14 +10,21 @@ from hedgerow.errors import Throttled
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.local_evaluation import etag_stream as module
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, Listener
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.projects.model import Project
 from tests.unit.flags.factories import make_flag
 from tests.unit.flags.stores import FakeFlagStore
 from tests.unit.projects.factories import TWO, make_project
 
 PROJECT = make_project()
 SOON_S = 30.0
+
+
+def make_listener(
+    project: Project = PROJECT, key: str = "key", address: str = "192.0.2.1"
+) -> Listener:
+    return Listener(project=project, key=key, address=address)
 
 
 class StreamFixture:
@@ -31,8 +39,8 @@ class StreamFixture:
     async def is_allowed(self) -> bool:
         return self.allowed
 
-    def open_stream(self) -> AsyncIterator[str | None]:
-        return self.streams.stream_etags(PROJECT, self.is_allowed)
+    def open_stream(self, listener: Listener | None = None) -> AsyncIterator[str | None]:
+        return self.streams.stream_etags(listener or make_listener(), self.is_allowed)
 
 
 async def next_etag(stream: AsyncIterator[str | None]) -> str | None:
@@ -96,11 +104,33 @@ async def test_listeners_per_project_are_limited_and_slots_are_released(
     fixture = StreamFixture()
     streams = [fixture.open_stream() for _ in range(2)]
     for stream in streams:
-        fixture.streams.check_capacity(PROJECT)
+        fixture.streams.check_capacity(make_listener())
         await next_etag(stream)
     with pytest.raises(Throttled):
-        fixture.streams.check_capacity(PROJECT)
+        fixture.streams.check_capacity(make_listener())
     other = make_project(TWO, token="phc_another")
-    fixture.streams.check_capacity(other)
+    fixture.streams.check_capacity(make_listener(other))
     await streams[0].aclose()  # type: ignore[attr-defined]
-    fixture.streams.check_capacity(PROJECT)
+    fixture.streams.check_capacity(make_listener())
+
+
+@pytest.mark.parametrize(
+    ("limit", "same", "different"),
+    [
+        ("MAX_LISTENERS_PER_KEY", {"address": "192.0.2.2"}, {"key": "other"}),
+        ("MAX_LISTENERS_PER_ADDRESS", {"key": "other"}, {"address": "192.0.2.2"}),
+    ],
+)
+async def test_one_key_or_address_cannot_take_all_streams(
+    monkeypatch: pytest.MonkeyPatch, limit: str, same: dict[str, Any], different: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(module, limit, 2)
+    fixture = StreamFixture()
+    streams = [fixture.open_stream() for _ in range(2)]
+    for stream in streams:
+        await next_etag(stream)
+    with pytest.raises(Throttled):
+        fixture.streams.check_capacity(make_listener(**same))
+    fixture.streams.check_capacity(make_listener(**different))
+    await streams[0].aclose()  # type: ignore[attr-defined]
+    fixture.streams.check_capacity(make_listener(**same))
