@@ -317,7 +317,7 @@ class Settings:
         "",
         parse_text,
         "GeoIP database in MaxMind format. Empty: the one in the package maxminddb-geolite2 if it "
-        "is installed, otherwise none.",
+        "is installed, otherwise countries from the package iptocc.",
     )
     sdk_scripts_dir: str = define_setting(
         "",

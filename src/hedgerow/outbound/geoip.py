@@ -1,8 +1,10 @@
-"""GeoIP lookup in a MaxMind database file. Without a file, lookups return nothing."""
+"""GeoIP lookup in a MaxMind database file, or of the country alone without a file."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import version
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
@@ -10,18 +12,24 @@ from typing import Any
 import maxminddb
 
 from hedgerow.errors import OperatorError
+from hedgerow.outbound.countries import CONTINENTS, COUNTRIES
 
 Address = IPv4Address | IPv6Address
 
 # The free database of 2018 that the extra `geoip` installs.
 _PACKAGE = "_maxminddb_geolite2"
 _FILE = "GeoLite2-City.mmdb"
+# Knows the country to which a registry assigned an address. A release has the data of its day.
+_COUNTRY_PACKAGE = "iptocc"
+
+FindCountry = Callable[[str], str | None]
 
 
 class GeoIp:
     def __init__(self, file: str) -> None:
         path = file or _find_packaged_file()
-        self.is_available = bool(path)
+        self._find_country = None if path else _load_country_package()
+        self.is_available = bool(path) or self._find_country is not None
         self._reader: maxminddb.Reader | None = None
         if path:
             try:
@@ -55,8 +63,11 @@ class GeoIp:
 
     def _lookup(self, address: Address) -> dict[str, Any]:
         """Look up an address. Private addresses have no record."""
-        if self._reader is None or not address.is_global:
+        if not address.is_global:
             return {}
+        if self._reader is None:
+            code = self._find_country(str(address)) if self._find_country else None
+            return _build_country_record(code) if code else {}
         try:
             found = self._reader.get(address)
         except (ValueError, maxminddb.InvalidDatabaseError):
@@ -81,6 +92,36 @@ def _get_text(record: Any, *names: str) -> str:
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
     return record if isinstance(record, str) else ""
+
+
+def _build_country_record(code: str) -> dict[str, Any]:
+    """Return what is known of a country as MaxMind's files have it; empty for a region such as EU,
+    which is no country."""
+    if code not in COUNTRIES:
+        return {}
+    name, continent = COUNTRIES[code]
+    return {
+        "country": {"iso_code": code, "names": {"en": name}},
+        "continent": {"code": continent, "names": {"en": CONTINENTS[continent]}},
+    }
+
+
+def describe_geoip(file: str) -> str:
+    """Say where locations come from, for `hedgerow doctor`."""
+    if path := file or _find_packaged_file():
+        return f"locations from {path}"
+    city = "Set HEDGEROW_GEOIP_FILE for cities and time zones."
+    if importlib.util.find_spec(_COUNTRY_PACKAGE) is None:
+        return f"no locations: the package {_COUNTRY_PACKAGE} is missing. {city}"
+    return f"countries and continents from {_COUNTRY_PACKAGE} {version(_COUNTRY_PACKAGE)}. {city}"
+
+
+def _load_country_package() -> FindCountry | None:
+    """Platforms without a wheel can lack the package."""
+    if importlib.util.find_spec(_COUNTRY_PACKAGE) is None:
+        return None
+    find_country: FindCountry = import_module(_COUNTRY_PACKAGE).country_code
+    return find_country
 
 
 def _find_packaged_file() -> str:

@@ -7,7 +7,8 @@ import pytest
 
 from hedgerow.errors import OperatorError
 from hedgerow.outbound import geoip
-from hedgerow.outbound.geoip import GeoIp
+from hedgerow.outbound.countries import CONTINENTS, COUNTRIES
+from hedgerow.outbound.geoip import GeoIp, describe_geoip
 
 PACKAGED = GeoIp("")
 
@@ -69,6 +70,7 @@ def test_no_location_without_package_and_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(geoip, "_PACKAGE", "no_such_package_of_places")
+    monkeypatch.setattr(geoip, "_COUNTRY_PACKAGE", "no_such_package_of_countries")
     nowhere = GeoIp("")
     assert not nowhere.is_available
     assert nowhere.properties(ip_address("81.2.69.142")) == {}
@@ -99,3 +101,51 @@ def test_truncated_file_returns_no_location(tmp_path: Path) -> None:
         return
     for address in ("81.2.69.142", "8.8.8.8", "2001:4860:4860::8888"):
         assert isinstance(cut.properties(ip_address(address)), dict)
+
+
+@pytest.fixture
+def countries(monkeypatch: pytest.MonkeyPatch) -> GeoIp:
+    """A default installation: no file, and no package with one."""
+    pytest.importorskip("iptocc")
+    monkeypatch.setattr(geoip, "_PACKAGE", "no_such_package_of_places")
+    return GeoIp("")
+
+
+def test_the_country_is_known_without_a_file(countries: GeoIp) -> None:
+    assert countries.is_available
+    expected = {
+        "$geoip_country_name": "United Kingdom",
+        "$geoip_country_code": "GB",
+        "$geoip_continent_name": "Europe",
+        "$geoip_continent_code": "EU",
+    }
+    assert countries.properties(ip_address("81.2.69.142")) == expected
+    assert countries.details("81.2.69.142") == expected
+    assert countries.details("2001:4860:4860::8888")["$geoip_country_code"] == "US"
+    assert countries.details("::ffff:8.8.8.8") == {}
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "127.0.0.1", "::1", "2001:db8::1", "nonsense"])
+def test_other_addresses_have_no_country(countries: GeoIp, address: str) -> None:
+    assert countries.details(address) == {}
+
+
+def test_every_country_has_a_name_and_a_continent() -> None:
+    assert len(COUNTRIES) == 250
+    assert all(len(code) == 2 and code.isupper() for code in COUNTRIES)
+    assert all(name and continent in CONTINENTS for name, continent in COUNTRIES.values())
+    assert len({name for name, _ in COUNTRIES.values()}) == len(COUNTRIES)
+
+
+def test_a_region_is_no_country() -> None:
+    assert geoip._build_country_record("EU") == {}
+    assert geoip._build_country_record("AP") == {}
+
+
+def test_doctor_says_where_locations_come_from(
+    countries: GeoIp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert describe_geoip("/a/file.mmdb") == "locations from /a/file.mmdb"
+    assert describe_geoip("").startswith("countries and continents from iptocc ")
+    monkeypatch.setattr(geoip, "_COUNTRY_PACKAGE", "no_such_package_of_countries")
+    assert describe_geoip("").startswith("no locations: the package ")

@@ -16,6 +16,7 @@ from hedgerow.app.commands.doctor_checks import CheckResult, Verdict, WorkloadCh
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, ensure_data_dir, state_location
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
+from hedgerow.outbound.geoip import describe_geoip
 from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
@@ -41,6 +42,7 @@ class Doctor:
             CheckResult("ok", "versions", versions),
             *self._check_directory(),
             *self._check_database(),
+            CheckResult("ok", "location", describe_geoip(self._settings.geoip_file)),
             _check_clock(),
         ]
 
