@@ -420,7 +420,11 @@ def load_settings(
             SettingOrigin(
                 variable=variable_name(entry.name),
                 help=entry.metadata["help"],
-                display_value=_format_value(value, secret=entry.metadata["secret"]),
+                display_value=_format_value(
+                    value,
+                    secret=entry.metadata["secret"],
+                    is_webhook=entry.metadata["parse"] is parse_webhook_url,
+                ),
                 source=source,
             )
         )
@@ -442,7 +446,10 @@ def _resolve_value(
     try:
         return entry.metadata["parse"](raw), "environment"
     except ValueError as expected:
-        value = "the value it has" if entry.metadata["secret"] else repr(raw)
+        is_webhook = entry.metadata["parse"] is parse_webhook_url
+        # A user name, or the path of a webhook, may be a secret too.
+        is_hidden = entry.metadata["secret"] or "@" in raw or (is_webhook and raw.count("/") > 2)
+        value = "the value it has" if is_hidden else repr(raw)
         raise SettingError(f"{name} must be {expected}, not {value}.") from None
 
 
@@ -471,19 +478,33 @@ def find_unknown_variables(environment: Mapping[str, str]) -> dict[str, str | No
 
 
 def mask_password(url: str) -> str:
+    """Return the URL without its secrets. In http URLs, a user name without a password and every
+    value in the query may be one."""
     parts = urlsplit(url)
-    query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
-    host, user = parts.netloc.rpartition("@")[2], parts.username or ""
-    netloc = f"{user}:***@{host}" if parts.password else parts.netloc
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
+    is_http = parts.scheme in ("http", "https")
+    userinfo, separator, host = parts.netloc.rpartition("@")
+    user, colon, _ = userinfo.partition(":")
+    if colon:
+        user = f"{user}:***"
+    elif separator and is_http:
+        user = "***"
+    secret_names = r"[^&=]*" if is_http else r"\w*(?:password|secret|token|key)\w*"
+    query = re.sub(rf"((?:^|&){secret_names}=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
+    return urlunsplit(parts._replace(netloc=f"{user}{separator}{host}", query=query))
 
 
-def _format_value(value: Any, *, secret: bool) -> str:
+def mask_webhook(url: str) -> str:
+    """Mask the path as well: in the URL of a webhook it is often the secret."""
+    parts = urlsplit(mask_password(url))
+    return urlunsplit(parts._replace(path="/***" if parts.path.strip("/") else parts.path))
+
+
+def _format_value(value: Any, *, secret: bool, is_webhook: bool) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(str(part) for part in value)
     text = str(value)
-    if not secret or not text:
-        return text
-    return mask_password(text) if "://" in text else "***"
+    if "://" in text:
+        return mask_webhook(text) if is_webhook else mask_password(text)
+    return "***" if secret and text else text

@@ -232,6 +232,13 @@ def test_omitted_option_overrides_nothing() -> None:
         ("bootstrap_personal_key", "", ""),
         ("bootstrap_project_key", PROJECT_KEY, PROJECT_KEY),
         ("database_url", "postgresql://ann:sesame@db:5432/x", "postgresql://ann:***@db:5432/x"),
+        ("clickhouse_url", "http://ann:sesame@ch:8123/x", "http://ann:***@ch:8123/x"),
+        ("notification_url", "https://ann:sesame@a.example/", "https://ann:***@a.example/"),
+        ("notification_url", "https://sesame@a.example", "https://***@a.example"),
+        ("notification_url", "https://a.example/T0/sesame", "https://a.example/***"),
+        ("notification_url", "https://a.example/?x-key=sesame", "https://a.example/?x-key=***"),
+        ("public_url", "https://flags.example.com", "https://flags.example.com"),
+        ("server_url", "https://ann:sesame@a.example/x", "https://ann:***@a.example/x"),
     ],
 )
 def test_display_value_hides_secrets(name: str, raw: str, shown: str) -> None:
@@ -251,6 +258,15 @@ def test_display_value_hides_secrets(name: str, raw: str, shown: str) -> None:
 def test_database_url_is_shown_without_password(url: str) -> None:
     assert "sesame" not in mask_password(url)
     assert "sesame" not in origin_of("database_url", {"HEDGEROW_DATABASE_URL": url}).display_value
+
+
+@pytest.mark.parametrize("name", ["notification_url", "server_url", "public_url", "database_url"])
+def test_invalid_url_is_not_repeated(name: str) -> None:
+    assert "sesame" not in refusal(name, "ftp://ann:sesame@a.example")
+
+
+def test_invalid_webhook_is_not_repeated() -> None:
+    assert "sesame" not in refusal("notification_url", "htps://a.example/T0/sesame")
 
 
 @pytest.mark.parametrize("url", ["postgresql://db/x", "postgresql://ann@db/x?sslmode=require"])

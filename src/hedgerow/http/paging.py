@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from hedgerow.http.parameters import Parameter, parse_positive
 from hedgerow.http.server.proxies import Origins
+from hedgerow.http.server.trace import contains_secret_key
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
@@ -71,13 +72,18 @@ def _link(request: Request, origins: Origins, limit: int, offset: int) -> str:
     return build_link(request, origins, changes)
 
 
+def _is_secret(name: str, value: str) -> bool:
+    return name == "personal_api_key" or contains_secret_key(value)
+
+
 def build_link(request: Request, origins: Origins, changes: dict[str, Any]) -> str:
-    """The URL of the request with some parameters replaced (None removes one), sorted by name."""
+    """The URL of the request with some parameters replaced (None removes one), sorted by name.
+    Without keys: a link ends up in logs."""
     query = request.scope["query_string"].decode("latin-1")
     others = [
         pair
         for pair in parse_qsl(query, keep_blank_values=True, max_num_fields=None)
-        if pair[0] not in changes
+        if pair[0] not in changes and not _is_secret(*pair)
     ]
     pairs = others + [(name, str(value)) for name, value in changes.items() if value is not None]
     address = origins.base_url(request.scope) + quote(request.scope["path"], safe="/@:+")

@@ -15,11 +15,26 @@ from hedgerow.http.server.response import Header
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
+# Names that do not exist in the public DNS (RFC 6761, RFC 6762 appendix G, RFC 8375).
+PRIVATE_SUFFIXES = (
+    ".corp",
+    ".home",
+    ".home.arpa",
+    ".internal",
+    ".intranet",
+    ".lan",
+    ".local",
+    ".localhost",
+    ".private",
+    ".test",
+)
 _VALID_HOST = re.compile(r"[A-Za-z0-9._\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 class Origins:
-    """Reads addresses from requests. `public_url`, if set, overrides the base URL."""
+    """Reads addresses from requests. `public_url`, if set, overrides the base URL. Without it, the
+    Host header of a client counts only if it names no other site, and that of a trusted proxy
+    always."""
 
     def __init__(self, trusted: Sequence[Network], public_url: str) -> None:
         self._trusted = tuple(trusted)
@@ -40,6 +55,9 @@ class Origins:
         if self._is_trusted(_peer(scope)):
             scheme = _last_value(read_header(scope, b"x-forwarded-proto")) or scheme
             host = _last_value(read_header(scope, b"x-forwarded-host")) or host
+        elif not is_local_host(host):
+            # Anybody can send the name of another site. Links must not lead there.
+            host = _own_host(scope)
         if scheme not in ("http", "https"):
             scheme = scope["scheme"]
         if not _VALID_HOST.fullmatch(host):
@@ -140,6 +158,17 @@ def _group(address: Address | None) -> str:
 @lru_cache(maxsize=1024)
 def is_valid_host(host: bytes) -> bool:
     return _VALID_HOST.fullmatch(host.decode("latin-1")) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_local_host(host: str) -> bool:
+    """Whether a host cannot be on the public internet: a private address, a name without a dot, or
+    one with a suffix for private networks."""
+    name = host.rpartition(":")[0] if re.search(r":\d{1,5}$", host) else host
+    address = _parse_address(name.strip("[]"))
+    if address is not None:
+        return address.is_private or address.is_loopback or address.is_link_local
+    return "." not in name or name.lower().endswith(PRIVATE_SUFFIXES)
 
 
 def parse_authority(url: bytes) -> bytes | None:

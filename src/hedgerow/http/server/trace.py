@@ -17,6 +17,11 @@ _SAFE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _numbers = itertools.count(1)
 
 
+def contains_secret_key(text: str) -> bool:
+    """Whether a text contains a personal key or a secret key of a project."""
+    return _KEY.search(text.encode("utf-8", "replace")) is not None
+
+
 class Trace:
     """`id` is the X-Request-Id of the client if it is safe to log, else a generated one."""
 

@@ -62,10 +62,29 @@ def test_last_forwarded_value_counts_and_invalid_values_do_not(
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost", "flags.example.com", "flags.example.com:8443", "127.0.0.1:80", "[::1]:8000"],
+    [
+        "localhost",
+        "flags",
+        "flags.local:8443",
+        "Flags.Internal",
+        "10.1.2.3",
+        "127.0.0.1:80",
+        "[::1]:8000",
+        "[fd00::1]",
+    ],
 )
-def test_base_url_uses_the_host_header(host: str) -> None:
+def test_base_url_uses_a_private_host_header(host: str) -> None:
     assert ORIGINS.base_url(http_scope(headers={"Host": host})) == f"http://{host}"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["forged.example", "forged.example:443", "8.8.8.8", "[2606:4700::1]:80", "local.forged.com"],
+)
+def test_base_url_ignores_a_public_host_header_unless_a_proxy_sends_it(host: str) -> None:
+    assert ORIGINS.base_url(http_scope(headers={"Host": host})) == "http://127.0.0.1:8000"
+    from_proxy = http_scope(headers={"Host": host}, client=PROXY)
+    assert ORIGINS.base_url(from_proxy) == f"http://{host}"
 
 
 BAD_HOSTS = ["", "a b", "a/b", "user@host", "a:b", "a:123456", "évil", '"><script>', "[zz]"]
