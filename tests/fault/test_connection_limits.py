@@ -1,10 +1,12 @@
 """Many slow connections: others are answered, and files are left for the database."""
 
 import contextlib
+import json
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -122,3 +124,14 @@ def _check_while_busy(server: LiveServer) -> bool:
     assert answer.headers["connection"] == "close"
     assert read_error(answer)["code"] == "service_unavailable"
     return True
+
+
+def test_connection_goes_on_after_a_refusal(tmp_path: Path) -> None:
+    body = json.dumps(DECIDE).encode()
+    decide = b"POST /decide HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with LiveServer(tmp_path, project_calls_per_s="0.1") as server, server.connect() as connection:
+        statuses = []
+        for sent in (decide, decide, LIVENESS, decide, LIVENESS):
+            connection.sendall(sent)
+            statuses.append(read_response(connection).status_code)
+    assert statuses == [200, 429, 200, 429, 200]

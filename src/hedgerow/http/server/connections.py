@@ -64,7 +64,7 @@ class ConnectionTable:
     def __init__(self, max_connections: int, is_proxy: Callable[[str], bool]) -> None:
         self._max = max_connections
         self._max_per_address = max(1, max_connections // 2)
-        self._is_proxy = is_proxy
+        self.is_proxy = is_proxy
         self._all: OrderedDict[Connection, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[Connection, None]] = {}
         # For the metrics.
@@ -94,7 +94,7 @@ class ConnectionTable:
         client = group_address(connection.address)
         same = self._by_address.get(client, OrderedDict())
         is_accepted = True
-        if len(same) >= self._max_per_address and not self._is_proxy(connection.address):
+        if len(same) >= self._max_per_address and not self.is_proxy(connection.address):
             is_accepted = self._close_one_of(same)
         elif len(self._all) >= self._max:
             is_accepted = self._close_one_of(self._all)

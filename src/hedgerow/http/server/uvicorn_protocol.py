@@ -31,6 +31,8 @@ MAX_HEADER_BYTES = 64 * 1024
 CLOSING = b"connection: close\r\n\r\n"
 UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 INVALID_HOST = "Exactly one Host header with a host name or an address is required."
+REFUSED = b"HTTP/1.1 429 "
+REFUSAL_PAUSE_S = 0.1
 # How long a connection over the limit may take to request a health check.
 SURPLUS_TIMEOUT_S = 2.0
 
@@ -252,7 +254,20 @@ class BoundedProtocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
+        if head.startswith(REFUSED):
+            self._pause_reading()
         return True
+
+    def _pause_reading(self) -> None:
+        """Read the next request a little later, so that a client which ignores refusals does not
+        keep the server busy. A trusted proxy sends requests of others on the same connection."""
+        if not self.open_connections.is_proxy(self.address):
+            self.flow.pause_reading()
+            self.loop.call_later(REFUSAL_PAUSE_S, self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def _default_header_lines(self) -> bytes:
         """Return the Date header, which uvicorn renews every second."""
