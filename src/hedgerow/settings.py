@@ -236,7 +236,13 @@ class Settings:
     allow_private_destinations: bool = define_setting(
         False,
         parse_boolean,
-        "Allow destinations to connect to this machine and to private networks.",
+        "Deprecated. Allow destinations to connect to this machine and to all private networks. "
+        "Use HEDGEROW_ALLOWED_PRIVATE_NETWORKS.",
+    )
+    allowed_private_networks: tuple[Network, ...] = define_setting(
+        (),
+        parse_networks,
+        "Private networks that destinations and imports may connect to, such as 10.1.0.0/16.",
     )
     imports_dir: str = define_setting(
         "",

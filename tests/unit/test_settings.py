@@ -50,6 +50,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("personal_key", "phx_0123456789abcdef", "phx_0123456789abcdef"),
     ("project_key", "phc_0123456789abcdef", "phc_0123456789abcdef"),
     ("public_url", "", ""),
+    ("allowed_private_networks", "10.1.0.0/16", (ip_network("10.1.0.0/16"),)),
     ("trusted_proxies", "", ()),
     (
         "trusted_proxies",
@@ -118,6 +119,7 @@ BAD: list[tuple[str, str, str]] = [
     ("public_url", "ftp://flags.example.com", ADDRESS),
     ("public_url", "https://", ADDRESS),
     ("public_url", "http://[::1", ADDRESS),
+    ("allowed_private_networks", "private", NETWORKS),
     ("trusted_proxies", "proxy.example.com", NETWORKS),
     ("trusted_proxies", "10.0.0.0/33", NETWORKS),
     ("project_calls_per_s", "0.01", "a number from 0.1 to 1,000,000, or 0"),

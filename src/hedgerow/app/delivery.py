@@ -100,7 +100,10 @@ def build_delivery(settings: Settings, database: Database, pipelines: Pipelines)
         SqlRecordStore(database), pipelines.catalogue, pipelines.encryption_keys
     )
     records = SqlDeliveryStore(database)
-    guard = SsrfGuard(allow_private=settings.allow_private_destinations)
+    guard = SsrfGuard(
+        allow_private=settings.allow_private_destinations,
+        allowed_networks=settings.allowed_private_networks,
+    )
     http, databases = LazyHttpClient(guard), PostgresClient(guard)
     files = LocalFileWriter(
         settings.exports_path,

@@ -1,4 +1,5 @@
-"""SSRF guard: user-configured hosts may only be reached at public addresses.
+"""SSRF guard: user-configured hosts may only be reached at public addresses, and in the private
+networks that the operator allows.
 
 The guard resolves a name and checks its addresses, and the connection goes to a checked address, so
 DNS rebinding cannot lead into the private network.
@@ -6,41 +7,44 @@ DNS rebinding cannot lead into the private network.
 
 import asyncio
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
 
+from hedgerow.outbound.special_networks import (
+    Address,
+    Network,
+    find_metadata_network,
+    is_public,
+)
 from hedgerow.plugin.http import TransportError
 
-# IPv6 addresses that embed an IPv4 address in their last 32 bits.
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-Address = IPv4Address | IPv6Address
-
-
-def is_public(address: Address) -> bool:
-    """Return whether an address is public, also for embedded IPv4 addresses."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address.teredo is not None or address.is_site_local:
-            return False
-    return address.is_global and not address.is_multicast
+ALL_NETWORKS: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class SsrfGuard:
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
+    """`allow_private` allows all private networks, `allowed_networks` some of them. A metadata
+    service of a cloud is allowed only by a network that is not larger than its own."""
+
+    def __init__(self, *, allow_private: bool, allowed_networks: Sequence[Network] = ()) -> None:
+        self._allowed = (*allowed_networks, *(ALL_NETWORKS if allow_private else ()))
 
     def allows(self, address: str) -> bool:
         """Return whether connections to this IP address are allowed."""
-        if self._allow_private:
-            return True
         try:
-            return is_public(ip_address(address.partition("%")[0]))
+            parsed = ip_address(address.partition("%")[0])
         except ValueError:
             return False
+        return is_public(parsed) or self._is_allowed_private(parsed)
+
+    def _is_allowed_private(self, address: Address) -> bool:
+        # Not an embedded address alone: an address that embeds an allowed one may be routed
+        # elsewhere, unless it is the same address in another form.
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        metadata = find_metadata_network(address)
+        smallest_prefix = 0 if metadata is None else metadata.prefixlen
+        return any(
+            mapped in network and network.prefixlen >= smallest_prefix for network in self._allowed
+        )
 
     async def resolve(self, host: str, port: int) -> list[str]:
         """The addresses of a host that may be connected to, at least one; or TransportError."""
@@ -51,14 +55,14 @@ class SsrfGuard:
         except (OSError, UnicodeError):
             raise TransportError(f"Cannot resolve {host}.") from None
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        public = [each for each in addresses if self.allows(each)]
-        if not public:
+        allowed = [each for each in addresses if self.allows(each)]
+        if not allowed:
             raise TransportError(describe_refusal(host))
-        return public
+        return allowed
 
 
 def describe_refusal(host: str) -> str:
     return (
         f"{host} is an address of a private network."
-        " Set HEDGEROW_ALLOW_PRIVATE_DESTINATIONS to allow such addresses."
+        " Add the network to HEDGEROW_ALLOWED_PRIVATE_NETWORKS to allow it."
     )
