@@ -24,6 +24,7 @@ REFERENCE = DOCS / "reference"
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md")),
 ]
 COMPARED = DOCS / "compatibility.md"
