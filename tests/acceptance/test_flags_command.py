@@ -281,29 +281,46 @@ def test_flags_that_are_not_in_the_file_are_kept_unless_pruned(
     assert [item["key"] for item in exported(here, filled)] == ["new"]
 
 
+async def add_feature(installation: Installation, project: str, key: str) -> None:
+    """Add an early access feature of a flag."""
+    async with opened(installation) as database:
+        found = await SqlFlagStore(database).definitions(ProjectId(int(project)), "UTC")
+        [flag] = [flag for flag in found.flags if flag.key == key]
+        feature = {
+            "id": str(uuid4()),
+            "project_id": flag.project_id,
+            "flag_id": flag.id,
+            "name": key.title(),
+            "description": "",
+            "stage": "beta",
+            "documentation_url": "",
+            "payload": {},
+            "created_at": utc_now(),
+        }
+        await database.write(lambda c: c.execute(insert(early_access_features), feature).close())
+
+
+def test_check_reports_the_error_of_apply(
+    installation: Installation, here: Run, filled: str, file: Path
+) -> None:
+    """A feature cannot use a flag with variants, which only the database knows."""
+    asyncio.run(add_feature(installation, filled, "child"))
+    before = exported(here, filled)
+    variants = "{variants: [{key: a, rollout_percentage: 100}]}"
+    file.write_text(
+        f"flags: [{{key: child, filters: {{groups: [{{}}], multivariate: {variants}}}}}]\n"
+    )
+    checked = here("apply", str(file), "--project", filled, "--check")
+    applied = here("apply", str(file), "--project", filled, "--yes")
+    assert_one_line(checked, f"{file}: child: filters: Multivariate", "belongs to 'Child'")
+    assert (checked.returncode, checked.stderr) == (applied.returncode, applied.stderr)
+    assert exported(here, filled) == before
+
+
 def test_a_flag_of_a_feature_is_not_pruned(
     installation: Installation, here: Run, filled: str, file: Path
 ) -> None:
-    async def add_feature() -> None:
-        async with opened(installation) as database:
-            found = await SqlFlagStore(database).definitions(ProjectId(int(filled)), "UTC")
-            [flag] = [flag for flag in found.flags if flag.key == "checkout"]
-            feature = {
-                "id": str(uuid4()),
-                "project_id": flag.project_id,
-                "flag_id": flag.id,
-                "name": "Checkout",
-                "description": "",
-                "stage": "beta",
-                "documentation_url": "",
-                "payload": {},
-                "created_at": utc_now(),
-            }
-            await database.write(
-                lambda c: c.execute(insert(early_access_features), feature).close()
-            )
-
-    asyncio.run(add_feature())
+    asyncio.run(add_feature(installation, filled, "checkout"))
     file.write_text("flags: []\n")
     assert check(here, file, filled, "--prune") == (
         1,
@@ -419,7 +436,7 @@ PLACES = {
     "flags: {}\n": "flags: ",
     "version: 9\nflags: []\n": "version: ",
     "": "Expected an object with",
-    "stuff: 1\n": '"stuff"',
+    "stuff: 1\n": "`stuff`",
     "flags:\n  - {key: a, active: 1}\n": "flags[0] (a): active: ",
     "flags:\n  - {key: a, filters: {groups: []}}\n": "flags[0] (a): filters.groups: ",
     "flags: [{key: a, filters: {groups: [{properties: [{key: b, operator: gt, value: x}]}]}}]": (

@@ -274,7 +274,7 @@ PLACES = {
     "destinations: {}\n": "destinations",
     "version: 9\n": "version",
     "": "sections",
-    "stuff: 1\n": '"stuff"',
+    "stuff: 1\n": "`stuff`",
     "destinations:\n  - {name: A, component: hedgerow/webhook, settings: {url: 5}}\n": (
         "destinations[0] (A): url"
     ),

@@ -116,24 +116,8 @@ class Experiments:
         await self._validate(project, edit, now)
 
         def decide(context: ExperimentWriteContext) -> ExperimentWrite:
-            _check_quota(context)
-            experiment = _apply_edit(_new_experiment(project, actor, now), edit)
-            existing = next((f for f in context.definitions.flags if f.key == flag_key), None)
             editor = FlagEditor(definitions=context.definitions, actor=actor, now=now)
-            if existing is None:
-                flag: FlagWrite | None = editor.create(
-                    project, flag_key, experiment, edit.get("parameters") or {}
-                )
-            else:
-                experiment = replace(experiment, flag_id=existing.id)
-                flag = _adopt_flag(existing, experiment, edit, editor)
-            counted = existing if flag is None else flag.flag
-            assert counted is not None  # the flag exists or was just created
-            return ExperimentWrite(
-                experiment=freeze_counted_flag(experiment, counted),
-                flag=flag,
-                build_entry=lambda stored: _entry("created", None, stored, actor),
-            )
+            return build_new_experiment(project, context, flag_key, edit, editor)
 
         return await self._store_change(project, decide, now)
 
@@ -237,6 +221,33 @@ class Experiments:
         found = await self._store.write_experiment(project.id, decide, now)
         await self._flags.refresh(project)
         return found
+
+
+def build_new_experiment(
+    project: Project,
+    context: ExperimentWriteContext,
+    flag_key: str,
+    edit: ExperimentEdit,
+    editor: FlagEditor,
+) -> ExperimentWrite:
+    """Return the experiment with its new or changed flag. Raises Invalid."""
+    _check_quota(context)
+    experiment = _apply_edit(_new_experiment(project, editor.actor, editor.now), edit)
+    existing = next((f for f in context.definitions.flags if f.key == flag_key), None)
+    if existing is None:
+        flag: FlagWrite | None = editor.create(
+            project, flag_key, experiment, edit.get("parameters") or {}
+        )
+    else:
+        experiment = replace(experiment, flag_id=existing.id)
+        flag = _adopt_flag(existing, experiment, edit, editor)
+    counted = existing if flag is None else flag.flag
+    assert counted is not None  # the flag exists or was just created
+    return ExperimentWrite(
+        experiment=freeze_counted_flag(experiment, counted),
+        flag=flag,
+        build_entry=lambda stored: _entry("created", None, stored, editor.actor),
+    )
 
 
 def _new_experiment(project: Project, actor: Actor, now: datetime) -> Experiment:

@@ -146,27 +146,7 @@ class EarlyAccessFeatures:
         """Create a feature with a new flag, or with an existing one."""
 
         def decide(context: FeatureContext) -> FeatureWrite:
-            feature = _apply_fields(
-                EarlyAccessFeature(
-                    id=str(uuid4()),
-                    project_id=project.id,
-                    flag_id=FlagId(flag_id or 0),
-                    name="",
-                    description="",
-                    stage=FeatureStage.DRAFT,
-                    documentation_url="",
-                    payload={},
-                    created_at=now,
-                ),
-                fields,
-            )
-            return FeatureWrite(
-                feature=feature,
-                flag=_new_flag(project, feature, context.definitions, actor, now)
-                if flag_id is None
-                else _link_flag(feature, context, actor, now),
-                build_entry=lambda stored: _build_entry("created", None, stored, actor),
-            )
+            return build_new_feature(project, context, fields, flag_id, actor, now)
 
         return await self._write(project, decide, now)
 
@@ -202,6 +182,38 @@ class EarlyAccessFeatures:
         found = await self._store.write_feature(project.id, decide, now)
         await self._flag_cache.refresh(project)
         return found
+
+
+def build_new_feature(
+    project: Project,
+    context: FeatureContext,
+    fields: EarlyAccessFields,
+    flag_id: int | None,
+    actor: Actor,
+    now: datetime,
+) -> FeatureWrite:
+    """Return the feature with its new or changed flag. Raises Invalid."""
+    feature = _apply_fields(
+        EarlyAccessFeature(
+            id=str(uuid4()),
+            project_id=project.id,
+            flag_id=FlagId(flag_id or 0),
+            name="",
+            description="",
+            stage=FeatureStage.DRAFT,
+            documentation_url="",
+            payload={},
+            created_at=now,
+        ),
+        fields,
+    )
+    return FeatureWrite(
+        feature=feature,
+        flag=_new_flag(project, feature, context.definitions, actor, now)
+        if flag_id is None
+        else _link_flag(feature, context, actor, now),
+        build_entry=lambda stored: _build_entry("created", None, stored, actor),
+    )
 
 
 def _get_feature(context: FeatureContext, id: str) -> EarlyAccessFeature:

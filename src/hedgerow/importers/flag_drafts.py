@@ -43,6 +43,17 @@ class FlagDraft:
             filters["payloads"] = self.payloads
         return filters
 
+    def remove_dependency(self, id: int) -> list[Any]:
+        """Remove the filters on another flag, and return the values that they require."""
+        removed = []
+        for group in self.groups:
+            for each in list(group["properties"]):
+                if each["type"] == "flag" and each["key"] == str(id):
+                    group["properties"].remove(each)
+                    removed.append(each["value"])
+        self.dependencies.discard(id)
+        return removed
+
 
 @dataclass(slots=True)
 class FlagDrafts:
@@ -73,6 +84,7 @@ class FlagDrafts:
             self.skip(self.drafts[id].name, "It depends on itself through other flags.")
         for id in order:
             draft = self.drafts[id]
+            self._resolve_inactive_dependencies(draft)
             key = make_flag_key(draft.name)
             reason = _explain_skip(draft, key, keys, imported)
             if reason:
@@ -90,6 +102,25 @@ class FlagDrafts:
             ]
             items.append(_build_item(draft, key))
         return ConversionResult(items=items, skipped=self.skipped, notes=notes)
+
+    def _resolve_inactive_dependencies(self, draft: FlagDraft) -> None:
+        """Remove dependencies on inactive flags, which flags here cannot have. A flag that needs
+        such a flag to be on is off, as in the source."""
+        for id in sorted(draft.dependencies & self.drafts.keys()):
+            parent = self.drafts[id]
+            if parent.active:
+                continue
+            removed = draft.remove_dependency(id)
+            if any(value is not False for value in removed):
+                draft.active = False
+                draft.notes.append(
+                    f"It is disabled here, without its dependency on {parent.name}, which is "
+                    "disabled. Add the dependency before you enable it."
+                )
+            else:
+                draft.notes.append(
+                    f"Its dependency on {parent.name} is left out: it requires a disabled flag."
+                )
 
 
 def make_flag_key(name: str) -> str:

@@ -24,7 +24,7 @@ PENDING_ID = -1
 # Marks a static cohort of the same name whose members no earlier run imported.
 MEMBERS_FIELD = "members"
 # Values that count as equal.
-EMPTY_VALUES: tuple[Any, ...] = (None, {}, [])
+EMPTY_VALUES: tuple[Any, ...] = (None, {}, [], "")
 
 
 class ImportAction(StrEnum):
@@ -210,6 +210,8 @@ def _are_equal(name: str, one: Any, other: Any) -> bool:
         one, other = _normalize_time(one), _normalize_time(other)
     elif name == "questions":
         one, other = _remove_question_ids(one), _remove_question_ids(other)
+    elif isinstance(one, str) and isinstance(other, str):  # our API trims texts
+        one, other = one.strip(), other.strip()
     if one in EMPTY_VALUES and other in EMPTY_VALUES:
         return True
     return jsonio.is_equal(one, other)

@@ -64,25 +64,7 @@ class Cohorts:
         self, project_id: ProjectId, fields: CohortFields, actor: Actor, now: datetime
     ) -> Cohort:
         def decide(others: Mapping[CohortId, Cohort], _: FlagsUsingCohort) -> Cohort:
-            blank = Cohort(
-                id=NEW,
-                project_id=project_id,
-                name="",
-                description="",
-                is_static=bool(fields.is_static),
-                definition={},
-                deleted=False,
-                created_by=actor.email or actor.name,
-                created_at=now,
-                updated_at=now,
-            )
-            if fields.name is None:
-                raise_invalid("name", "This field is required.", "required")
-            if len(others) >= MAX_PROJECT_COHORTS:
-                raise Invalid(
-                    f"A project can have at most {MAX_PROJECT_COHORTS} cohorts. Delete one first."
-                )
-            return _apply_fields(blank, fields, others)
+            return build_new_cohort(project_id, fields, others, actor, now)
 
         return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
 
@@ -131,6 +113,35 @@ def parse_csv_ids(text: str) -> list[str]:
         )
     check_storable(ids, "csv")
     return ids
+
+
+def build_new_cohort(
+    project_id: ProjectId,
+    fields: CohortFields,
+    others: Mapping[CohortId, Cohort],
+    actor: Actor,
+    now: datetime,
+) -> Cohort:
+    """Return the cohort to store. Raises Invalid."""
+    blank = Cohort(
+        id=NEW,
+        project_id=project_id,
+        name="",
+        description="",
+        is_static=bool(fields.is_static),
+        definition={},
+        deleted=False,
+        created_by=actor.email or actor.name,
+        created_at=now,
+        updated_at=now,
+    )
+    if fields.name is None:
+        raise_invalid("name", "This field is required.", "required")
+    if len(others) >= MAX_PROJECT_COHORTS:
+        raise Invalid(
+            f"A project can have at most {MAX_PROJECT_COHORTS} cohorts. Delete one first."
+        )
+    return _apply_fields(blank, fields, others)
 
 
 def _apply_fields(

@@ -47,7 +47,7 @@ def check_known_fields(value: Any, shape: AnyShape, place: str) -> None:
     """Raise Invalid for the first field that the shape does not have. `place` is the path of the
     value, "" for a whole body."""
     for found in find_unknown_fields(value, shape, place):
-        raise Invalid(found.detail, attr=found.path, code="unknown_field")
+        raise Invalid(found.detail, attr=found.path or None, code="unknown_field")
 
 
 def parse_date_parameter(text: str, now: datetime, zone: tzinfo, attr: str) -> datetime:

@@ -61,20 +61,9 @@ class Surveys:
     async def create(
         self, project: Project, edit: SurveyEdit, actor: Actor, now: datetime
     ) -> SurveyWithFlags:
-        filters = edit.targeting_filters
 
         def decide(context: SurveyWriteContext) -> SurveyWrite:
-            if len(context.surveys) >= MAX_SURVEYS:
-                raise Invalid(f"A project can have at most {MAX_SURVEYS} surveys.")
-            survey = _apply_edit(new_survey(project, actor, now), edit, now)
-            _check(survey, edit, context)
-            flags = TargetingFlags(project, context.definitions, actor, now)
-            return SurveyWrite(
-                survey=survey,
-                internal=flags.create_internal(survey),
-                targeting=flags.create_targeting(survey, filters) if filters else None,
-                entry=_entry("created", {}, _audit_fields(survey, filters or None), survey, actor),
-            )
+            return build_new_survey(project, context, edit, actor, now)
 
         return await self._store_change(project, decide, now)
 
@@ -131,6 +120,24 @@ class Surveys:
         await self._flags.refresh(project)
         await self._cache.refresh(project.id)
         return found
+
+
+def build_new_survey(
+    project: Project, context: SurveyWriteContext, edit: SurveyEdit, actor: Actor, now: datetime
+) -> SurveyWrite:
+    """Return the survey with its flags. Raises Invalid."""
+    if len(context.surveys) >= MAX_SURVEYS:
+        raise Invalid(f"A project can have at most {MAX_SURVEYS} surveys.")
+    filters = edit.targeting_filters
+    survey = _apply_edit(new_survey(project, actor, now), edit, now)
+    _check(survey, edit, context)
+    flags = TargetingFlags(project, context.definitions, actor, now)
+    return SurveyWrite(
+        survey=survey,
+        internal=flags.create_internal(survey),
+        targeting=flags.create_targeting(survey, filters) if filters else None,
+        entry=_entry("created", {}, _audit_fields(survey, filters or None), survey, actor),
+    )
 
 
 def new_survey(project: Project, actor: Actor, now: datetime) -> Survey:

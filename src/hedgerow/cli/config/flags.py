@@ -88,6 +88,8 @@ def apply_flags(  # noqa: PLR0913 - the options of a command
                 plan = await flags.as_code.plan(
                     target, document, prune=prune, actor=COMMAND_LINE, now=utc_now()
                 )
+                if not plan.is_empty:
+                    await flags.as_code.rehearse(plan, COMMAND_LINE, utc_now())
             summary = PlanSummary(
                 created=[step.after.key for step in plan.created],
                 changed=[step.after.key for step in plan.changed],

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hedgerow.cli.importers.rehearsal import ImportRehearsal
 from hedgerow.cli.importers.target import ImportTarget
 from hedgerow.cli.output import colorize, print_json, show_progress
 from hedgerow.cli.service_client import (
@@ -16,16 +17,17 @@ from hedgerow.cli.service_client import (
     resolve_service_url,
 )
 from hedgerow.errors import AppError, OperatorError
+from hedgerow.flags.as_code.plan import FIRST_PROVISIONAL_ID
 from hedgerow.importers.matching import (
     MEMBERS_FIELD,
-    PENDING_ID,
     IdMap,
     ImportAction,
     ImportDecision,
     decide_import,
 )
-from hedgerow.importers.missing_types import skip_missing_types
+from hedgerow.importers.missing_types import RejectedItems, skip_missing_types
 from hedgerow.importers.model import ConversionResult, ImportNote, ResourceKind, SourceId
+from hedgerow.lib.clock import utc_now
 from hedgerow.lib.text import escape_control_characters
 from hedgerow.persons.model import MAX_GROUP_TYPES
 
@@ -49,8 +51,9 @@ UNCONFIRMED = "Nothing was changed: this is the plan. Confirm it with --yes."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """`skipped` are items for which the target has no free group type; `source` has other skipped
-    items. With `overwrite`, existing items that differ are changed."""
+    """`skipped` are items for which the target has no free group type, and items that it would
+    reject; `source` has other skipped items. With `overwrite`, existing items that differ are
+    changed."""
 
     source: ConversionResult
     decisions: Sequence[ImportDecision]
@@ -138,23 +141,34 @@ def build_plan(
     skipped = [
         ImportNote(kind=ResourceKind.GROUP_TYPE, name=name, text=text) for name in new[free:]
     ]
+    unused = sorted(set(range(MAX_GROUP_TYPES)) - set(types.values()))
+    indexes = {**types, **dict(zip(new, unused, strict=False))}
     id_map.group_types = {
-        index: types.get(name, PENDING_ID)
-        for index, name in source.group_types.items()
-        if name not in new[free:]
+        index: indexes[name] for index, name in source.group_types.items() if name in indexes
     }
     items, without_type = skip_missing_types(source, id_map.group_types.keys())
-    source = replace(source, items=items)
+    skipped += without_type
     decisions = []
-    for number, item in enumerate(source.items):
+    rejected = RejectedItems()
+    assert target.project is not None  # loaded before
+    rehearsal = ImportRehearsal(target.project, target.state, utc_now())
+    for number, item in enumerate(items):
         decision = decide_import(item, target.state, id_map, known.get(item.kind, {}))
-        id_map.add(item, PENDING_ID - 1 - number if decision.id is None else decision.id)
-        decisions.append(decision)
+        id = FIRST_PROVISIONAL_ID + number if decision.id is None else decision.id
+        reason = rejected.explain_need(item) or rehearsal.explain_rejection(
+            decision, id, overwrite=overwrite
+        )
+        if reason:
+            rejected.add(item)
+            skipped.append(ImportNote(kind=item.kind, name=item.name, text=reason))
+        else:
+            id_map.add(item, id)
+            decisions.append(decision)
     return ImportPlan(
-        source=source,
+        source=replace(source, items=[decision.item for decision in decisions]),
         decisions=decisions,
         new_types=new[:free],
-        skipped=[*skipped, *without_type],
+        skipped=skipped,
         overwrite=overwrite,
     )
 

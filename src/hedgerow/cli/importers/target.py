@@ -26,6 +26,7 @@ from hedgerow.importers.person_events import GROUP_SENDER_ID, split_batches
 from hedgerow.ingestion.import_events import parse_import
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
+from hedgerow.projects.model import Project, ProjectId
 
 PATHS = {
     ResourceKind.COHORT: "cohorts/",
@@ -60,6 +61,7 @@ class ImportTarget:
         self._service = ServiceClient(url, key, project)
         self._kinds = [kind for kind in PATHS if kind in kinds]
         self._project_key = ""
+        self.project: Project | None = None
         self.name = ""
         self.state = TargetState()
 
@@ -67,6 +69,16 @@ class ImportTarget:
         """Load the project and its items."""
         project = with_retries(lambda: self._service.request("GET", ""))
         self._project_key = project["api_token"]
+        self.project = Project(
+            id=ProjectId(project["id"]),
+            uuid=project["uuid"],
+            organization_id=project["organization"],
+            name=project["name"],
+            timezone=project["timezone"],
+            api_token=project["api_token"],
+            created_at=utc_now(),
+            updated_at=utc_now(),
+        )
         self.name = f"{self._url} project {project['id']}"
         types = with_retries(lambda: self._service.request("GET", "groups_types/"))
         self.state.group_types = {each["group_type"]: each["group_type_index"] for each in types}

@@ -1,6 +1,7 @@
 """Flags as code: export the flags of a project to a document, and apply a document."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,10 @@ from hedgerow.flags.store import FlagStore, FlagWrite
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.document import ErrorLocation
 from hedgerow.projects.model import Project
+
+
+class _Rehearsed(Exception):
+    """Ends the transaction of a rehearsal, so that it is rolled back."""
 
 
 class FlagsAsCode:
@@ -36,10 +41,19 @@ class FlagsAsCode:
         blank = new_flag(project, actor, now)
         return FlagPlanner(base, specs, blank, prune=prune, deletion_blockers=blockers).plan()
 
+    async def rehearse(self, plan: FlagPlan, actor: Actor, now: datetime) -> None:
+        """Raise the error that `apply` would raise. Nothing is stored."""
+        with suppress(_Rehearsed):
+            await self._write(plan, actor, now, is_rehearsal=True)
+
     async def apply(self, plan: FlagPlan, actor: Actor, now: datetime) -> None:
         """Apply all changes, or none if flags or cohorts have changed since the plan was made.
         Invalid names a flag that cannot be changed because another resource needs it."""
+        await self._write(plan, actor, now, is_rehearsal=False)
 
+    async def _write(
+        self, plan: FlagPlan, actor: Actor, now: datetime, *, is_rehearsal: bool
+    ) -> None:
         def work(present: FlagDefinitions, store: Callable[[FlagWrite], Flag]) -> None:
             if present.generation != plan.base.generation:
                 raise Conflict(
@@ -57,6 +71,8 @@ class FlagsAsCode:
                 gone = replace(flag, deleted=True, active=False)
                 with ErrorLocation(flag.key):
                     store(_build_edit("deleted", stored[flag.id], gone, actor, now))
+            if is_rehearsal:
+                raise _Rehearsed
 
         await self._store.write_all(plan.project_id, work, now)
 

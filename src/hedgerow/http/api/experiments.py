@@ -115,7 +115,7 @@ class ExperimentEnd(Fields):
     conclusion: Conclusion | None = None
     conclusion_comment: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
 
-    def to_edit(self, call: ProjectCall) -> dict[str, Any]:
+    def to_edit(self, now: datetime) -> dict[str, Any]:
         """The fields present in the body, in the form that `Experiments` accepts."""
         found = {name: getattr(self, name) for name in self.model_fields_set}
         if "conclusion_comment" in found:
@@ -149,8 +149,8 @@ class ExperimentBody(ExperimentEnd):
     secondary_metrics: list[Any] | None = None
     saved_metrics: list[Any] | None = None
 
-    def to_edit(self, call: ProjectCall) -> dict[str, Any]:
-        found = super().to_edit(call)
+    def to_edit(self, now: datetime) -> dict[str, Any]:
+        found = super().to_edit(now)
         found.pop("feature_flag_key", None)
         _check_flag_is_read_only(found.pop("feature_flag", None))
         if found.pop("holdout_id", None) is not None and found.get("holdout") is None:
@@ -161,7 +161,7 @@ class ExperimentBody(ExperimentEnd):
             raise Invalid(detail, attr="holdout_id")
         for name in ("start_date", "end_date"):
             if found.get(name) is not None:
-                found[name] = _parse_date(found[name], name, call)
+                found[name] = _parse_date(found[name], name, now)
         for name, empty in _EMPTY.items():
             if name in found and found[name] is None:
                 found[name] = empty
@@ -192,9 +192,9 @@ _EMPTY: Mapping[str, Any] = {
 }
 
 
-def _parse_date(text: str, attr: str, call: ProjectCall) -> datetime:
+def _parse_date(text: str, attr: str, now: datetime) -> datetime:
     """Times without an offset are UTC, as everywhere in the API."""
-    return parse_date_parameter(text, call.now, UTC, attr)
+    return parse_date_parameter(text, now, UTC, attr)
 
 
 def _check_flag_is_read_only(flag: Mapping[str, Any] | None) -> None:
@@ -365,7 +365,7 @@ class ExperimentEndpoints:
     async def create_experiment(self, call: ProjectCall) -> Response:
         """Create an experiment for an existing flag, or together with a new one."""
         body = await call.body(NewExperiment)
-        edit = body.to_edit(call)
+        edit = body.to_edit(call.now)
         if edit.get("deleted"):
             raise Invalid(
                 "A new experiment cannot be deleted. Leave out `deleted`.", attr="deleted"
@@ -400,7 +400,7 @@ class ExperimentEndpoints:
         if "feature_flag_key" in body.model_fields_set and body.feature_flag_key != flag.key:
             raise Invalid("The flag of an experiment cannot be changed.", attr="feature_flag_key")
         edit = drop_unchanged_documents(
-            body.to_edit(call), before, _render_parameters(before, flag)
+            body.to_edit(call.now), before, _render_parameters(before, flag)
         )
         changed = await self._experiments.change(call.project, id, edit, call.actor, call.now)
         return await self._respond(call, changed)
@@ -436,7 +436,7 @@ class ExperimentEndpoints:
         """End an experiment: stop counting. The flag keeps its current state."""
         id = _parse_id(call)
         await self._experiments.find(call.project, id)
-        conclusion: ExperimentEdit = (await call.body(ExperimentEnd)).to_edit(call)
+        conclusion: ExperimentEdit = (await call.body(ExperimentEnd)).to_edit(call.now)
         ended = await self._experiments.end(call.project, id, conclusion, call.actor, call.now)
         return await self._respond(call, ended)
 

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.importers.test_posthog import flag, groups
+from tests.unit.projects.factories import make_project
 
 from hedgerow.cli.importers.plan import ImportOptions, build_plan
 from hedgerow.cli.importers.target import ImportTarget
@@ -12,6 +13,7 @@ def test_items_without_a_free_group_type_are_listed_as_skipped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     target = ImportTarget("http://127.0.0.1:1", "key", None, ())
+    target.project = make_project()
     target.state.group_types = {f"type {n}": n for n in range(5)}
     source = convert_posthog(
         PostHogDefinitions(

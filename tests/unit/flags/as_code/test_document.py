@@ -138,3 +138,13 @@ def test_invalid_document_is_rejected_with_its_path(value: Any, error: str) -> N
     with pytest.raises(Invalid) as caught:
         parse_document(value)
     assert error in f"{caught.value.attr}: {caught.value.detail}"
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["new", "changed"])
+def test_misspelled_field_in_filters_is_named(stored: bool) -> None:
+    store = Store(*[make_flag(MATCH_ALL, 1, key="a")] * stored)
+    document = {"flags": [{"key": "a", "filters": {"groups": [{"rollout_percentge": 5}]}}]}
+    with pytest.raises(Invalid) as error:
+        make_plan(store, document)
+    assert error.value.attr == "flags[0] (a): filters.groups[0].rollout_percentge"
+    assert error.value.detail.endswith("Did you mean `rollout_percentage`?")
