@@ -6,7 +6,7 @@ never on disk.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -35,6 +35,8 @@ from hedgerow.projects.model import ProjectId
 
 EXTRA = "$cookieless_extra"
 ANONYMOUS_ID = "$anon_distinct_id"
+# Other requests are answered, and other changes written, between the parts of a large batch.
+PART_EVENTS = 100
 UNSUPPORTED_EVENTS = ("$create_alias", "$merge_dangerously")
 
 IDENTIFYING = frozenset(
@@ -91,9 +93,21 @@ class CookielessVisitors:
     ) -> CaptureBatch:
         """Replace the cookieless events of a batch. An event that cannot be assigned to a visitor
         is dropped, with a warning."""
+        events: list[CapturedEvent] = []
+        warnings = [*batch.warnings]
+        for start in range(0, len(batch.events), PART_EVENTS):
+            part = batch.events[start : start + PART_EVENTS]
+            resolved, problems = await self._resolve_part(project_id, part, now)
+            events += resolved
+            warnings += problems
+        return replace(batch, events=events, warnings=warnings)
+
+    async def _resolve_part(
+        self, project_id: ProjectId, part: Sequence[CapturedEvent], now: datetime
+    ) -> tuple[list[CapturedEvent], Iterable[IngestionWarning]]:
         visits: dict[int, Visit] = {}
         problems: dict[int, IngestionWarning] = {}
-        for index, event in enumerate(batch.events):
+        for index, event in enumerate(part):
             if is_cookieless(event) and not _is_resolved(event):
                 visit = await self._build_visit(project_id, event, now)
                 if isinstance(visit, Visit):
@@ -102,14 +116,14 @@ class CookielessVisitors:
                     problems[index] = visit
         found = await self._store.apply_visits(project_id, list(visits.values())) if visits else ()
         numbers = dict(zip(visits, found, strict=True))
-        events = [
+        resolved = [
             self._anonymize(event, visits[index], *numbers[index])
             if index in visits
             else _remove_identifying(event)
-            for index, event in enumerate(batch.events)
+            for index, event in enumerate(part)
             if index not in problems
         ]
-        return replace(batch, events=events, warnings=[*batch.warnings, *problems.values()])
+        return resolved, problems.values()
 
     async def find_distinct_id(
         self, project_id: ProjectId, visitor: Visitor, zone: Any, now: datetime

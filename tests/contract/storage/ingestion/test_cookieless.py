@@ -217,6 +217,7 @@ async def test_large_batches_of_many_visitors_do_not_block_each_other(stores: St
         event(ip=f"203.0.113.{n % 250}", properties=PAGE | {"n": n}, number=n) for n in range(600)
     ]
     one, other = await asyncio.gather(resolve(stores, *sent), resolve(stores, *reversed(sent)))
+    assert [each.uuid for each in one.events] == [each.uuid for each in sent]
     assert len({each.distinct_id for each in one.events}) == 250
     assert {each.distinct_id for each in one.events} == {each.distinct_id for each in other.events}
 
