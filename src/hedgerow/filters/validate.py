@@ -17,6 +17,9 @@ TEXT_OPERATORS = frozenset(
 NUMBER_OPERATORS = frozenset({Operator.GT, Operator.GTE, Operator.LT, Operator.LTE})
 LIST_OPERATORS = frozenset({Operator.ICONTAINS_MULTI, Operator.NOT_ICONTAINS_MULTI})
 RANGE_OPERATORS = frozenset({Operator.BETWEEN, Operator.NOT_BETWEEN})
+PATTERN_OPERATORS = frozenset({Operator.REGEX, Operator.NOT_REGEX})
+# Of a flag or a cohort. Compiling one takes up to 3 ms.
+MAX_PATTERNS = 200
 # For cohorts and flags only.
 OTHER_OPERATORS = ("in", "not_in", "flag_evaluates_to")
 
@@ -33,6 +36,16 @@ def check_property_filter(filter: Mapping[str, Any], place: str) -> None:
         _check_value(operator, filter.get("value"), f"{place}.value")
 
 
+def is_pattern(filter: Any) -> bool:
+    """Whether a filter has a regular expression."""
+    return isinstance(filter, Mapping) and filter.get("operator") in ("regex", "not_regex")
+
+
+def check_pattern_count(count: int, place: str) -> None:
+    if count > MAX_PATTERNS:
+        raise_invalid(place, f"Expected at most {MAX_PATTERNS} regular expressions.", "max_length")
+
+
 def _check_value(operator: Operator, value: Any, place: str) -> None:
     if value is None:
         raise_invalid(place, "This field is required.", "required")
@@ -46,7 +59,7 @@ def _find_problem(operator: Operator, value: Any) -> str:
     """Why an operator cannot compare with a value; "" if it can."""
     if operator in TEXT_OPERATORS and not isinstance(value, str):
         return "A text is required."
-    if operator in (Operator.REGEX, Operator.NOT_REGEX):
+    if operator in PATTERN_OPERATORS:
         return _find_pattern_problem(value)
     if operator in NUMBER_OPERATORS and parse_number(value) is None:
         return "A number is required."

@@ -13,7 +13,7 @@ FlagId = NewType("FlagId", int)
 
 KEY_MAX_CHARS = 400
 MAX_FLAGS = 2000
-MAX_PROJECT_BYTES = 16 << 20
+MAX_PROJECT_BYTES = 8 << 20
 TOO_MANY_FLAGS = f"A project can have at most {MAX_FLAGS} flags, including those of surveys."
 # Replaces an encrypted payload in every response. It is JSON text itself.
 REDACTED = '"********* (encrypted)"'

@@ -10,7 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.filters.validate import check_property_filter, raise_invalid
+from hedgerow.filters.validate import (
+    check_pattern_count,
+    check_property_filter,
+    is_pattern,
+    raise_invalid,
+)
 from hedgerow.flags.evaluation.predicates import FLAG_OPERATOR
 from hedgerow.flags.known_fields import FLAG_FILTERS
 from hedgerow.flags.model import KEY_MAX_CHARS, SURVEY_PREFIX, Bucketing, Flag, FlagId
@@ -116,6 +121,7 @@ def validate_filters(value: Any, context: ValidationContext, *, is_new: bool) ->
             "filters", f"The filters can have at most {MAX_FILTERS_BYTES} bytes.", "max_length"
         )
     groups = _check_list(filters.get("groups"), "filters.groups")
+    check_pattern_count(_count_patterns(filters), "filters.groups")
     if not groups and (is_new or filters.get("groups") is None):
         raise_invalid("filters.groups", "A flag needs at least one condition set.", "required")
     flag_index = _check_group_index(filters.get("aggregation_group_type_index"), "filters")
@@ -139,6 +145,11 @@ def validate_filters(value: Any, context: ValidationContext, *, is_new: bool) ->
         if not isinstance(filters.get(name), bool | None):
             raise_invalid(f"filters.{name}", "Must be a valid boolean.")
     return filters
+
+
+def _count_patterns(filters: Any) -> int:
+    groups = (*condition_sets(filters), *super_groups(filters))
+    return sum(is_pattern(each) for group in groups for each in _sequence(group.get("properties")))
 
 
 def _check_group(

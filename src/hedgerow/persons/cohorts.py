@@ -8,7 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.filters.validate import check_property_filter, raise_invalid
+from hedgerow.filters.validate import (
+    check_pattern_count,
+    check_property_filter,
+    is_pattern,
+    raise_invalid,
+)
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions, outline_definition
@@ -181,7 +186,7 @@ def validate_definition(
     stored = CohortGraph(collect_definitions(others.values()))
     users = set() if own_id == NEW else {own_id, *stored.find_users(own_id)}
     check_known_fields(definition, COHORT_NODE, DEFINITION_PATH)
-    count = 0
+    count = pattern_count = 0
     pending: list[tuple[Any, str, int]] = [(definition, DEFINITION_PATH, 0)]
     while pending:
         node, place, depth = pending.pop()
@@ -194,6 +199,8 @@ def validate_definition(
         if not isinstance(node, dict):
             raise_invalid(place, "Expected an object.")
         if "values" not in node:
+            pattern_count += is_pattern(node)
+            check_pattern_count(pattern_count, DEFINITION_PATH)
             _check_leaf(node, place, users, others)
             continue
         if str(node.get("type")).upper() not in ("AND", "OR"):

@@ -20,12 +20,12 @@ from hedgerow.projects.model import ProjectId
 CHEAP_COST_US = 2000
 FLAG_BUDGET_S = 0.010
 REQUEST_BUDGET_S = 0.100
-# A slow match begins only within this time; the longest match takes about as long again.
-MATCH_BUDGET_S = 0.010
+# A slow match begins only within this time. The longest match takes about 10 ms.
+MATCH_BUDGET_S = 0.005
 # A project uses at most this share of the time for slow matches, slow flags and long evaluations.
 # While that is used up, its flags that can be slow fail at once.
-PROJECT_SHARE = 0.2
-PROJECT_BURST_S = 0.2
+PROJECT_SHARE = 0.1
+PROJECT_BURST_S = 0.1
 SLOW_FLAG_S = 0.001
 SLOW_FLAG_COST_US = 1000
 LONG_EVALUATION_S = 0.010
@@ -108,8 +108,11 @@ class EvaluationPacer:
     """Runs long evaluations in slices. `exceeded` counts the evaluations in which a flag failed
     because of a budget; `report` gets the project of such an evaluation, at most once a minute."""
 
-    def __init__(self, report: Callable[[ProjectId], None] = lambda _: None) -> None:
+    def __init__(
+        self, report: Callable[[ProjectId], None] = lambda _: None, clock: Clock = monotonic
+    ) -> None:
         self._report = report
+        self._clock = clock
         self._projects: dict[ProjectId, ProjectBudget] = {}
         self._turn = asyncio.Lock()
         self.exceeded = 0
@@ -139,7 +142,7 @@ class EvaluationPacer:
     def _get_project(self, id: ProjectId) -> ProjectBudget:
         found = self._projects.get(id)
         if found is None:
-            found = self._projects[id] = ProjectBudget()
+            found = self._projects[id] = ProjectBudget(self._clock)
         return found
 
     async def _pause(self, project: ProjectBudget) -> bool:
@@ -156,7 +159,7 @@ class EvaluationPacer:
 
     def _note_exceeded(self, project_id: ProjectId, project: ProjectBudget) -> None:
         self.exceeded += 1
-        now_s = monotonic()
+        now_s = self._clock()
         if now_s - project.reported_at_s >= REPORT_INTERVAL_S:
             project.reported_at_s = now_s
             self._report(project_id)

@@ -15,6 +15,7 @@ from hedgerow.filters.operators import (
     parse_operator,
 )
 from hedgerow.filters.patterns import SLOW_COST_US
+from hedgerow.filters.validate import PATTERN_OPERATORS
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext, NeedsStoredData
 from hedgerow.flags.model import FlagId
 from hedgerow.lib import jsonio
@@ -29,6 +30,8 @@ MAX_SEARCHED_TEXTS = 5
 # The budget is checked after so much work at worst.
 CHECK_INTERVAL_US = 500
 MAX_COST_US = 10**9
+# Compiling one takes up to 3 ms. Predicates that are no longer in use count up to as often.
+MAX_PATTERNS = 4000
 
 
 class InvalidDefinition(ValueError):
@@ -45,6 +48,7 @@ class PredicateTable:
         self._predicates: list[ContextPredicate] = []
         # How long each predicate can take at worst, in microseconds.
         self._costs_us: dict[ContextPredicate, int] = {}
+        self._pattern_count = 0
         # The property names that filters use.
         self.property_keys: set[str] = set()
         self._graph = CohortGraph(collect_definitions(self._cohorts.values()))
@@ -156,6 +160,10 @@ class PredicateTable:
         key: str,
         build: Callable[[str, ValuePredicate], ContextPredicate],
     ) -> ContextPredicate:
+        if operator in PATTERN_OPERATORS:
+            self._pattern_count += 1
+            if self._pattern_count > MAX_PATTERNS:
+                raise InvalidDefinition("the flags have too many regular expressions")
         predicate = build(key, build_predicate(operator, value, self._zone))
         cost_us = estimate_cost_us(operator, value)
         if cost_us >= SLOW_COST_US:

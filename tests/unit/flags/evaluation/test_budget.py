@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from hedgerow.errors import Invalid
 from hedgerow.filters.operators import Operator, build_predicate
+from hedgerow.filters.validate import MAX_PATTERNS
 from hedgerow.flags.evaluation.budget import (
     FLAG_BUDGET_S,
     MATCH_BUDGET_S,
@@ -20,6 +22,9 @@ from hedgerow.flags.evaluation.budget import (
 )
 from hedgerow.flags.evaluation.evaluation_context import BudgetExceeded
 from hedgerow.flags.model import FlagOutcome
+from hedgerow.flags.validate import ValidationContext, validate_filters
+from hedgerow.persons.cohorts import validate_definition
+from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import START
 from tests.unit.flags.evaluation.test_decide import DeciderFixture, values_of
@@ -97,7 +102,7 @@ def test_slow_flags_are_charged_to_the_project_and_quick_ones_are_not() -> None:
         quick.end_part()
     assert not project.is_spent()
     slow = RequestBudget(project, clock)
-    clock.now_s += PROJECT_BURST_S
+    clock.now_s += PROJECT_BURST_S * 1.1
     slow.end_part()
     assert project.is_spent()
     other = RequestBudget(project, clock)
@@ -130,7 +135,7 @@ async def test_slow_patterns_fail_their_flag_only() -> None:
 
 async def test_a_project_without_time_left_is_refused_at_once_and_reported_once() -> None:
     reported: list[int] = []
-    pacer = EvaluationPacer(reported.append)
+    pacer = EvaluationPacer(reported.append, FakeClock())
     snapshot = make_snapshot(make_flag(SLOW, id=1), make_flag(id=2))
     evaluated = 0
 
@@ -198,6 +203,30 @@ def test_a_long_list_of_texts_is_searched_like_a_short_one(
     )
     context = loaded_context({"a": value}, groups={0: "acme"}, group_properties={0: {"a": value}})
     assert {each.value for each in evaluate_all(snapshot, context).values()} == {expected}
+
+
+def test_a_definition_has_a_maximum_of_patterns() -> None:
+    patterns = [prop("text", str(number), "regex") for number in range(MAX_PATTERNS + 1)]
+    context = ValidationContext(cohorts={}, flags={}, own_id=None)
+    validate_filters(build_filters({"properties": patterns[1:]}), context, is_new=True)
+    with pytest.raises(Invalid, match="at most 200 regular expressions"):
+        validate_filters(build_filters({"properties": patterns}), context, is_new=True)
+    with pytest.raises(Invalid, match="at most 200 regular expressions"):
+        validate_definition({"type": "OR", "values": patterns}, CohortId(0), {})
+
+
+def test_stored_patterns_beyond_the_maximum_fail_their_flags() -> None:
+    flags = [
+        make_flag(
+            build_filters(
+                *({"properties": [prop("text", f"{id}-{n}", "regex")]} for n in range(1000))
+            ),
+            id=id,
+        )
+        for id in range(1, 6)
+    ]
+    outcomes = evaluate_all(make_snapshot(*flags), loaded_context({"text": "1-1"}))
+    assert [outcomes[id].has_failed for id in range(1, 6)] == [False] * 4 + [True]
 
 
 async def test_a_huge_flag_is_ended_by_its_budget() -> None:
