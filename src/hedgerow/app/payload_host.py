@@ -62,16 +62,20 @@ def handle(frame: bytes) -> bytes:
 
 
 def _respond(request: PayloadRequest) -> bytes:
-    value = _decode(request)
     if request.capture is None:
-        return encode_response(PayloadResponse(), msgspec.json.encode(value))
-    error = None
+        return encode_response(PayloadResponse(), msgspec.json.encode(_decode(request)))
+    packed, error = _parse_and_pack(request, request.capture)
+    return encode_response(PayloadResponse(batch=packed, error=error))
+
+
+def _parse_and_pack(
+    request: PayloadRequest, arguments: CaptureArguments
+) -> tuple[PackedBatch, PayloadError | None]:
+    """The events are freed on return, before the response is assembled."""
     try:
-        batch = parse_events(value, request.capture, MAX_EVENTS)
+        return _pack_batch(parse_events(_decode(request), arguments, MAX_EVENTS), arguments), None
     except AllEventsRejected as refused:
-        batch, error = refused.batch, PayloadError.from_error(refused)
-    del value
-    return encode_response(PayloadResponse(batch=_pack_batch(batch, request.capture), error=error))
+        return _pack_batch(refused.batch, arguments), PayloadError.from_error(refused)
 
 
 def _decode(request: PayloadRequest) -> Any:

@@ -59,17 +59,17 @@ def decode(raw: RawPayload, limits: PayloadLimits, parse: Parse | None = None) -
         parse = partial(parse_json, is_lenient=raw.is_lenient, limits=limits)
     if raw.is_plain_json:
         return parse(raw.data)
-    body, limit = raw.data, limits.max_unpacked_bytes
+    body = raw.data
     # PostHog detects gzip without a hint, and posthog-js sends none.
     was_gzip = body.startswith(GZIP_MAGIC)
     if was_gzip:
-        body = _inflate(body, GZIP, limit)
+        body = _inflate(body, GZIP, limits)
     fields = _read_fields(raw, body)
     announced = raw.compression or read_field(fields, "compression") or raw.content_encoding
     hint = resolve_hint(announced, is_lenient=raw.is_lenient)
     if was_gzip and hint == "gzip":
         hint = ""
-    return add_token(_unwrap(fields.get("data", body), hint, parse, limit), fields)
+    return add_token(_unwrap(fields.get("data", body), hint, parse, limits), fields)
 
 
 def _read_fields(raw: RawPayload, body: bytes) -> dict[str, bytes]:
@@ -92,15 +92,17 @@ def resolve_hint(name: str, *, is_lenient: bool) -> str:
     return hint
 
 
-def _unwrap(data: bytes, hint: str, parse: Parse, limit: int, layers: int = MAX_LAYERS) -> Any:
+def _unwrap(
+    data: bytes, hint: str, parse: Parse, limits: PayloadLimits, layers: int = MAX_LAYERS
+) -> Any:
     """Remove layers until the data is JSON. The data must match the hint."""
     if not layers:
         raise MalformedData("it is wrapped too many times.")
-    unwrap_inner = partial(_unwrap, parse=parse, limit=limit, layers=layers - 1)
+    unwrap_inner = partial(_unwrap, parse=parse, limits=limits, layers=layers - 1)
     if data.startswith(GZIP_MAGIC):
-        return unwrap_inner(_inflate(data, GZIP, limit), "" if hint == "gzip" else hint)
+        return unwrap_inner(_inflate(data, GZIP, limits), "" if hint == "gzip" else hint)
     if hint == "lz64":
-        return unwrap_inner(unpack_lz64(data, limit), "")
+        return unwrap_inner(unpack_lz64(data, limits.max_unpacked_bytes), "")
     text = data.removeprefix(BOM).lstrip()
     if not hint:
         if text.startswith(OPENERS):
@@ -111,7 +113,7 @@ def _unwrap(data: bytes, hint: str, parse: Parse, limit: int, layers: int = MAX_
         with suppress(MalformedData):
             return unwrap_inner(plain, hint)
     if hint == "deflate":
-        return unwrap_inner(_inflate_zlib_or_raw(data, limit), "")
+        return unwrap_inner(_inflate_zlib_or_raw(data, limits), "")
     if hint == "gzip":
         raise MalformedData("it is not gzip, although the request says so.")
     return parse(text)
@@ -127,30 +129,40 @@ def _decode_base64_variants(data: bytes) -> Iterator[bytes]:
             yield a2b_base64(digits + b"=" * (-len(digits) % 4))
 
 
-def _inflate(data: bytes, kind: int, limit: int) -> bytes:
+def _inflate(data: bytes, kind: int, limits: PayloadLimits) -> bytes:
     """Decompress. Gzip may have several members in a row; bytes after the last are ignored."""
-    members: list[bytes] = []
-    remaining = limit
+    pieces: list[bytes] = []
+    size, remaining = len(data), limits.max_unpacked_bytes
     for _ in range(MAX_MEMBERS):
         stream = zlib.decompressobj(kind)
-        try:
-            plain = stream.decompress(data, remaining + 1)
-        except zlib.error:
-            raise MalformedData("the compressed data is damaged.") from None
-        if len(plain) > remaining:
-            raise unpacked_too_large_error(limit)
+        for plain in _decompress(stream, data, remaining, limits.free_bytes):
+            pieces.append(plain)
+            remaining -= len(plain)
+            if remaining < 0:
+                raise unpacked_too_large_error(limits.max_unpacked_bytes)
+            rest = len(stream.unconsumed_tail) + len(stream.unused_data)
+            limits.check_ratio(size - rest, limits.max_unpacked_bytes - remaining)
         if not stream.eof:
             raise MalformedData("the compressed data was cut short.")
-        members.append(plain)
-        remaining -= len(plain)
         data = stream.unused_data
         if kind != GZIP or not data.startswith(GZIP_MAGIC):
-            return plain if len(members) == 1 else b"".join(members)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     raise MalformedData(f"the compressed data has more than {MAX_MEMBERS} members.")
 
 
-def _inflate_zlib_or_raw(data: bytes, limit: int) -> bytes:
+def _decompress(stream: "zlib._Decompress", data: bytes, limit: int, first: int) -> Iterator[bytes]:
+    """Yield at most `limit` bytes and one more, in two pieces if there are more than `first`."""
+    try:
+        plain = stream.decompress(data, min(limit, first or limit) + 1)
+        yield plain
+        if stream.unconsumed_tail and len(plain) <= limit:
+            yield stream.decompress(stream.unconsumed_tail, limit - len(plain) + 1)
+    except zlib.error:
+        raise MalformedData("the compressed data is damaged.") from None
+
+
+def _inflate_zlib_or_raw(data: bytes, limits: PayloadLimits) -> bytes:
     """ "deflate" means the zlib format, but some clients send the raw stream."""
     with suppress(MalformedData):
-        return _inflate(data, ZLIB, limit)
-    return _inflate(data, RAW_DEFLATE, limit)
+        return _inflate(data, ZLIB, limits)
+    return _inflate(data, RAW_DEFLATE, limits)

@@ -2,13 +2,15 @@
 
 import msgspec
 
+from hedgerow.errors import TooLarge
+
 MIB = 1024 * 1024
 
 
 class PayloadLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`max_objects` counts objects and lists, `max_values` the commas between values: small values
-    need many times their length in memory. A body may unpack to `max_ratio` times its size, and to
-    `free_bytes` at any ratio; 0 means no ratio."""
+    need many times their length in memory. A body, and any beginning of it, may unpack to
+    `max_ratio` times its size, and to `free_bytes` at any ratio; 0 means no ratio."""
 
     max_unpacked_bytes: int
     max_objects: int
@@ -21,7 +23,15 @@ class PayloadLimits(msgspec.Struct, frozen=True, kw_only=True):
         if not self.max_ratio:
             return self
         allowed = min(self.max_unpacked_bytes, max(self.free_bytes, self.max_ratio * size))
-        return msgspec.structs.replace(self, max_unpacked_bytes=allowed, max_ratio=0)
+        return msgspec.structs.replace(self, max_unpacked_bytes=allowed)
+
+    def check_ratio(self, packed: int, unpacked: int) -> None:
+        """Raises TooLarge if the data so far unpacked to too many times its size."""
+        if self.max_ratio and unpacked > self.free_bytes and unpacked > self.max_ratio * packed:
+            raise TooLarge(
+                f"Request body unpacks to more than {self.max_ratio} times its size. Send fewer "
+                "events in each request."
+            )
 
 
 # What the event loop parses itself: about 10 ms for the worst body.

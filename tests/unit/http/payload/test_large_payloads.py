@@ -1,7 +1,9 @@
 """Large payloads: where they are parsed, for whom, and within which limits."""
 
+import base64
 import gzip
 import json
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from hedgerow.errors import TooLarge
 from hedgerow.http.auth.project_key import InvalidProjectKey
+from hedgerow.http.payload.layers import decode
 from hedgerow.http.payload.limits import (
     CAPTURE_LIMITS,
     INLINE_LIMITS,
@@ -16,6 +19,7 @@ from hedgerow.http.payload.limits import (
     UNIDENTIFIED_LIMITS,
     PayloadLimits,
 )
+from hedgerow.http.payload.raw import RawPayload
 from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.payload.workers import (
     CaptureArguments,
@@ -161,6 +165,20 @@ def test_ratio_limits_what_a_body_may_unpack_to() -> None:
     for size, allowed in ((1, 50), (5, 50), (6, 60), (100, 1000), (1000, 1000)):
         assert limits.for_body(size).max_unpacked_bytes == allowed
     assert INLINE_LIMITS.for_body(1) == INLINE_LIMITS
+
+
+def test_ratio_limits_the_beginning_of_a_body_too() -> None:
+    limits = PayloadLimits(
+        max_unpacked_bytes=1 << 20, max_objects=1, max_values=1, max_ratio=50, free_bytes=10_000
+    )
+    filler = random.Random(1).randbytes(20_000).hex().encode()
+    blanks = gzip.compress(b'{"a":"' + b" " * 100_000 + filler + b'"}')
+    honest = gzip.compress(b'{"a":"' + filler + b" " * 100_000 + b'"}')
+    assert 50 * len(honest) > 140_000
+    decode(RawPayload(data=honest), limits)
+    for body in (blanks, gzip.compress(b"") + blanks, base64.b64encode(blanks)):
+        with pytest.raises(TooLarge, match="more than 50 times its size"):
+            decode(RawPayload(data=body), limits)
 
 
 async def test_query_string_may_be_large_too() -> None:
