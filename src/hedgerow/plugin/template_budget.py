@@ -41,6 +41,7 @@ class Budget:
     def __init__(self, limits: BudgetLimits) -> None:
         self._limits = limits
         self._steps = limits.steps
+        self._value_chars = limits.value_chars
         self._output_chars = limits.output_chars
 
     def charge(self, steps: int) -> None:
@@ -52,13 +53,17 @@ class Budget:
             )
 
     def charge_value(self, value: object, step_chars: int = STEP_CHARS) -> None:
-        self.charge_chars(measure_value(value, self._limits.value_chars), step_chars)
+        # Called for every lookup, most of which find short texts.
+        if type(value) is str and len(value) < step_chars and self._steps:
+            self._steps -= 1
+        else:
+            self.charge_chars(measure_value(value, self._value_chars), step_chars)
 
     def charge_chars(self, chars: int, step_chars: int = STEP_CHARS) -> None:
         """Charge a value of this size."""
-        if chars > self._limits.value_chars:
+        if chars > self._value_chars:
             raise BudgetExceeded(
-                f"A value in the template has more than {self._limits.value_chars:,} characters. "
+                f"A value in the template has more than {self._value_chars:,} characters. "
                 "Use a shorter range or a smaller value."
             )
         self.charge(1 + chars // step_chars)

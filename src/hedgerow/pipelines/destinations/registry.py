@@ -8,6 +8,7 @@ from typing import Any
 
 from hedgerow.errors import AppError
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries.router import DestinationRouter, Route
@@ -21,6 +22,7 @@ from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.secret_mask import build_mask
 from hedgerow.pipelines.store import DestinationStore
 from hedgerow.plugin.component import Component
+from hedgerow.plugin.templates import load_liquid
 from hedgerow.projects.model import ProjectId
 
 
@@ -74,6 +76,8 @@ class DestinationRegistry:
             records: dict[ProjectId, list[Record]] = defaultdict(list)
             for record in await self._store.destinations(changed):
                 records[record.project_id].append(record)
+            if records:  # checking their templates needs Liquid, which takes long to load
+                await run_in_thread(load_liquid)
             for project_id in changed:
                 self._replace(project_id, records[project_id])
             self.enabled = {
