@@ -338,15 +338,15 @@ class Settings:
         old_name="rate_limits",
     )
     project_calls_per_s: float = define_setting(
-        1000.0,
+        10_000.0,
         parse_rate,
         "Limit of /decide calls and of capture calls per second and project. 0: no limit.",
     )
     project_events_per_s: float = define_setting(
-        10_000.0, parse_rate, "Limit of captured events per second and project. 0: no limit."
+        50_000.0, parse_rate, "Limit of captured events per second and project. 0: no limit."
     )
     address_calls_per_s: float = define_setting(
-        2000.0,
+        10_000.0,
         parse_rate,
         "Limit of /decide and capture calls per second and client address. 0: no limit.",
     )

@@ -17,6 +17,7 @@ import pytest
 
 from tests.fault.decide_requests import assert_unharmed
 from tests.support.live import PROJECT_KEY, LiveServer, read_error
+from tests.support.stored_events import read_stored_events, wait_until_stored
 from tests.unit.http.payload.wrappings import lz64
 
 MIB = 1 << 20
@@ -204,3 +205,24 @@ def test_bodies_beyond_the_share_of_a_sender_are_unavailable(server: LiveServer)
             connection.close()
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: 5\r\n" in answer.lower()
+
+
+def test_large_batch_of_cookieless_visitors_keeps_no_address(tmp_path: Path) -> None:
+    with LiveServer(tmp_path) as server:
+        page = {"$cookieless_mode": True, "$raw_user_agent": "Secret/1", "$host": "example.com"}
+        visits = [
+            {
+                "event": "seen",
+                "distinct_id": "$posthog_cookieless",
+                "properties": {**page, "$ip": f"203.0.113.{number % 50}", "filler": "x" * 600},
+            }
+            for number in range(600)
+        ]
+        body = {"api_key": PROJECT_KEY, "batch": visits}
+        with server.client() as client:
+            assert client.post("/batch/", json=body).status_code == 200
+        wait_until_stored(tmp_path)
+    stored = read_stored_events(tmp_path)
+    assert len(stored) == 600
+    assert len({event["distinct_id"] for event in stored}) == 50
+    assert not any("203.0.113" in str(event) or "Secret/1" in str(event) for event in stored)

@@ -187,3 +187,18 @@ async def test_full_queue_and_closed_workers_are_unavailable() -> None:
     with pytest.raises(Unavailable) as raised:
         await workers.parse(ask(b"{}"), "a")
     assert raised.value.headers["Retry-After"]
+
+
+async def test_cookieless_events_are_not_packed(workers: PayloadWorkers) -> None:
+    """They get their ids from the database of the service, before anything is stored."""
+    visit = {"event": "seen", "distinct_id": "$posthog_cookieless", "properties": {}}
+    other = {"event": "bought", "distinct_id": "ann", "properties": {}}
+    body = {"api_key": "phc_a", "batch": [visit, other] * 300}
+    parsed = await workers.parse(ask(json.dumps(body).encode()), "a")
+    assert parsed.batch is not None
+    packed = [event for row in parsed.batch.rows for event in unpack_captured(row.events)]
+    parts = [unpack_captured(part) for part in parsed.batch.cookieless]
+    assert {event.event for event in packed} == {"bought"}
+    assert {event.event for part in parts for event in part} == {"seen"}
+    assert [len(part) for part in parts] == [200, 100]
+    assert parsed.batch.event_count == 600
