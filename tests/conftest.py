@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REPORT_LINE = "told"
 MAX_NAMED_BYTES = 40
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +108,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a test after the argument instead of long bytes: compressed bytes contain the time, so
-    that two test processes would collect different names."""
-    return argname if isinstance(val, bytes) and len(val) > MAX_NAMED_BYTES else None
+    """Name a test after the argument instead of binary or long bytes: compressed bytes contain the
+    time, so that two test processes would collect different names."""
+    if not isinstance(val, bytes):
+        return None
+    is_binary = val.startswith(GZIP_MAGIC) or not val.isascii()
+    return argname if is_binary or len(val) > MAX_NAMED_BYTES else None
