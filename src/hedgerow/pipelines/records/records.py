@@ -209,12 +209,15 @@ class Records:
         actor: Actor,
         now: datetime,
     ) -> list[Record]:
-        """Move the first record that uses a component to an order. Without one, nothing moves."""
+        """Move the oldest record that uses a component to an order, so that a repeated call changes
+        nothing. Without a record, nothing moves."""
         self._check_family(component_id, family)
-        found, _ = await self._store.records(
-            RecordQuery(project_id=project_id, family=family, component_id=component_id, limit=1)
-        )
-        orders = {record.id: order for record in found}
+        ids = [
+            record.id
+            for record in await self._store.all_records(project_id)
+            if record.family is family and record.component_id == component_id
+        ]
+        orders = {min(ids): order} if ids else {}
         return await self.rearrange(project_id, family, orders, actor, now)
 
     def _check_family(self, id: ComponentId, family: Family) -> Component:

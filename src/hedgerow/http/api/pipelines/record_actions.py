@@ -47,8 +47,8 @@ class MigrateBody(RecordBody):
 
 
 class RearrangeBody(Fields):
-    """`orders` maps record ids to positions. Instead, `plugin` and `order` move the first record of
-    a component. Without either, nothing moves."""
+    """`orders` maps record ids to positions. Instead, `plugin` and `order` move the oldest record
+    of a component. Without either, nothing moves."""
 
     orders: Any = None
     plugin: Any = None
