@@ -117,7 +117,7 @@ class ChdbProcess:
             pass_fds=shared,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env={**os.environ, "TZ": "UTC"},
+            env=_build_environment(),
             # Ctrl-C in a terminal must not reach the process: it ends with the control socket.
             start_new_session=True,
         )
@@ -155,6 +155,12 @@ class ChdbProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _build_environment() -> dict[str, str]:
+    """Build an environment without the settings, which contain secrets."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HEDGEROW_")}
+    return {**kept, "TZ": "UTC"}
 
 
 def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHousePool:

@@ -32,6 +32,9 @@ from hedgerow.errors import AppError, Invalid, Unavailable
 MAX_CLIENTS = 8
 WAIT_TIMEOUT_S = 30
 CLOSE_TIMEOUT_S = 5
+# How long a server may be silent. The embedded engine answers or ends, but a backup takes long.
+SERVER_TIMEOUT_S = 45
+EMBEDDED_TIMEOUT_S = 24 * 3600
 # How long a server may take to insert one block.
 INSERT_TIMEOUT_S = 25
 
@@ -66,7 +69,6 @@ _TIMEOUT_EXCEEDED, TOO_MANY_ROWS = 159, 396
 
 _CLIENT_OPTIONS: dict[str, Any] = {
     "tz_mode": "aware",
-    "send_receive_timeout": 45,
     # A session allows one request at a time, and long lists do not fit into a URL.
     "autogenerate_session_id": False,
     "form_encode_query_params": True,
@@ -77,26 +79,41 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 class ClientSockets:
-    """The connections of one client, which another thread can close. `open_socket` replaces the
+    """The connections of one client, which another thread can close. `engine` replaces the
     connection to an address."""
 
-    def __init__(self) -> None:
-        self.open_socket: Callable[[], socket.socket] | None = None
-        self.is_aborted = False
-        self._current: socket.socket | None = None
+    def __init__(self, engine: "EmbeddedEngine | None" = None) -> None:
+        self._engine = engine
+        # Which start of the engine the connection belongs to.
+        self.engine_start = 0
         self.connected_at = 0.0
+        self.is_last = False
+        self._is_aborted = False
+        self._current: socket.socket | None = None
 
-    def check(self) -> None:
-        if self.is_aborted:
+    def refuse_reconnects(self) -> None:
+        """Let no further connection replace this one, so that its call is not repeated."""
+        self.is_last = True
+
+    def open(self) -> socket.socket | None:
+        """Open a connection to the engine, None without one. Raises OSError."""
+        if self.is_last:
             raise OSError("The call was aborted.")
+        if self._engine is None:
+            return None
+        connection = self._engine.connect()
+        self.engine_start = self._engine.starts
+        return connection
 
-    def use(self, current: socket.socket | None) -> None:
+    def use(self, current: socket.socket) -> None:
         self._current = current
         self.connected_at = time.monotonic()
+        if self._is_aborted:  # while it connected
+            self.abort()
 
     def abort(self) -> None:
-        """End the call in progress, and every further one, with an error."""
-        self.is_aborted = True
+        """End the call in progress with an error."""
+        self.is_last = self._is_aborted = True
         if self._current is not None:
             with suppress(OSError):
                 # Not the method of a TLS socket, which is not made for other threads.
@@ -120,15 +137,14 @@ class _TrackedConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         try:
-            self.sockets.check()
-            if self.sockets.open_socket is not None:
-                return self.sockets.open_socket()
+            connection = self.sockets.open()
         except OSError as error:
             raise NewConnectionError(self, str(error)) from error
-        return super()._new_conn()
+        return super()._new_conn() if connection is None else connection
 
     def connect(self) -> None:
         super().connect()
+        assert self.sock is not None
         self.sockets.use(self.sock)
 
 
@@ -200,7 +216,8 @@ class ClickHousePool:
         """End a call that nothing else can end. An embedded engine is killed: calls of others
         fail too, and reads are repeated."""
         leased.sockets.abort()
-        if self._engine is not None:
+        # The engine may have been restarted because of another call.
+        if self._engine is not None and self._engine.starts == leased.sockets.engine_start:
             self._engine.kill()
 
     def close(self) -> None:
@@ -217,11 +234,11 @@ class ClickHousePool:
         try:
             return self._idle.get_nowait()
         except Empty:
-            sockets = ClientSockets()
+            sockets = ClientSockets(self._engine)
             return PooledClient(client=self._connect(sockets), sockets=sockets)
 
     def _return_client(self, leased: PooledClient) -> None:
-        if leased.sockets.is_aborted:
+        if leased.sockets.is_last:
             leased.client.close()
         else:
             self._idle.put(leased)
@@ -235,7 +252,11 @@ def connect_server(url: str, timeout_s: float) -> ClickHousePool:
 
     def connect(sockets: ClientSockets) -> Client:
         client = clickhouse_connect.get_client(
-            dsn=url, connect_timeout=timeout_s, dedicated_pool=True, **_CLIENT_OPTIONS
+            dsn=url,
+            connect_timeout=timeout_s,
+            send_receive_timeout=SERVER_TIMEOUT_S,
+            dedicated_pool=True,
+            **_CLIENT_OPTIONS,
         )
         assert isinstance(client, HttpClient)
         sockets.track(client.http)
@@ -250,11 +271,15 @@ def connect_embedded(
     """Create a pool for an embedded engine."""
 
     def connect(sockets: ClientSockets) -> Client:
-        sockets.open_socket = engine.connect
         manager = PoolManager(retries=1)
         sockets.track(manager)
         return clickhouse_connect.get_client(
-            host="engine", database=database, compress=False, pool_mgr=manager, **_CLIENT_OPTIONS
+            host="engine",
+            database=database,
+            compress=False,
+            pool_mgr=manager,
+            send_receive_timeout=EMBEDDED_TIMEOUT_S,
+            **_CLIENT_OPTIONS,
         )
 
     return ClickHousePool(connect, release, engine)

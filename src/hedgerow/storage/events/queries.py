@@ -130,15 +130,13 @@ class ClickHouseEventReader(EventReader):
         self._running.add(run)
         try:
             await run.wait()
-        except asyncio.CancelledError:
-            await self._end(run)
-            raise
+            if run.task.done():
+                return run.task.result()
         finally:
+            if not run.task.done():
+                await self._end(run)
             self._running.discard(run)
-        if not run.task.done():
-            await self._end(run)
-            raise Invalid(_TIMEOUT, code="query_limit_exceeded")
-        return run.task.result()
+        raise Invalid(_TIMEOUT, code="query_limit_exceeded")
 
     async def _end(self, run: "_QueryRun") -> None:
         """End the query, even if the caller is cancelled again."""
@@ -154,7 +152,7 @@ class ClickHouseEventReader(EventReader):
         for other in self._running:
             # Repeating a long query could end in the same way.
             if other.age_s > MAX_REPEATED_AGE_S and other.leased is not None:
-                other.leased.sockets.is_aborted = True
+                other.leased.sockets.refuse_reconnects()
         await run.abort()
 
 
@@ -196,6 +194,8 @@ class _QueryRun:
         """Kill the query and wait a moment until it has ended. It may not have started yet, so
         repeat the KILL."""
         self._is_ended = True
+        if self.leased is not None:
+            self.leased.sockets.refuse_reconnects()
         ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
         deadline = time.monotonic() + KILL_TIMEOUT_S
         while not self.task.done() and time.monotonic() < deadline:

@@ -1,12 +1,13 @@
 """Queries with user input, on both engines: read-only and limited."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from hedgerow.errors import Invalid, Unavailable
-from hedgerow.events.store import QueryLimits
+from hedgerow.events.store import QueryLimits, QueryResult
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events.events import ClickHouseEventStore
 from hedgerow.storage.events.queries import ClickHouseEventReader
@@ -71,6 +72,42 @@ async def test_reader_enforces_limits(queries: ClickHouseEventReader, sql: str) 
     with pytest.raises(Invalid) as refused:
         await queries.read(sql, {}, limits)
     assert refused.value.code == "query_limit_exceeded"
+
+
+# The server for tests handles one request at a time, so it cannot kill a query.
+@pytest.mark.parametrize("queries", ["chdb"], indirect=True)
+async def test_a_query_that_does_not_end_is_aborted(queries: ClickHouseEventReader) -> None:
+    """The engine checks its limits between blocks: this is one block of slow rows."""
+    aborted: list[bool] = []
+    limits = QueryLimits(
+        timeout_s=0.5, max_rows=100, max_bytes=1 << 20, on_abort=lambda: aborted.append(True)
+    )
+    text = "concat(repeat('a', 60000), toString(number))"
+    sql = f"SELECT editDistance({text}, repeat('b', 60000)) FROM numbers(5)"
+    with pytest.raises(Invalid) as refused:
+        await queries.read(sql, {}, limits)
+    assert refused.value.code == "query_limit_exceeded"
+    assert aborted == [True]
+    assert (await queries.read("SELECT 1", {}, LIMITS)).rows[0][0] == 1
+
+
+@pytest.mark.parametrize("queries", ["chdb"], indirect=True)
+@pytest.mark.parametrize("kind", ["read", "read_shaped"])
+async def test_a_cancelled_query_is_ended(queries: ClickHouseEventReader, kind: str) -> None:
+    endless = "SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 1"
+    if kind == "read":
+        reading = asyncio.create_task(queries.read(endless, {}, LIMITS))
+    else:
+        reading = asyncio.create_task(queries.read_shaped(endless, {}, LIMITS, _return_result))
+    await asyncio.sleep(1)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(reading, 10)
+    assert (await queries.read("SELECT 1", {}, LIMITS)).rows[0][0] == 1
+
+
+def _return_result(result: QueryResult) -> QueryResult:
+    return result
 
 
 @pytest.mark.parametrize(
