@@ -45,7 +45,7 @@ CATCH_ALLS = {
     "http/server/gateway.py Gateway._serve_fast": "an unexpected error becomes a 500",
     "ingestion/poison_isolation.py BatchBisector.run": "one event must not block others",
     "lib/eager.py _continue": "passed on to the coroutine",
-    "lib/function_worker.py run_function": "raised again in the service",
+    "lib/workers/function_host.py run_function": "raised again in the service",
     "lib/sync_bridge.py _drive": "passed on to the coroutine",
     "lib/sync_bridge.py run_bridged": "passed on to the coroutine",
     "lib/text.py describe_error": PACKAGE_CODE,

@@ -11,9 +11,9 @@ import pytest
 from hedgerow.errors import Invalid
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.parser.parse import parse_select
-from hedgerow.lib.function_pool import FunctionPool
-from hedgerow.lib.worker_pool import PoolLimits
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.lib.workers.pool import PoolLimits
+from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.projects.validation import validate_text
 
 LIMITS = PoolLimits(

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hedgerow.lib.worker_pool import PoolFull, PoolLimits, WorkerPool
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
+from hedgerow.lib.workers.process import WorkerDied
 from tests.contract.test_worker_process import HOST, ROOT, is_running
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.lib.worker_process import WorkerDied, WorkerProcess
+from hedgerow.lib.workers.process import WorkerDied, WorkerProcess
 from tests.support.receiver import wait_until
 
 HOST = "tests.contract.worker_process_host"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from hedgerow.lib.worker_process import serve_requests
+from hedgerow.lib.workers.process import serve_requests
 
 
 def hang() -> NoReturn:

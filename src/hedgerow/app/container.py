@@ -20,12 +20,12 @@ from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
 from hedgerow.app.pipelines import Pipelines, build_pipelines
-from hedgerow.app.refusals import Refusals
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.events.deletion import EventDeletion
 from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.http.server.metrics import Metrics
+from hedgerow.http.server.refusals import Refusals
 from hedgerow.lib.encryption import EncryptionKeys
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.geoip import GeoIp

@@ -15,9 +15,9 @@ from hedgerow.experiments.query_runners import ExperimentQueryRunner
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.lib.clock import utc_now
-from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.lib.worker_pool import PoolLimits
+from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.lib.workers.pool import PoolLimits
 from hedgerow.queries.cache import Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner

@@ -6,10 +6,10 @@ from typing import TypeVar
 from hedgerow.app.delivery import DeliverySystem
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import TaskHealth
-from hedgerow.app.refusals import Refusals
 from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
+from hedgerow.http.server.refusals import Refusals
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database

@@ -30,7 +30,7 @@ from hedgerow.ingestion.cookieless.resolve import is_cookieless
 from hedgerow.ingestion.model import AcceptedIds, CaptureBatch, CapturedEvent, PackedBatch
 from hedgerow.ingestion.parsing.request import AllEventsRejected
 from hedgerow.ingestion.parsing.v1_format import build_results
-from hedgerow.lib.worker_process import serve_requests
+from hedgerow.lib.workers.process import serve_requests
 from hedgerow.storage.ingestion.inbox_packing import pack_captured
 
 # The event loop goes first.

@@ -15,7 +15,7 @@ class TemplateError(ValueError):
     """The template has a syntax error, or cannot be rendered for an event. The message says why."""
 
 
-class BudgetExceeded(TemplateError):
+class TemplateBudgetExceeded(TemplateError):
     """The template needs more than its budget."""
 
 
@@ -47,7 +47,7 @@ class Budget:
     def charge(self, steps: int) -> None:
         self._steps -= steps
         if self._steps < 0:
-            raise BudgetExceeded(
+            raise TemplateBudgetExceeded(
                 f"The template takes more than {self._limits.steps:,} steps. Use shorter loops and "
                 "smaller values."
             )
@@ -62,7 +62,7 @@ class Budget:
     def charge_chars(self, chars: int, step_chars: int = STEP_CHARS) -> None:
         """Charge a value of this size."""
         if chars > self._value_chars:
-            raise BudgetExceeded(
+            raise TemplateBudgetExceeded(
                 f"A value in the template has more than {self._value_chars:,} characters. "
                 "Use a shorter range or a smaller value."
             )
@@ -71,7 +71,7 @@ class Budget:
     def charge_output(self, value: object) -> None:
         self._output_chars -= measure_value(value, self._output_chars)
         if self._output_chars < 0:
-            raise BudgetExceeded(
+            raise TemplateBudgetExceeded(
                 f"The rendered template has more than {self._limits.output_chars:,} characters."
             )
 

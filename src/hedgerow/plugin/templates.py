@@ -22,8 +22,8 @@ from hedgerow.plugin.template_budget import (
     FULL_LIMITS,
     INLINE_LIMITS,
     Budget,
-    BudgetExceeded,
     BudgetLimits,
+    TemplateBudgetExceeded,
     TemplateError,
 )
 from hedgerow.plugin.template_markup import check_weight, measure_markup
@@ -86,7 +86,7 @@ class CompiledTemplate:
         if self.is_cheap or not can_wait:
             try:
                 return self.render_here(payload, INLINE_LIMITS)
-            except BudgetExceeded:
+            except TemplateBudgetExceeded:
                 if not can_wait:
                     raise
         return await_inline(render_remotely(self.source, payload))

@@ -26,7 +26,7 @@ from hedgerow.http.payload.workers import (
 from hedgerow.ingestion.model import AcceptedIds, PackedBatch
 from hedgerow.ingestion.parsing.request import AllEventsRejected, AllEventsTooLarge, InvalidToken
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
-from hedgerow.lib.worker_pool import WorkerPool
+from hedgerow.lib.workers.pool import WorkerPool
 from hedgerow.storage.ingestion.inbox_packing import unpack_captured
 
 UUID = "0199aaaa-0000-7000-8000-000000000001"

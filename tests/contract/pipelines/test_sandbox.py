@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hedgerow.app.pipelines import build_pipelines
-from hedgerow.lib.worker_process import WorkerProcess
+from hedgerow.lib.workers.process import WorkerProcess
 from hedgerow.pipelines.model import ComponentId
 from hedgerow.pipelines.transformations.sandbox import (
     CRASH_REASON,

@@ -7,7 +7,7 @@ import pytest
 
 from hedgerow.lib import jsonio
 from hedgerow.lib.sync_bridge import run_bridged
-from hedgerow.plugin.template_budget import FULL_LIMITS, INLINE_LIMITS, BudgetExceeded
+from hedgerow.plugin.template_budget import FULL_LIMITS, INLINE_LIMITS, TemplateBudgetExceeded
 from hedgerow.plugin.templates import (
     TemplateError,
     compile_template,
@@ -77,7 +77,7 @@ def test_syntax_errors_are_refused(template: Any) -> None:
 )
 def test_templates_over_budget_raise(template: Any) -> None:
     text = {"event": {"properties": {"text": "x" * 100_000}}}
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(TemplateBudgetExceeded):
         compile_template(template)(text)
 
 
@@ -147,7 +147,7 @@ async def test_costly_templates_and_large_values_are_rendered_remotely() -> None
         assert remote == [b'"{{ event.event | size }}"', b"\"{{ (1..3) | join: '' }}\""]
         # In a task that the component started, only the small budget of the loop is available.
         assert await call("{{ (1..3) | join: '' }}", GIVEN) == "123"
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(TemplateBudgetExceeded):
             await call("{{ event.event | size }}", large)
     finally:
         remote_render.reset(token)

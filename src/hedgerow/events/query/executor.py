@@ -24,10 +24,10 @@ from hedgerow.events.store import EventReader, QueryLimits, QueryResult, Shape
 from hedgerow.hogql.ast import Select
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
 from hedgerow.lib import jsonio
-from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.lib.worker_pool import PoolFull
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.lib.workers.pool import PoolFull
+from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.persons.store import CohortStore
 from hedgerow.projects.model import Project
 

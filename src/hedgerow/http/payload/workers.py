@@ -20,8 +20,8 @@ from hedgerow.ingestion.parsing.request import (
     parse_batch,
 )
 from hedgerow.ingestion.parsing.v1_format import to_legacy_batch
-from hedgerow.lib.worker_pool import PoolFull, PoolLimits, WorkerPool
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
+from hedgerow.lib.workers.process import WorkerDied
 
 HOST_MODULE = "hedgerow.app.payload_host"
 POOL_LIMITS = PoolLimits(

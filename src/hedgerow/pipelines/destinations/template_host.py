@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from hedgerow.lib import jsonio
-from hedgerow.lib.worker_process import serve_requests
+from hedgerow.lib.workers.process import serve_requests
 from hedgerow.pipelines.destinations.template_workers import (
     MAX_CPU_S,
     RenderRequest,
     RenderResponse,
 )
-from hedgerow.plugin.template_budget import FULL_LIMITS, BudgetExceeded, TemplateError
+from hedgerow.plugin.template_budget import FULL_LIMITS, TemplateBudgetExceeded, TemplateError
 from hedgerow.plugin.templates import compile_template, parse_template
 
 _decode = msgspec.json.Decoder(RenderRequest).decode
@@ -41,7 +41,7 @@ def handle(body: bytes) -> bytes:
 
 
 def _end_rendering(number: int, frame: FrameType | None) -> None:
-    raise BudgetExceeded(f"The template took longer than {MAX_CPU_S:g} s.")
+    raise TemplateBudgetExceeded(f"The template took longer than {MAX_CPU_S:g} s.")
 
 
 def build_handler() -> Callable[[bytes], bytes]:

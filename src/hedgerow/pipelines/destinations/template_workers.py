@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from hedgerow.lib import jsonio
-from hedgerow.lib.worker_pool import PoolFull, PoolLimits, WorkerPool
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
+from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.pipelines.model import RecordId
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.templates import TemplateError

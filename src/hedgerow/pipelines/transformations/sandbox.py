@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hedgerow.lib.worker_process import WorkerDied, WorkerProcess
+from hedgerow.lib.workers.process import WorkerDied, WorkerProcess
 from hedgerow.plugin.transform import IncomingEvent, Transform, TransformError
 
 HOST_MODULE = "hedgerow.pipelines.transformations.sandbox_host"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hedgerow.lib.worker_process import serve_requests
+from hedgerow.lib.workers.process import serve_requests
 from hedgerow.pipelines.catalogue import find_entry_points, load_components
 from hedgerow.pipelines.transformations.chain import describe_failure, fail_always, guard_transform
 from hedgerow.pipelines.transformations.sandbox import SandboxRequest, SandboxResponse

@@ -16,10 +16,10 @@ from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import AppError, Invalid, Unavailable
 from hedgerow.events.store import EventReader, QueryLimits, QueryResult, ResultTooLarge, Shape
-from hedgerow.lib.function_pool import FunctionPool
 from hedgerow.lib.threads import consume_exception, run_in_thread
-from hedgerow.lib.worker_pool import PoolFull
-from hedgerow.lib.worker_process import WorkerDied
+from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.lib.workers.pool import PoolFull
+from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, PooledClient, translate_error
 from hedgerow.storage.events.native_results import NativeResult, decode_native, fetch_native
 

@@ -1,13 +1,13 @@
 """The worker process of a FunctionPool: runs pickled functions of the service.
 
-python -m hedgerow.lib.function_worker
+python -m hedgerow.lib.workers.function_host
 """
 
 import os
 import pickle
 from typing import Any
 
-from hedgerow.lib.worker_process import serve_requests
+from hedgerow.lib.workers.process import serve_requests
 
 # The service answers other requests meanwhile.
 NICENESS = 5

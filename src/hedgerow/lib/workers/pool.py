@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hedgerow.lib.threads import ThreadLimiter
-from hedgerow.lib.worker_process import WorkerProcess
+from hedgerow.lib.workers.process import WorkerProcess
 
 
 class PoolFull(Exception):

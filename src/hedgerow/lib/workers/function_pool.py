@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.lib.worker_pool import PoolLimits, WorkerPool
+from hedgerow.lib.workers.pool import PoolLimits, WorkerPool
 
-WORKER_MODULE = "hedgerow.lib.function_worker"
+WORKER_MODULE = "hedgerow.lib.workers.function_host"
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Worker processes: one, a pool of them, and a pool that runs functions."""
