@@ -4,11 +4,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow.cli.importers.rehearsal import ImportRehearsal
 from hedgerow.cli.importers.target import ImportTarget
 from hedgerow.cli.output import colorize, print_json, show_progress
 from hedgerow.cli.service_client import (
@@ -30,6 +30,9 @@ from hedgerow.importers.model import ConversionResult, ImportNote, ResourceKind,
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.text import escape_control_characters
 from hedgerow.persons.model import MAX_GROUP_TYPES
+
+if TYPE_CHECKING:
+    from hedgerow.cli.importers.rehearsal import ImportRehearsal
 
 KnownIds = Mapping[ResourceKind, Mapping[SourceId, Any]]
 
@@ -151,7 +154,9 @@ def build_plan(
     decisions = []
     rejected = RejectedItems()
     assert target.project is not None  # loaded before
-    rehearsal = ImportRehearsal(target.project, target.state, utc_now())
+    # Loaded on first use: it takes a quarter of a second of CPU, and help pages do not need it.
+    module = import_module("hedgerow.cli.importers.rehearsal")
+    rehearsal: ImportRehearsal = module.ImportRehearsal(target.project, target.state, utc_now())
     for number, item in enumerate(items):
         decision = decide_import(item, target.state, id_map, known.get(item.kind, {}))
         id = FIRST_PROVISIONAL_ID + number if decision.id is None else decision.id
