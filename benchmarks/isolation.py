@@ -158,8 +158,9 @@ async def attack_large_answers(world: World) -> None:
 
 
 async def attack_slow_functions(world: World) -> None:
-    text = "concat(repeat('ab', 32000), toString(number))"
-    sql = f"select editDistance({text}, repeat('ba', 32000)) from numbers(1000)"
+    text = "concat(repeat('ab', 32000), toString(n))"
+    distance = f"editDistance({text}, repeat('ba', 32000))"
+    sql = f"select arrayMap(n -> {distance}, range(1000))"
     await repeat(lambda: query(world, sql), copies=3)
 
 
@@ -200,6 +201,7 @@ async def attack_slow_connections(world: World) -> None:
 
 
 ATTACKS: dict[str, Attack] = {
+    "flood": attack_flood,
     "cohorts": attack_nested_cohorts,
     "cohorts-query": attack_nested_cohorts_in_queries,
     "look-around": attack_look_around,
@@ -211,7 +213,6 @@ ATTACKS: dict[str, Attack] = {
     "templates": attack_templates,
     "large-answers": attack_large_answers,
     "slow-functions": attack_slow_functions,
-    "flood": attack_flood,
     "streams": attack_streams,
     "slow-connections": attack_slow_connections,
 }
@@ -346,11 +347,11 @@ def resident_mib(pid: int) -> float:
     while pending:
         process = pending.pop()
         with suppress(OSError):
-            status = Path(f"/proc/{process}/status").read_text()
-            total += int(re.search(r"VmRSS:\s+(\d+)", status)[1])  # type: ignore[index]
+            # Pages; the size is 0 for a process that has just ended.
+            total += int(Path(f"/proc/{process}/statm").read_text().split()[1])
             for task in Path(f"/proc/{process}/task").iterdir():
                 pending += map(int, (task / "children").read_text().split())
-    return total / 1024
+    return total * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 async def watch_memory(world: World) -> float:
