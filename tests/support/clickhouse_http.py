@@ -15,11 +15,11 @@ from urllib.request import urlopen
 import chdb
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from hedgerow.storage.events.chdb_server import parse_form
 from tests.support.live import find_free_port
 
 NOT_SETTINGS = {"query", "query_id", "database", "client_protocol_version", "wait_end_of_query"}
@@ -76,12 +76,10 @@ def build_app(folder: str) -> Starlette:
 
     async def answer(request: Request) -> Response:
         query = dict(request.query_params)
-        if request.headers.get("content-type", "").startswith("multipart/"):
-            async with request.form() as form:
-                for name, value in form.items():
-                    query[name] = (
-                        (await value.read()).decode() if isinstance(value, UploadFile) else value
-                    )
+        content_type = request.headers.get("content-type", "")
+        if content_type.startswith("multipart/"):
+            boundary = content_type.partition("boundary=")[2]
+            query |= parse_form(await request.body(), boundary.encode())
             body = query.pop("query").encode()
         else:
             body = b"\n".join(filter(None, (query.get("query", "").encode(), await request.body())))

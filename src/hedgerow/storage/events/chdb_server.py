@@ -157,14 +157,15 @@ def _read_request(stream: BinaryIO) -> _Request | None:
         headers[name.lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))
     if boundary := _BOUNDARY.search(headers.get("content-type", "")):
-        parameters |= _parse_form(body, boundary[1].encode())
+        parameters |= parse_form(body, boundary[1].encode())
         body = b""
     statement = parameters.pop("query", "").encode()
     parts = [part for part in (statement, body) if part]
     return _Request(statement=b"\n".join(parts), parameters=parameters)
 
 
-def _parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
+def parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
+    """Return the fields of a multipart form, in which the driver sends parameters."""
     fields = {}
     for part in body.split(b"--" + boundary)[1:-1]:
         head, _, value = part.partition(b"\r\n\r\n")
