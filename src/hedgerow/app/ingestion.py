@@ -47,7 +47,7 @@ _log = structlog.get_logger("hedgerow.ingestion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxShares:
-    """Whether projects share the inbox, and what is told which project has used up its share."""
+    """Whether projects share the inbox. `on_refusal` receives a project that used up its share."""
 
     has_several_projects: Callable[[], bool]
     on_refusal: Callable[[ProjectId], None]

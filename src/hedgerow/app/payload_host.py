@@ -129,7 +129,7 @@ def _pack_parts(events: Sequence[CapturedEvent]) -> Iterator[bytes]:
 
 
 def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    """glibc keeps freed memory for itself unless it is told to give it back."""
+    """glibc keeps freed memory for itself unless it is requested to give it back."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def handle_and_trim(frame: bytes) -> bytes:

@@ -61,8 +61,8 @@ class ProjectBacklogs:
 
 class AdmissionControl:
     """`free_bytes` returns the free disk space. It is called by `refresh`, not for each request.
-    `has_several_projects` is called for each request. `on_refusal` is told which project has used
-    up its share of the inbox."""
+    `has_several_projects` is called for each request. `on_refusal` receives a project
+    that has used up its share of the inbox."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class TokenBucket:
     def __init__(self, tokens: float, now_s: float) -> None:
         self.tokens = tokens
         self.updated_at_s = now_s
-        # What other processes have not been told yet.
+        # What has not been published to other processes yet.
         self.used = 0.0
 
 

@@ -84,7 +84,7 @@ def last_expired_day(now: datetime) -> date:
 
 
 def extract_root_domain(host: str) -> str:
-    """Return the domain that somebody registered, with the port, so that all subdomains of a site
+    """Return the registered domain, with the port, so that all subdomains of a site
     are one. An address stays as it is.
 
     A list of a few common registries stands in for the public suffix list: below any other one, all
