@@ -22,9 +22,14 @@ def _person(client: httpx.Client, distinct_id: str) -> list[Any]:
     return found
 
 
-def _last_activity(client: httpx.Client, scope: str) -> Any:
+def _activities(client: httpx.Client, scope: str) -> list[Any]:
     path = "/api/projects/1/activity_log/"
-    return client.get(path, params={"scope": scope, "limit": 1}).json()["results"][0]
+    found: list[Any] = client.get(path, params={"scope": scope, "limit": 1}).json()["results"]
+    return found
+
+
+def _last_activity(client: httpx.Client, scope: str) -> Any:
+    return _activities(client, scope)[0]
 
 
 @pytest.mark.parametrize(("query", "deleted"), [("?delete_events=true", 3), ("", None)])
@@ -141,5 +146,6 @@ def test_retention_deletes_old_events(tmp_path: Path) -> None:
         assert kept["retention_days"] == 30
     with LiveServer(tmp_path) as server, server.client() as client:
         wait_for(lambda: _delete(client, **left)["events"] == 1, at_most_s=30)
+        wait_for(lambda: bool(_activities(client, "Event")), at_most_s=30)
         activity = _last_activity(client, "Event")
     assert (activity["user"]["first_name"], activity["detail"]["events_deleted"]) == ("System", 1)
