@@ -17,15 +17,17 @@ HEARTBEAT_S = 15.0
 # Per process. A listener costs a connection and a few kilobytes.
 MAX_LISTENERS = 1000
 MAX_LISTENERS_PER_PROJECT = 100
-# One key, or one address, cannot take all streams of its project.
+# One key cannot take all streams of its project, nor of all projects. Another key at the same
+# address, which may be a proxy, still gets some, and so does another address.
 MAX_LISTENERS_PER_KEY = 50
-MAX_LISTENERS_PER_ADDRESS = 50
+MAX_LISTENERS_PER_ADDRESS = 75
 RETRY_AFTER_S = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """The holder of a stream. `key` identifies the API key, `address` the client."""
+    """The holder of a stream. `key` identifies the API key among those of all projects, `address`
+    the client."""
 
     project: Project
     key: str
@@ -46,7 +48,7 @@ class EtagStreams:
         self._stopping = stopping
         self._total = 0
         self._by_project: Counter[ProjectId] = Counter()
-        self._by_key: Counter[tuple[ProjectId, str]] = Counter()
+        self._by_key: Counter[str] = Counter()
         self._by_address: Counter[tuple[ProjectId, str]] = Counter()
 
     def check_capacity(self, listener: Listener) -> None:
@@ -55,7 +57,7 @@ class EtagStreams:
         if (
             self._total >= MAX_LISTENERS
             or self._by_project[id] >= MAX_LISTENERS_PER_PROJECT
-            or self._by_key[id, listener.key] >= MAX_LISTENERS_PER_KEY
+            or self._by_key[listener.key] >= MAX_LISTENERS_PER_KEY
             or self._by_address[id, listener.address] >= MAX_LISTENERS_PER_ADDRESS
         ):
             raise Throttled(RETRY_AFTER_S)
@@ -64,7 +66,7 @@ class EtagStreams:
         id = listener.project.id
         self._total += change
         self._by_project[id] += change
-        self._by_key[id, listener.key] += change
+        self._by_key[listener.key] += change
         self._by_address[id, listener.address] += change
         # Addresses are many: keep no zeros.
         self._by_key += Counter()

@@ -73,6 +73,6 @@ def _identify(call: SdkCall) -> Listener:
     scope = call.request.scope
     return Listener(
         project=call.project,
-        key=get_trace(scope).key_id or "secret key",
+        key=get_trace(scope).key_id or f"secret key of {call.project.id}",
         address=str(call.context.origins.client_address(scope)),
     )

@@ -109,7 +109,7 @@ async def test_listeners_per_project_are_limited_and_slots_are_released(
     with pytest.raises(Throttled):
         fixture.streams.check_capacity(make_listener())
     other = make_project(TWO, token="phc_another")
-    fixture.streams.check_capacity(make_listener(other))
+    fixture.streams.check_capacity(make_listener(other, key="other"))
     await streams[0].aclose()  # type: ignore[attr-defined]
     fixture.streams.check_capacity(make_listener())
 
@@ -134,3 +134,23 @@ async def test_one_key_or_address_cannot_take_all_streams(
     fixture.streams.check_capacity(make_listener(**different))
     await streams[0].aclose()  # type: ignore[attr-defined]
     fixture.streams.check_capacity(make_listener(**same))
+
+
+async def test_key_is_limited_in_all_projects_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTENERS_PER_KEY", 2)
+    fixture = StreamFixture()
+    streams = [fixture.open_stream() for _ in range(2)]
+    for stream in streams:
+        await next_etag(stream)
+    with pytest.raises(Throttled):
+        fixture.streams.check_capacity(make_listener(make_project(TWO, token="phc_another")))
+
+
+async def test_key_that_reached_its_limit_leaves_streams_to_others_at_its_address() -> None:
+    fixture = StreamFixture()
+    streams = [fixture.open_stream() for _ in range(module.MAX_LISTENERS_PER_KEY)]
+    for stream in streams:
+        await next_etag(stream)
+    fixture.streams.check_capacity(make_listener(key="other"))
+    for stream in streams:
+        await stream.aclose()  # type: ignore[attr-defined]
