@@ -1,20 +1,19 @@
 """Masks the secrets of a record in texts that others wrote: responses, errors, reasons.
 
-Services echo what they receive, so a secret is also recognized escaped, encoded, as a part of a URL
-or header, and cut at the end of a text. Pure.
+Services echo what they receive, so a secret is also recognized escaped, encoded, in other case, as
+a part of a URL or header, and cut at the end of a text. Pure.
 """
 
 import base64
 import binascii
 import contextlib
-import html
-import json
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from hedgerow.lib.escapes import DecodedText, decode_escapes
 from hedgerow.pipelines.config import MASK
 from hedgerow.plugin.component import Component
 
@@ -23,6 +22,11 @@ MIN_SECRET_LENGTH = 4
 # The same for parts of a secret, and for the beginning of a secret at the end of a text.
 MIN_PART_LENGTH = 8
 MIN_CUT_LENGTH = 6
+# An escape of a character is at most this long: `\\u0041`, `&#x0041;`.
+ESCAPE_LENGTH = 8
+# Makes texts comparable that differ in `+` for a space, or in the alphabet of base64.
+_COMPARABLE = str.maketrans("+-_", "  /")
+_DELIMITERS = re.compile(r"""[\s=;,:"']+""")
 
 
 class SecretMask:
@@ -30,20 +34,32 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         texts = {part for text in secrets for part in _split_secret(text)}
-        forms = {form for text in texts for form in _encode_forms(text)}
-        # Longest first: a form may contain another.
+        self._texts = texts
+        forms = {_decode(form).text for text in texts for form in (text, *_encode(text))}
+        forms = {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+        # Longest first: the beginning of a form may be the beginning of another.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
-        # The digits of an escape such as %2F have either case.
-        escaped = [re.escape(form) for form in self._forms if "%" in form]
-        self._escaped = re.compile("|".join(escaped), re.IGNORECASE) if escaped else None
-        self.margin = len(self._forms[0]) if self._forms else 0
+        self.margin = ESCAPE_LENGTH * len(self._forms[0]) if self._forms else 0
 
     def apply(self, text: str) -> str:
+        result: list[str] = []
+        last = 0
+        for start, end in sorted(self._find(text)):
+            if start >= last:
+                result += (text[last:start], MASK)
+            last = max(last, end)
+        return "".join((*result, text[last:]))
+
+    def _find(self, text: str) -> Iterator[tuple[int, int]]:
+        # Also as it is: what precedes a secret may look like an escape together with it.
+        for secret in self._texts:
+            yield from _find_all(secret, text)
+        decoded = _decode(text)
         for form in self._forms:
-            text = text.replace(form, MASK)
-        if self._escaped is not None:
-            text = self._escaped.sub(MASK, text)
-        return self._mask_cut_secret(text)
+            for span in _find_all(form, decoded.text):
+                yield decoded.locate(*span)
+        if cut := self._measure_cut_secret(decoded.text):
+            yield decoded.locate(len(decoded.text) - cut, len(decoded.text))
 
     def cut(self, text: str, length: int) -> str:
         """Mask a text and cut it. Only as much is masked as is shown."""
@@ -55,13 +71,13 @@ class SecretMask:
         masked = self.apply(text)
         return error if masked == text else RuntimeError(masked)
 
-    def _mask_cut_secret(self, text: str) -> str:
-        """Mask the beginning of a secret at the end of a text that was cut."""
+    def _measure_cut_secret(self, text: str) -> int:
+        """Return the length of the beginning of a secret at the end of a text that was cut."""
         for form in self._forms:
             for length in range(min(len(form) - 1, len(text)), MIN_CUT_LENGTH - 1, -1):
                 if text.endswith(form[:length]):
-                    return text[:-length] + MASK
-        return text
+                    return length
+        return 0
 
 
 def build_mask(component: Component | None, settings: Mapping[str, Any]) -> SecretMask:
@@ -87,15 +103,17 @@ def _split_secret(text: str) -> Iterator[str]:
     scheme, of Basic credentials and of a URL."""
     passwords = (text, *_find_passwords(text))
     yield from (each for each in passwords if len(each) >= MIN_SECRET_LENGTH)
-    parts = (*text.split()[1:], *_split_url(text))
+    parts = _split_url(text) if "://" in text else _DELIMITERS.split(text)
     yield from (each for each in parts if len(each) >= MIN_PART_LENGTH)
 
 
 def _find_passwords(text: str) -> Iterator[str]:
-    scheme, _, encoded = text.partition(" ")
+    scheme, _, credentials = text.partition(" ")
+    if credentials and " " not in credentials:
+        yield credentials
     if scheme.lower() == "basic":
         with contextlib.suppress(binascii.Error, ValueError):
-            decoded = base64.b64decode(encoded, validate=True).decode()
+            decoded = base64.b64decode(credentials, validate=True).decode()
             yield decoded
             yield decoded.partition(":")[2]
     with contextlib.suppress(ValueError):
@@ -117,22 +135,27 @@ def _split_url(text: str) -> Iterator[str]:
         yield from (value for _, value in parse_qsl(url.query))
 
 
-def _encode_forms(text: str) -> Iterator[str]:
-    """Yield the secret as it appears in JSON, HTML, URLs, Python texts and base64."""
-    yield text
-    yield json.dumps(text)[1:-1]
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
-    yield json.dumps(text)[1:-1].replace("/", "\\/")
-    yield repr(text)[1:-1]
-    yield html.escape(text)
-    yield html.escape(text, quote=False)
-    yield from (quote(text, safe=""), quote(text), quote_plus(text))
-    yield from _encode_base64(text.encode("utf-8", "replace"))
+def _find_all(part: str, text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(part)
+    while start >= 0:
+        yield start, start + len(part)
+        start = text.find(part, start + len(part))
 
 
-def _encode_base64(data: bytes) -> Iterator[str]:
-    """Yield the characters of base64 that depend on this data alone, wherever it begins in the
-    encoded bytes, as in `user:password`."""
+def _decode(text: str) -> DecodedText:
+    """Return a text in the form in which texts are compared: without escapes, in lower case."""
+    decoded = decode_escapes(text)
+    lower = decoded.text.lower()
+    if len(lower) != len(decoded.text):  # A few letters become two: İ.
+        lower = "".join(each.lower()[:1] for each in decoded.text)
+    return DecodedText(lower.translate(_COMPARABLE), decoded.starts, decoded.ends)
+
+
+def _encode(text: str) -> Iterator[str]:
+    """Yield the secret in hexadecimal digits and in base64: the characters that depend on it
+    alone, wherever it begins in the encoded bytes, as in `user:password`."""
+    data = text.encode("utf-8", "replace")
+    yield data.hex()
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
         # Characters that also hold bits of the data before and after it.
@@ -140,4 +163,3 @@ def _encode_base64(data: bytes) -> Iterator[str]:
         end = (before + len(data)) * 8 // 6
         if end - start >= MIN_CUT_LENGTH:
             yield encoded[start:end]
-            yield encoded[start:end].replace("+", "-").replace("/", "_")
