@@ -174,6 +174,7 @@ def test_invalid_http_is_400_in_the_common_shape(server: LiveServer, sent: bytes
         b"GET /_liveness HTTP/1.1\r\nHost: a:port\r\n\r\n",
         b"GET http://user@a/_liveness HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET http:///_liveness HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http://a/_liveness HTTP/1.1\r\n\r\n",
         b"GET http://a/_liveness HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         POST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\n{}\n",
         POST + b"Content-Length: 3, 3\r\n\r\n{}\n",
@@ -200,7 +201,9 @@ def test_ambiguous_requests_are_400_and_closed(server: LiveServer, sent: bytes) 
         b"GET /_liveness HTTP/1.0\r\n\r\n",
         b"GET /_liveness HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
         b"GET /_liveness HTTP/1.1\r\nhOST: my_host.example\r\n\r\n",
+        b"GET /_liveness HTTP/1.1\r\nHost: \t my_host.example \t\r\n\r\n",
         b"GET http://flags.example.com/_liveness HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://flags.example.com/_liveness HTTP/1.0\r\n\r\n",
     ],
 )
 def test_valid_hosts_are_accepted(server: LiveServer, sent: bytes) -> None:

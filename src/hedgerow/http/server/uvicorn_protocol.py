@@ -133,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
             elif name == b"host":
-                self._hosts.append(value)
+                self._hosts.append(value.strip(b" \t"))
             self.headers.append((name, value))
 
     def on_message_begin(self) -> None:
@@ -309,15 +309,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _has_valid_host(self) -> bool:
         """Whether there is exactly one Host header, with a host and perhaps a port. HTTP/1.0 needs
         none. The host of an absolute URL takes precedence (RFC 9112, 3.2.2)."""
+        if len(self._hosts) != 1 and (self._hosts or self.parser.get_http_version() != "1.0"):
+            return False
         if not self.url.startswith(b"/"):
             host = parse_authority(self.url)
             if host is not None:
                 self.headers[:] = [each for each in self.headers if each[0] != b"host"]
                 self.headers.append((b"host", host))
-                return is_valid_host(host) and len(self._hosts) <= 1
-        if not self._hosts:
-            return self.parser.get_http_version() == "1.0"
-        return len(self._hosts) == 1 and is_valid_host(self._hosts[0])
+                return is_valid_host(host)
+        return all(map(is_valid_host, self._hosts))
 
     def _header_bytes(self) -> int:
         lines = sum(len(name) + len(value) + 4 for name, value in self.headers)

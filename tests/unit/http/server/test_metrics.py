@@ -1,5 +1,8 @@
 from collections.abc import Iterable
 
+import pytest
+
+from hedgerow.errors import NotFound
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.trace import Trace
 from tests.unit.http.asgi import http_scope, make_receive
@@ -19,6 +22,12 @@ async def lines(metrics: Metrics) -> list[str]:
     assert response.status == 200
     assert dict(response.headers)[b"content-type"].startswith(b"text/plain; version=")
     return response.body.decode().splitlines()
+
+
+async def test_escaped_spelling_that_a_proxy_may_not_block_is_not_found() -> None:
+    scope = {**http_scope(path="/metrics"), "raw_path": b"/%6detrics"}
+    with pytest.raises(NotFound):
+        await Metrics(list).show_metrics(scope, make_receive(), Trace(scope))
 
 
 async def test_requests_are_counted_by_method_route_and_status() -> None:
