@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict, ValidationInfo
+from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.flags.edits import EditBase, FlagFields
@@ -18,7 +19,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
-from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text, require_unset
+from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
@@ -40,12 +41,19 @@ LIST_PARAMETERS = (
 )
 
 
-UnsupportedRollout = Annotated[
-    None,
-    require_unset(
-        "A flag has no percentage of its own. Send `filters.groups[0].rollout_percentage`."
-    ),
-]
+def _check_own_rollout(value: Any, info: ValidationInfo) -> None:
+    """Earlier versions of PostHog return the percentage of a flag's only condition also as one of
+    the flag."""
+    if value is not None and value != _get_first_rollout(info.data.get("filters")):
+        detail = "A flag has no percentage of its own. Send `filters.groups[0].rollout_percentage`."
+        raise PydanticCustomError("unsupported", detail, {"code": "not_supported"})
+
+
+def _get_first_rollout(filters: Any) -> Any:
+    try:
+        return filters["groups"][0]["rollout_percentage"]
+    except (TypeError, KeyError, IndexError):
+        return None
 
 
 class FlagStatus(msgspec.Struct, kw_only=True):
@@ -86,7 +94,7 @@ class FlagBody(Fields):
     evaluation_contexts: list[Annotated[str, Text(200)]] | None = None
     evaluation_tags: list[Annotated[str, Text(200)]] | None = None
     tags: list[Annotated[str, Text(200)]] | None = None
-    rollout_percentage: UnsupportedRollout = None
+    rollout_percentage: Annotated[None, BeforeValidator(_check_own_rollout)] = None
     version: Annotated[int, Between()] | None = None
     original_flag: Any = None
 

@@ -228,7 +228,7 @@ class Records:
             )
         if component.family is not family:
             kind = family.value.replace("_", " ")
-            raise Invalid(f"{component.name} is not a component for a {kind}.", attr="plugin")
+            raise Invalid(f"{component.name} is not a component for {kind}s.", attr="plugin")
         return component
 
     def _require_component(self, record: Record) -> Component:

@@ -245,7 +245,7 @@ async def test_relinking_keeps_matching_settings_and_no_secret_in_a_plain_one() 
 
 
 @pytest.mark.parametrize(
-    ("id", "says"), [(BAR_ID, "is not a component for a destination"), (GONE_ID, "does not exist")]
+    ("id", "says"), [(BAR_ID, "is not a component for destinations"), (GONE_ID, "does not exist")]
 )
 async def test_component_of_another_family_or_none_is_refused(id: ComponentId, says: str) -> None:
     records, store = build_records(RECORD)
