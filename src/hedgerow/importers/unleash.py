@@ -78,23 +78,6 @@ _VARIANT = Shape(
     overrides=Shape("contextName", "values"),
     unused=("weightType", "stickiness", "id"),
 )
-_FEATURE = Shape(
-    *("name", "description", "enabled", "archived", "archivedAt"),
-    variants=_VARIANT,
-    unused=(
-        *("type", "project", "stale", "potentiallyStale", "impressionData", "createdAt"),
-        *("createdByUserId", "createdBy", "lastSeenAt", "favorite", "environments", "links"),
-        *("dependencyType", "lifecycle", "collaborators", "children", "dependencies", "tags"),
-    ),
-)
-_STATE = Shape(
-    *("featureName", "name", "environment", "enabled"),
-    variants=_VARIANT,
-    unused=(
-        *("id", "type", "sortOrder", "lastSeenAt", "strategies", "hasStrategies"),
-        *("hasEnabledStrategies", "releasePlans"),
-    ),
-)
 _STRATEGY = Shape(
     *("id", "name", "strategyName", "featureName", "environment", "segments", "disabled"),
     variants=_VARIANT,
@@ -105,6 +88,25 @@ _STRATEGY = Shape(
         unused=("groupId", "IPs", "hostNames"),
     ),
     unused=("projectId", "sortOrder", "title", "createdAt", "milestoneId"),
+)
+_FEATURE = Shape(
+    *("name", "description", "enabled", "archived", "archivedAt"),
+    variants=_VARIANT,
+    strategies=_STRATEGY,
+    dependencies=Shape("feature", "enabled", "variants"),
+    unused=(
+        *("type", "project", "stale", "potentiallyStale", "impressionData", "createdAt"),
+        *("createdByUserId", "createdBy", "lastSeenAt", "favorite", "environments", "links"),
+        *("dependencyType", "lifecycle", "collaborators", "children", "tags"),
+    ),
+)
+_STATE = Shape(
+    *("featureName", "name", "environment", "enabled"),
+    variants=_VARIANT,
+    unused=(
+        *("id", "type", "sortOrder", "lastSeenAt", "strategies", "hasStrategies"),
+        *("hasEnabledStrategies", "releasePlans"),
+    ),
 )
 BUCKETING_NOTE = "It buckets by {}; here it buckets by distinct id."
 
@@ -164,7 +166,7 @@ class _ExportConverter:
             active=bool(state.get("enabled", feature.get("enabled", False))),
             tags=self._list_tags(name),
         )
-        strategies = self._list_strategies(name)
+        strategies = self._list_strategies(feature)
         usable = [each for each in strategies if not each.get("disabled")]
         note_unknown_fields(feature, _FEATURE, "", draft.notes.append)
         note_unknown_fields(state, _STATE, "environment", draft.notes.append)
@@ -179,7 +181,7 @@ class _ExportConverter:
             self._add_strategy(draft, strategy)
         if not draft.groups:
             raise Unsupported(" ".join(draft.notes))
-        self._add_dependencies(draft)
+        self._add_dependencies(draft, feature)
         return draft
 
     def _find_environment_state(self, name: str) -> Item:
@@ -188,12 +190,15 @@ class _ExportConverter:
                 return each
         return {}
 
-    def _list_strategies(self, name: str) -> list[Item]:
-        return [
+    def _list_strategies(self, feature: Item) -> list[Item]:
+        """Return the strategies of a feature. They are inside of it in exports of Unleash 3 and in
+        responses of the client API."""
+        listed = [
             each
             for each in get_objects(self._document, "featureStrategies")
-            if each.get("featureName") == name and self._is_in_environment(each)
+            if each.get("featureName") == feature.get("name") and self._is_in_environment(each)
         ]
+        return listed or get_objects(feature, "strategies")
 
     def _is_in_environment(self, item: Item) -> bool:
         return self._environment is None or item.get("environment", self._environment) == (
@@ -264,25 +269,31 @@ class _ExportConverter:
                     f"The override for {each.get('name')} applies before the strategies."
                 )
 
-    def _add_dependencies(self, draft: FlagDraft) -> None:
-        for each in get_objects(self._document, "dependencies"):
-            if each.get("feature") != draft.name:
-                continue
-            for parent in get_objects(each, "dependencies"):
-                number = self._ids.get(str(parent.get("feature")))
-                if number is None:
-                    raise Unsupported(
-                        f"It depends on {parent.get('feature')}, which is not in the export."
-                    )
-                draft.dependencies.add(number)
-                needed = {
-                    "key": str(number),
-                    "type": "flag",
-                    "operator": "flag_evaluates_to",
-                    "value": _parse_required_value(parent),
-                }
-                for group in draft.groups:
-                    group["properties"].append(needed)
+    def _add_dependencies(self, draft: FlagDraft, feature: Item) -> None:
+        for parent in self._list_parents(feature):
+            number = self._ids.get(str(parent.get("feature")))
+            if number is None:
+                raise Unsupported(
+                    f"It depends on {parent.get('feature')}, which is not in the export."
+                )
+            draft.dependencies.add(number)
+            needed = {
+                "key": str(number),
+                "type": "flag",
+                "operator": "flag_evaluates_to",
+                "value": _parse_required_value(parent),
+            }
+            for group in draft.groups:
+                group["properties"].append(needed)
+
+    def _list_parents(self, feature: Item) -> list[Item]:
+        listed = [
+            parent
+            for each in get_objects(self._document, "dependencies")
+            if each.get("feature") == feature.get("name")
+            for parent in get_objects(each, "dependencies")
+        ]
+        return listed or get_objects(feature, "dependencies")
 
 
 def _parse_required_value(parent: Item) -> bool | str:

@@ -208,6 +208,22 @@ def test_dependencies_are_filters_of_every_condition_set() -> None:
     ] == [[(str(parent.source_id), True)]] * 2
 
 
+def test_strategies_and_dependencies_inside_of_a_feature_count() -> None:
+    """As in exports of Unleash 3 and responses of the client API: without them, a flag would be on
+    for everyone."""
+    parent = feature("parent", enabled=True, strategies=[strategy("parent", "default")])
+    child = feature(
+        "child",
+        enabled=True,
+        strategies=[{"name": "flexibleRollout", "parameters": {"rollout": "50"}}],
+        dependencies=[{"feature": "parent", "enabled": True, "variants": []}],
+    )
+    [_, converted] = convert_unleash({"version": 1, "features": [parent, child]}, None).items
+    [group] = converted.body["filters"]["groups"]
+    assert group["rollout_percentage"] == 50
+    assert [each["type"] for each in group["properties"]] == ["flag"]
+
+
 def test_unsupported_parts_are_skipped_with_a_reason() -> None:
     document = export(
         strategy("by-ip", "remoteAddress", parameters={"IPs": "10.0.0.1"}),
