@@ -64,7 +64,9 @@ def find_header_problem(headers: Any) -> str:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             return f'"{truncate(name)}" is not a header name. Use letters, digits and -.'
-        if name.lower() in RESERVED_HEADERS or name.lower().startswith(RESERVED_PREFIXES):
+        # Some servers read `_` in a name as `-`.
+        folded = name.lower().replace("_", "-")
+        if folded in RESERVED_HEADERS or folded.startswith(RESERVED_PREFIXES):
             return f'The header "{name}" is set by Hedgerow. Remove it.'
         is_scalar = isinstance(value, str | int | float)
         if not is_scalar or not _HEADER_VALUE.fullmatch(str(value)):
