@@ -82,8 +82,9 @@ def test_trusted_proxy_sets_the_client_address(behind_proxy: LiveServer) -> None
     }
 
 
-def test_forwarded_header_of_an_untrusted_client_is_ignored(plain: LiveServer) -> None:
-    assert _list_enabled_flags(plain, {FORWARDED: LONDON}) == set()
+def test_standard_header_of_any_client_sets_the_address_of_the_user(plain: LiveServer) -> None:
+    assert _list_enabled_flags(plain, {FORWARDED: LONDON}) == {"uk", "london-time"}
+    assert _list_enabled_flags(plain, {}) == set()
 
 
 def test_server_gets_the_stored_location_of_the_user(behind_proxy: LiveServer) -> None:

@@ -20,15 +20,19 @@ def find_user_address(scope: Scope, body: Mapping[str, Any], origins: Origins) -
 
     - `HTTP_X_FORWARDED_FOR` is the user's address, whoever sends it: a caller can also send any
       `$geoip_…` property.
-    - A browser or a client SDK is at the user's address.
-    - A server SDK is not. An address before its own in `X-Forwarded-For` is the user's.
-    - Any other caller is taken for a server unless a trusted proxy forwards an address.
+    - A server SDK is not at the user's address. A proxy adds the address of the server to
+      `X-Forwarded-For`, so only an address before that is the user's.
+    - Otherwise `X-Forwarded-For` is the user's address, like the first header. From a trusted proxy
+      it is the last address that is not a proxy.
+    - Without a header, a browser or a client SDK is at the user's address, and any other caller is
+      taken for a server.
     """
     if read_header(scope, b"http_x_forwarded_for"):
         return origins.reported_address(scope)
     runtime = detect_runtime(body, scope)
-    if runtime is Runtime.CLIENT:
-        return origins.client_address(scope)
     if runtime is Runtime.SERVER and (is_server_sdk(scope) or body.get("evaluation_runtime")):
         return origins.address_before_client(scope)
-    return origins.client_address(scope) if origins.is_forwarded(scope) else None
+    stated = origins.stated_address(scope)
+    if stated is not None or runtime is Runtime.CLIENT or origins.is_forwarded(scope):
+        return stated or origins.client_address(scope)
+    return None

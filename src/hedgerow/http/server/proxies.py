@@ -28,6 +28,7 @@ PRIVATE_SUFFIXES = (
     ".private",
     ".test",
 )
+_WITH_PORT = re.compile(r"(?:\[(.+)\]|(\d+(?:\.\d+){3}))(?::\d{1,5})?")
 _VALID_HOST = re.compile(r"[A-Za-z0-9._\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
@@ -101,6 +102,13 @@ class Origins:
         address."""
         reported = read_header(scope, b"http_x_forwarded_for").partition(",")[0]
         return _parse_address(reported) if reported else self.client_address(scope)
+
+    def stated_address(self, scope: Scope) -> Address | None:
+        """Return the first address in the `X-Forwarded-For` of a client that is not a trusted
+        proxy, which may be any address."""
+        if self._is_trusted(_peer(scope)):
+            return None
+        return _parse_address(read_header(scope, b"x-forwarded-for").partition(",")[0])
 
     def client_group(self, scope: Scope) -> str:
         """Return what counts as one client for rate limits: see `group_address`."""
@@ -191,7 +199,8 @@ def _peer(scope: Scope) -> Address | None:
 @lru_cache(maxsize=1024)
 def _parse_address(text: str) -> Address | None:
     try:
-        address = ip_address(text.strip())
+        # Some proxies add the port.
+        address = ip_address(_WITH_PORT.sub(r"\1\2", text.strip()))
     except ValueError:
         return None
     # A dual-stack socket reports IPv4 peers as IPv6 addresses.

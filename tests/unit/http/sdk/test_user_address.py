@@ -47,7 +47,8 @@ def test_the_header_of_the_specification_is_the_users_address(
 )
 def test_a_browser_or_client_sdk_is_at_its_users_address(caller: dict[str, str]) -> None:
     assert find(caller) == "8.8.8.8"
-    assert find({**caller, FORWARDED: USER}) == "8.8.8.8"
+    assert find({**caller, FORWARDED: USER}) == USER
+    assert find({**caller, FORWARDED: "nonsense"}) == "8.8.8.8"
     assert find({**caller, FORWARDED: USER}, PROXY) == USER
     assert find({**caller, FORWARDED: f"1.1.1.1, {USER}"}, PROXY) == USER
 
@@ -63,11 +64,13 @@ def test_a_server_sdk_is_not_at_its_users_address(agent: str) -> None:
 
 
 @pytest.mark.parametrize("caller", [GO, {}, {"user-agent": "curl/8"}, {"user-agent": "axios/1"}])
-def test_an_unknown_caller_is_a_server_unless_a_trusted_proxy_forwards_an_address(
+def test_an_unknown_caller_is_a_server_unless_it_sends_an_address(
     caller: dict[str, str],
 ) -> None:
     assert find(caller) is None
-    assert find({**caller, FORWARDED: USER}) is None
+    assert find({**caller, FORWARDED: f"{USER}, 1.1.1.1"}) == USER
+    assert find({**caller, FORWARDED: f"{USER}:4711"}) == USER
+    assert find({**caller, FORWARDED: "nonsense"}) is None
     assert find(caller, PROXY) is None
     assert find({**caller, FORWARDED: USER}, PROXY) == USER
 

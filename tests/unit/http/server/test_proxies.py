@@ -203,6 +203,8 @@ def test_ipv4_and_ipv6_addresses_are_accepted() -> None:
         read_reported_address({REPORTED_HEADER: "2001:4860:4860::8888"}) == "2001:4860:4860::8888"
     )
     assert read_reported_address({REPORTED_HEADER: "::ffff:81.2.69.142"}) == "81.2.69.142"
+    assert read_reported_address({REPORTED_HEADER: "81.2.69.142:4711"}) == "81.2.69.142"
+    assert read_reported_address({REPORTED_HEADER: "[2001:db8::1]:4711"}) == "2001:db8::1"
 
 
 def test_reported_address_defaults_to_the_client_address() -> None:
