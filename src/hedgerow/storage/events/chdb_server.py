@@ -114,7 +114,7 @@ def main() -> None:
             # An orderly end takes longer and makes nothing safer.
             os._exit(0)
         connection = socket.socket(fileno=descriptors[0])
-        threading.Thread(target=_serve, args=(path, connection), daemon=True).start()
+        threading.Thread(target=serve_connection, args=(path, connection), daemon=True).start()
 
 
 def _ignore_stop_signals() -> None:
@@ -133,7 +133,8 @@ def _watch_memory() -> None:
         time.sleep(MEMORY_CHECK_INTERVAL_S)
 
 
-def _serve(path: str, connection: socket.socket) -> None:
+def serve_connection(path: str, connection: socket.socket) -> None:
+    """Answer the requests of one connection until the client closes it."""
     session = chdb.connect(path)
     try:
         with connection, connection.makefile("rb") as stream:
@@ -157,14 +158,14 @@ def _read_request(stream: BinaryIO) -> _Request | None:
         headers[name.lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))
     if boundary := _BOUNDARY.search(headers.get("content-type", "")):
-        parameters |= parse_form(body, boundary[1].encode())
+        parameters |= _parse_form(body, boundary[1].encode())
         body = b""
     statement = parameters.pop("query", "").encode()
     parts = [part for part in (statement, body) if part]
     return _Request(statement=b"\n".join(parts), parameters=parameters)
 
 
-def parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
+def _parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
     """Return the fields of a multipart form, in which the driver sends parameters."""
     fields = {}
     for part in body.split(b"--" + boundary)[1:-1]:
