@@ -7,20 +7,29 @@ import ctypes
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hedgerow.errors import AppError
-from hedgerow.http.payload.documents import parse_json
+from hedgerow.http.payload.documents import check_counts, parse_json
 from hedgerow.http.payload.layers import decode
 from hedgerow.http.payload.limits import MAX_EVENTS
+from hedgerow.http.payload.pieces import (
+    MAX_REPORTED_REJECTIONS,
+    EncodedItems,
+    decode_in_pieces,
+    join_batches,
+)
 from hedgerow.http.payload.token_search import HEAD_BYTES, TAIL_BYTES, search_json
 from hedgerow.http.payload.workers import (
     CaptureArguments,
     PayloadError,
     PayloadRequest,
     PayloadResponse,
+    check_event_count,
     decode_request,
     encode_response,
     parse_events,
@@ -35,7 +44,6 @@ from hedgerow.storage.ingestion.inbox_packing import pack_captured
 
 # The event loop goes first.
 NICENESS = 10
-MAX_REPORTED_REJECTIONS = 1000
 # Small enough for the event loop to register in a millisecond.
 EVENTS_PER_IDS = 1000
 EVENTS_PER_PART = 200
@@ -44,6 +52,7 @@ PART_BYTES = 256 * 1024
 LARGE_BYTES = 4 << 20
 
 _pack = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 class _TokenFound(Exception):
@@ -72,8 +81,29 @@ def _parse_and_pack(
     request: PayloadRequest, arguments: CaptureArguments
 ) -> tuple[PackedBatch, PayloadError | None]:
     """The events are freed on return, before the response is assembled."""
+    payload = _decode(request)
+    items = payload.get("batch") if isinstance(payload, dict) else None
+    if not isinstance(items, EncodedItems):
+        return _parse_and_pack_piece(payload, arguments)
+    check_event_count(items, MAX_EVENTS)
+    parse = partial(parse_json, is_lenient=request.raw.is_lenient, limits=request.limits)
+    packed: list[tuple[int, PackedBatch]] = []
+    errors: list[PayloadError | None] = []
+    for start, piece in items.iter_pieces(parse):
+        batch, error = _parse_and_pack_piece({**payload, "batch": piece}, arguments)
+        packed.append((start, batch))
+        errors.append(error)
+        # Every piece has its own uuids.
+        arguments = replace(arguments, randomness=os.urandom(len(arguments.randomness)))
+    joined = join_batches(packed)
+    return joined, None if joined.event_count else next(filter(None, errors), None)
+
+
+def _parse_and_pack_piece(
+    payload: Any, arguments: CaptureArguments
+) -> tuple[PackedBatch, PayloadError | None]:
     try:
-        return _pack_batch(parse_events(_decode(request), arguments, MAX_EVENTS), arguments), None
+        return _pack_batch(parse_events(payload, arguments, MAX_EVENTS), arguments), None
     except AllEventsRejected as refused:
         return _pack_batch(refused.batch, arguments), PayloadError.from_error(refused)
 
@@ -88,7 +118,15 @@ def _decode(request: PayloadRequest) -> Any:
             raise _TokenFound(token)
         return parse_json(text, raw.is_lenient, limits)
 
-    return decode(raw, limits, find_or_parse if request.finds_token else None)
+    def parse_in_pieces(text: bytes) -> Any:
+        check_counts(text, raw.is_lenient, limits)
+        has_token = request.capture is not None and request.capture.v1 is not None
+        payload = decode_in_pieces(text, has_token=has_token)
+        return parse_json(text, raw.is_lenient, limits) if payload is None else payload
+
+    if request.finds_token:
+        return decode(raw, limits, find_or_parse)
+    return decode(raw, limits, None if request.capture is None else parse_in_pieces)
 
 
 def _pack_batch(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch:
@@ -115,17 +153,18 @@ def _collect_ids(events: Sequence[CapturedEvent]) -> Iterator[AcceptedIds]:
 
 
 def _pack_parts(events: Sequence[CapturedEvent]) -> Iterator[bytes]:
-    """Encode events in lists that the event loop decodes and stores in a few milliseconds."""
+    """Encode events in lists that the event loop decodes and stores in a few milliseconds. As JSON:
+    MessagePack has no integers of more than 64 bits."""
     part: list[CapturedEvent] = []
     size = 0
     for event in events:
         part.append(event)
-        size += len(_pack(event))
+        size += len(_encode_json(event))
         if size > PART_BYTES or len(part) == EVENTS_PER_PART:
-            yield _pack(part)
+            yield _encode_json(part)
             part, size = [], 0
     if part:
-        yield _pack(part)
+        yield _encode_json(part)
 
 
 def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

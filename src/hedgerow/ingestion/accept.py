@@ -26,7 +26,7 @@ RETRY_AFTER_S = 10
 MAX_WARNINGS_PER_MINUTE = 1000
 
 _decode_ids = msgspec.msgpack.Decoder(AcceptedIds).decode
-_decode_events = msgspec.msgpack.Decoder(list[CapturedEvent]).decode
+_decode_events = msgspec.json.Decoder(list[CapturedEvent]).decode
 
 
 class Capture:

@@ -181,6 +181,18 @@ async def test_worker_that_exceeds_its_memory_or_time_is_replaced() -> None:
             workers.close()
 
 
+async def test_memory_does_not_grow_with_the_number_of_values() -> None:
+    """The values of this batch need 600 MiB as Python objects."""
+    event = {"event": "e", "distinct_id": "d", "properties": {f"k{n}": f"v{n}" for n in range(60)}}
+    limits = replace(POOL_LIMITS, max_memory_bytes=400 << 20, timeout_s=60.0)
+    workers = PayloadWorkers(WorkerPool(HOST_MODULE, limits))
+    try:
+        batch = get_batch(await workers.parse(ask(encode(*[event] * 28_000)), "a"))
+        assert batch.event_count == 28_000
+    finally:
+        workers.close()
+
+
 async def test_full_queue_and_closed_workers_are_unavailable() -> None:
     workers = PayloadWorkers(WorkerPool(HOST_MODULE, replace(POOL_LIMITS, **{"max_waiting": 0})))
     workers.close()
@@ -191,7 +203,8 @@ async def test_full_queue_and_closed_workers_are_unavailable() -> None:
 
 async def test_cookieless_events_are_not_packed(workers: PayloadWorkers) -> None:
     """They get their ids from the database of the service, before anything is stored."""
-    visit = {"event": "seen", "distinct_id": "$posthog_cookieless", "properties": {}}
+    properties = {"more than 64 bits": 10**30}
+    visit = {"event": "seen", "distinct_id": "$posthog_cookieless", "properties": properties}
     other = {"event": "bought", "distinct_id": "ann", "properties": {}}
     body = {"api_key": "phc_a", "batch": [visit, other] * 300}
     parsed = await workers.parse(ask(json.dumps(body).encode()), "a")
@@ -200,5 +213,6 @@ async def test_cookieless_events_are_not_packed(workers: PayloadWorkers) -> None
     parts = [unpack_captured(part) for part in parsed.batch.cookieless]
     assert {event.event for event in packed} == {"bought"}
     assert {event.event for part in parts for event in part} == {"seen"}
+    assert parts[0][0].properties == properties
     assert [len(part) for part in parts] == [200, 100]
     assert parsed.batch.event_count == 600

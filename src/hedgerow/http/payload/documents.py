@@ -28,15 +28,8 @@ _decoded = msgspec.json.Decoder().decode
 
 
 def parse_json(data: bytes, is_lenient: bool, limits: PayloadLimits) -> Any:
-    # Few documents have enough brackets to be too deep, and counting brackets is cheap.
-    objects = data.count(b"{") + data.count(b"[")
-    if objects > limits.max_objects or _has_too_many_values(data, limits.max_values):
-        if not is_lenient and begins_too_deep(data):
-            raise _too_deep_error()
-        raise TooLarge(
-            f"A request may hold at most {limits.max_values} values and {limits.max_objects} "
-            "objects. Send fewer in each request."
-        )
+    objects = check_counts(data, is_lenient, limits)
+    # Few documents have enough brackets to be too deep.
     if objects > MAX_DEPTH and _is_too_deep(data):
         if not is_lenient:
             raise _too_deep_error()
@@ -47,6 +40,20 @@ def parse_json(data: bytes, is_lenient: bool, limits: PayloadLimits) -> Any:
         return _parse_lenient(data, is_lenient)
     except RecursionError:
         raise _too_deep_error() from None
+
+
+def check_counts(data: bytes, is_lenient: bool, limits: PayloadLimits) -> int:
+    """Return the number of objects and lists, which is cheap to count. Raises TooLarge beyond the
+    limits."""
+    objects = data.count(b"{") + data.count(b"[")
+    if objects > limits.max_objects or _has_too_many_values(data, limits.max_values):
+        if not is_lenient and begins_too_deep(data):
+            raise _too_deep_error()
+        raise TooLarge(
+            f"A request may hold at most {limits.max_values} values and {limits.max_objects} "
+            "objects. Send fewer in each request."
+        )
+    return objects
 
 
 def _has_too_many_values(data: bytes, limit: int) -> bool:

@@ -69,8 +69,7 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
     """Parse the events of a capture request, here or in a worker. Raises TooLarge if there are more
     than `max_events`."""
     items = payload.get("batch") if isinstance(payload, dict) else payload
-    if isinstance(items, list) and len(items) > max_events:
-        raise TooLarge(f"A request may hold at most {max_events} events. Send fewer in each.")
+    check_event_count(items, max_events)
     if (v1 := arguments.v1) is not None:
         payload = to_legacy_batch(payload, token=v1.token, library=v1.library, sent_at=v1.sent_at)
     return parse_batch(
@@ -81,6 +80,11 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
         ip=arguments.ip,
         randomness=arguments.randomness,
     )
+
+
+def check_event_count(items: Any, max_events: int) -> None:
+    if isinstance(items, list) and len(items) > max_events:
+        raise TooLarge(f"A request may hold at most {max_events} events. Send fewer in each.")
 
 
 class PayloadRequest(msgspec.Struct, frozen=True, kw_only=True):
