@@ -22,14 +22,21 @@ from hedgerow.hogql.parser.parse import parse_expr, parse_select
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.hogql.unparse import to_hogql
+from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
-from hedgerow.projects.validation import check_storable, parse_date_parameter
+from hedgerow.projects.validation import check_known_fields, check_storable, parse_date_parameter
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 
 TIMEOUT_S = 10.0
 MAX_LIST_VALUES = 1_000
 
+# HogQLFilters and DateRange in PostHog's frontend/src/queries/schema.
+QUERY_FILTERS = Shape(
+    "properties",
+    dateRange=Shape("date_from", "date_to", unused=("explicitDate",)),
+    unused=("filterTestAccounts",),
+)
 _QUERY_LIMITS = replace(DEFAULT_LIMITS, timeout_s=TIMEOUT_S)
 
 
@@ -125,6 +132,7 @@ def _parse_value(name: str, fields: Any) -> Expr:
 
 def _compile_filters(filters: Mapping[str, Any], context: QueryContext) -> Expr:
     """Compile the filters for `{filters}`. True without any."""
+    check_known_fields(filters, QUERY_FILTERS, "query__filters")
     fields = QueryFields(filters, "query__filters")
     dates = QueryFields(fields.mapping("dateRange"), "query__filters__dateRange")
     found: list[Expr] = []

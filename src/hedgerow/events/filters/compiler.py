@@ -13,6 +13,7 @@ from hedgerow.events.filters.cohorts import CohortsById, select_members
 from hedgerow.events.filters.columns import build_column_condition
 from hedgerow.events.filters.conditions import QueryTime, build_condition, validate_operator
 from hedgerow.events.filters.elements import build_element_condition
+from hedgerow.filters.known_fields import EVENT_FILTER
 from hedgerow.filters.operators import build_predicate
 from hedgerow.filters.validate import raise_invalid
 from hedgerow.filters.values import MISSING
@@ -31,6 +32,7 @@ from hedgerow.hogql.builders import (
 )
 from hedgerow.lib.text import parse_whole_number, truncate
 from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId
+from hedgerow.projects.validation import check_known_fields
 
 MAX_FILTERS = 200
 MAX_DEPTH = 10
@@ -71,8 +73,10 @@ class FilterCompiler:
         }
 
     def compile(self, sent: Any, place: str = "properties") -> Expr:
-        """Compile one filter or group, or a list of them that must all match."""
+        """Compile one filter or group, or a list of them that must all match. Raises Invalid also
+        for an unknown field: a misspelled one would match other events."""
         nodes = sent if isinstance(sent, list) else [sent]
+        check_known_fields(nodes, EVENT_FILTER, place)
         return all_of(
             [self._compile_node(each, f"{place}[{n}]", 0) for n, each in enumerate(nodes)]
         )

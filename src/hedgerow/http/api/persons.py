@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.deletion import EventDeletion, EventSelection
+from hedgerow.filters.known_fields import EVENT_FILTER
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
@@ -32,7 +33,7 @@ from hedgerow.persons.admin_actions import (
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Cohort, CohortId, Person
 from hedgerow.persons.store import PersonQuery, PersonStore
-from hedgerow.projects.validation import check_storable
+from hedgerow.projects.validation import check_known_fields, check_storable
 
 ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
 MAX_IDS = 1000
@@ -86,6 +87,7 @@ def _parse_filters(call: ProjectCall) -> list[Any]:
         raise Invalid(f"Invalid JSON: {error}", attr="properties") from None
     if not isinstance(filters, list):
         raise Invalid("Expected a list of filters.", attr="properties", code="not_a_list")
+    check_known_fields(filters, EVENT_FILTER, "properties")
     return filters
 
 
