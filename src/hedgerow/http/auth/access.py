@@ -21,6 +21,8 @@ from hedgerow.http.call import Call, CallContext, ProjectCall, PublicCall, SdkCa
 from hedgerow.http.payload.body import FormFields
 from hedgerow.http.server.headers import read_bearer
 from hedgerow.http.server.trace import get_trace
+from hedgerow.lib.eager import ensure_task
+from hedgerow.lib.sender import current_sender
 from hedgerow.projects.model import PersonalKey
 from hedgerow.projects.rate_limit import RateLimiter
 
@@ -82,15 +84,20 @@ class Authenticator:
                 request.path_params["project_id"], key, self._context.directory
             )
             trace.project_id = project.id
+            sender = f"project {project.id}"
             call = ProjectCall(request=request, context=self._context, key=key, project=project)
         else:
             if not (key.is_unrestricted or access.allows_restricted_keys):
                 raise Forbidden(
                     "API keys with scoped projects are only supported on project-based endpoints."
                 )
+            sender = f"key {key.id}"
             call = Call(request=request, context=self._context, key=key)
         check_scope(key, access.scope)
         self._throttle.admit(key.id, time.monotonic())
+        # A context variable that is set without a task would stay set for the whole connection.
+        await ensure_task()
+        current_sender.set(sender)
         trace.mark("access")
         return call
 

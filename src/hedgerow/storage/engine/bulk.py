@@ -38,7 +38,7 @@ _SUBSTITUTIONS = {
         "?": "%s",
         "{texts}": "SELECT json_array_elements_text(%s::json)",
         "{numbers}": "SELECT json_array_elements_text(%s::json)::bigint",
-        "{shared}": "FOR KEY SHARE",
+        "{shared}": "FOR SHARE",
         "{locked}": "FOR NO KEY UPDATE",
         "{locked_for_deletion}": "FOR UPDATE",
     },

@@ -3,7 +3,9 @@ group commit.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -16,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from hedgerow.errors import Unavailable
+from hedgerow.lib.sender import current_sender
 from hedgerow.storage.engine.database import (
     Database,
     DatabaseStats,
@@ -74,6 +77,7 @@ class PostgresDatabase(Database):
             hide_parameters=True,
             connect_args=_build_connect_args(timeout_s),
         )
+        self._shares = PoolShares(max(1, pool_size // 2), timeout_s)
         self._commits = 0
         self._waiting = 0
         self._closed = False
@@ -170,7 +174,7 @@ class PostgresDatabase(Database):
     async def _run(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
         self._waiting += commit
         try:
-            async with self._engine.connect() as connection:
+            async with self._shares.hold(), self._engine.connect() as connection:
                 result = await run(connection)
                 if commit:
                     await connection.commit()
@@ -180,6 +184,45 @@ class PostgresDatabase(Database):
             raise translate_error(error) from error
         finally:
             self._waiting -= commit
+
+
+class PoolShares:
+    """Lets no sender use more than `limit` connections of the pool, so that slow queries of one
+    project, or changes that wait for the lock of the project, leave connections to others."""
+
+    def __init__(self, limit: int, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._free: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(limit)
+        )
+        self._users: defaultdict[str, int] = defaultdict(int)
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Use a connection for the current sender. Raises Unavailable if others of the same sender
+        keep theirs for too long."""
+        if not (sender := current_sender.get()):
+            yield
+            return
+        self._users[sender] += 1
+        try:
+            await self._acquire(self._free[sender])
+            try:
+                yield
+            finally:
+                self._free[sender].release()
+        finally:
+            self._users[sender] -= 1
+            if not self._users[sender]:
+                del self._users[sender], self._free[sender]
+
+    async def _acquire(self, free: asyncio.Semaphore) -> None:
+        try:
+            await asyncio.wait_for(free.acquire(), self._timeout_s)
+        except TimeoutError:
+            raise Unavailable(
+                "Too many requests of this project use the database. Send fewer at the same time."
+            ) from None
 
 
 def _retrieve_exception(work: asyncio.Task[Any]) -> None:

@@ -130,10 +130,11 @@ class SqlProjectStore(ProjectStore):
 def lock_project(connection: Connection, project_id: ProjectId) -> bool:
     """Lock the project until the end of the transaction, which serializes changes within it.
 
-    Returns False if it does not exist. SQLite needs no lock: it has one writer.
+    Returns False if it does not exist. SQLite needs no lock: it has one writer. The lock leaves
+    inserts that refer to the project alone: captured events do not wait for a change.
     """
     own = select(projects.c.id).where(projects.c.id == project_id)
-    return connection.execute(own.with_for_update()).one_or_none() is not None
+    return connection.execute(own.with_for_update(key_share=True)).one_or_none() is not None
 
 
 def insert_project(connection: Connection, new: NewProject, actor: Actor, now: datetime) -> Project:
