@@ -41,6 +41,8 @@ INSERT_TIMEOUT_S = 25
 _DISK_FULL = "The disk of the event store is full: nothing can be stored until space is freed."
 _OVERLOADED = "The event store is overloaded. Try again shortly."
 _NO_ANSWER = "The event store does not answer."
+_NO_COORDINATION = "The event store's coordination service does not answer."
+_REJECTED_USER = "The event store rejects the user name or password: check HEDGEROW_CLICKHOUSE_URL."
 # ClickHouse error codes that are temporary, or that an operator must resolve.
 _UNAVAILABLE_REASONS = {
     60: "The event store lacks a table. See `hedgerow migrate --help` for how to create the tables "
@@ -50,9 +52,15 @@ _UNAVAILABLE_REASONS = {
     76: "The event store cannot open its files.",
     81: "The event store's database does not exist.",
     164: "The event store cannot be written at the moment.",
+    192: _REJECTED_USER,
+    193: _REJECTED_USER,
+    194: _REJECTED_USER,
+    201: "The event store's quota for this user is used up: raise it, or wait.",
     202: _OVERLOADED,
+    203: _OVERLOADED,
     209: _NO_ANSWER,
     210: _NO_ANSWER,
+    225: _NO_COORDINATION,
     236: _OVERLOADED,
     241: "The event store does not have enough memory at the moment.",
     242: "The event store cannot be written at the moment.",
@@ -62,8 +70,11 @@ _UNAVAILABLE_REASONS = {
     285: "Too few replicas of the event store are available.",
     286: "Too few replicas of the event store are available.",
     319: "Too few replicas of the event store have answered.",
-    516: "The event store rejects the user name or password: check HEDGEROW_CLICKHOUSE_URL.",
-    999: "The event store's coordination service does not answer.",
+    341: "Not all replicas of the event store have finished yet. Try again later.",
+    342: _NO_ANSWER,
+    497: "The user of HEDGEROW_CLICKHOUSE_URL lacks a right in the event store: grant it.",
+    516: _REJECTED_USER,
+    999: _NO_COORDINATION,
 }
 _TIMEOUT_EXCEEDED, TOO_MANY_ROWS = 159, 396
 

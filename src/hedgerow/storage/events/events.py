@@ -1,6 +1,7 @@
 """Events in ClickHouse: appended in blocks, unique by project and UUID, deleted synchronously."""
 
 import asyncio
+import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import msgspec
 from clickhouse_connect.driver.client import Client
@@ -27,7 +27,8 @@ from hedgerow.storage.events.clickhouse import (
     PooledClient,
     fetch_rows,
 )
-from hedgerow.storage.events.schema import COLUMNS, SHARD_TABLE, TABLE, build_server_ddl
+from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
+from hedgerow.storage.events.table_layout import TableLayout, check_same_server, prepare_tables
 from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
 
 # A server accepts form fields of up to 128 KiB.
@@ -52,7 +53,7 @@ class ClickHouseEventStore(CountableEvents):
         # A thread lock, because a thread continues after its caller is cancelled.
         self._write_lock = threading.Lock()
         self._encoder = msgspec.json.Encoder()
-        self._layout: _TableLayout | None = None
+        self._layout: TableLayout | None = None
         self._restarting: asyncio.Task[None] | None = None
 
     @property
@@ -133,11 +134,12 @@ class ClickHouseEventStore(CountableEvents):
             self._restarting.add_done_callback(consume_exception)
 
     async def compact(self) -> int:
-        """Merge partitions with many parts and return unused memory to the system.
+        """Merge partitions with many parts and return unused memory to the system. Servers do both
+        by themselves.
 
         Returns the number of merged partitions.
         """
-        return await run_in_thread(self._compact)
+        return await run_in_thread(self._compact) if self._pool.is_embedded else 0
 
     async def version(self) -> str:
         """Ask the engine for its version. Also checks that the engine is reachable."""
@@ -156,10 +158,10 @@ class ClickHouseEventStore(CountableEvents):
         await run_in_thread(self._pool.close)
 
     @contextmanager
-    def _client(self) -> Iterator[tuple[Client, "_TableLayout"]]:
+    def _client(self) -> Iterator[tuple[Client, TableLayout]]:
         with self._pool.client() as client:
             if self._layout is None:
-                self._layout = _prepare_tables(client)
+                self._layout = prepare_tables(client)
             yield client, self._layout
 
     def _fetch_layout(self) -> None:
@@ -174,7 +176,9 @@ class ClickHouseEventStore(CountableEvents):
             return fetch_rows(client, sql, dict(parameters), **settings)
 
     def _append(self, events: Sequence[Event]) -> int:
-        with self._write_lock, self._client() as (client, _):
+        with self._write_lock, self._client() as (client, layout):
+            if not self._pool.is_embedded:
+                check_same_server(client, layout)
             new = self._select_new(client, events)
             if self._uuid_filter is not None:
                 self._uuid_filter.add_pending(list(new))
@@ -184,7 +188,7 @@ class ClickHouseEventStore(CountableEvents):
                     COLUMNS,
                     block,
                     fmt="JSONCompactEachRow",
-                    settings=self._build_insert_settings(),
+                    settings=self._build_insert_settings(block),
                 )
             if self._uuid_filter is not None:
                 self._uuid_filter.confirm_stored(list(new))
@@ -205,23 +209,19 @@ class ClickHouseEventStore(CountableEvents):
             with self._write_lock, self._client() as (client, _):
                 self._get_uuid_filter(client)
 
-    def _build_insert_settings(self) -> dict[str, Any]:
-        usual = {
-            "date_time_input_format": "best_effort",
+    def _build_insert_settings(self, block: bytes) -> dict[str, Any]:
+        settings = INSERT_SETTINGS | {
             "max_partitions_per_insert_block": 0,
-            # A block is too small to benefit.
-            "input_format_parallel_parsing": 0,
-            # Durable on every affected shard when the insert returns.
-            "distributed_foreground_insert": 1,
-            # A block that the driver sends twice after a broken connection is stored once. The same
-            # events in another call are another block: they may have been deleted in between.
-            "insert_deduplication_token": str(uuid4()),
+            # A block that is sent again is stored once: by the driver after a broken connection, or
+            # by the worker that continues the work of another. The block contains the time at which
+            # each event was accepted, so an event that was deleted and sent again differs.
+            "insert_deduplication_token": hashlib.sha256(block).hexdigest(),
         }
-        # A server continues an insert after the sender has died. Limit it to less than the lease
-        # time, after which another worker takes over.
-        return (
-            usual if self._pool.is_embedded else {**usual, "max_execution_time": INSERT_TIMEOUT_S}
-        )
+        if not self._pool.is_embedded:
+            # A server continues an insert after the sender has died. Limit it to less than the
+            # lease time, after which another worker takes over.
+            settings["max_execution_time"] = INSERT_TIMEOUT_S
+        return settings
 
     def _select_new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
         """Return the first event of each key that is not stored yet."""
@@ -253,18 +253,25 @@ class ClickHouseEventStore(CountableEvents):
             return _count_events(client, chosen)
 
     def _delete(self, chosen: "_Condition") -> int:
-        with self._write_lock, self._client() as (client, layout):
+        """Delete without the lock of appends: a large deletion takes seconds."""
+        with self._client() as (client, layout):
             count = _count_events(client, chosen)
             if count:
-                if self._uuid_filter is not None:
-                    self._uuid_filter.clear_recent()
-                # Unlike `command`, this sends long lists in the body and not in the URL.
-                client.raw_query(
-                    f"DELETE FROM {layout.table}{layout.on_cluster} WHERE {chosen.where}",  # noqa: S608
-                    parameters=chosen.parameters,
-                    settings={"lightweight_deletes_sync": 2},
-                )
+                try:
+                    # Unlike `command`, this sends long lists in the body and not in the URL.
+                    client.raw_query(
+                        f"DELETE FROM {layout.table}{layout.on_cluster} WHERE {chosen.where}",  # noqa: S608
+                        parameters=chosen.parameters,
+                        settings={"lightweight_deletes_sync": 2},
+                    )
+                finally:
+                    self._forget_recent()
             return count
+
+    def _forget_recent(self) -> None:
+        with self._write_lock:
+            if self._uuid_filter is not None:
+                self._uuid_filter.clear_recent()
 
     def _compact(self) -> int:
         crowded = """
@@ -272,15 +279,14 @@ class ClickHouseEventStore(CountableEvents):
             WHERE active AND database = currentDatabase() AND table IN {tables:Array(String)}
             GROUP BY table, partition_id HAVING count() > {max_parts:Int64}
         """
-        with self._client() as (client, layout):
-            params = {"tables": [layout.table, *replica_schema.TABLES], "max_parts": MAX_PARTS}
+        with self._embedded_client() as client:
+            params = {"tables": [TABLE, *replica_schema.TABLES], "max_parts": MAX_PARTS}
             months = fetch_rows(client, crowded, params)
             for month in months:
                 partition = f"{month['table']} PARTITION ID '{month['partition_id']}'"
                 client.command(f"OPTIMIZE TABLE {partition}")
-            if self._pool.is_embedded:
-                # Under load the engine holds some 200 MB that it no longer uses.
-                client.command("SYSTEM JEMALLOC PURGE")
+            # Under load the engine holds some 200 MB that it no longer uses.
+            client.command("SYSTEM JEMALLOC PURGE")
             return len(months)
 
     def _backup(self, folder: Path) -> None:
@@ -310,14 +316,6 @@ class ClickHouseEventStore(CountableEvents):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TableLayout:
-    """The table that holds the rows, and the ON CLUSTER clause if there is a cluster."""
-
-    table: str
-    on_cluster: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Condition:
     """A WHERE clause with its parameters."""
 
@@ -329,20 +327,6 @@ def _count_events(client: Client, chosen: _Condition) -> int:
     sql = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
     (row,) = fetch_rows(client, sql, chosen.parameters)
     return int(row["count"])
-
-
-def _prepare_tables(client: Client) -> _TableLayout:
-    """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's."""
-    sql = """
-        SELECT engine_full FROM system.tables
-        WHERE database = currentDatabase() AND name = {table:String}
-    """
-    for row in fetch_rows(client, sql, {"table": TABLE}):
-        if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
-            return _TableLayout(table=SHARD_TABLE, on_cluster=f" ON CLUSTER '{spread[1]}'")
-    for statement in [*build_server_ddl(), *replica_schema.build_server_ddl()]:
-        client.command(statement)
-    return _TableLayout(table=TABLE, on_cluster="")
 
 
 def _find_stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:

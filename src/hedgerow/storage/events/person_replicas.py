@@ -23,6 +23,7 @@ from hedgerow.storage.events.replica_schema import (
     MEMBERS,
     PERSONS,
 )
+from hedgerow.storage.events.schema import INSERT_SETTINGS
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -37,7 +38,6 @@ TABLES_BY_KIND: dict[type[Replica], str] = {
     GroupReplica: GROUPS,
     CohortMemberReplica: MEMBERS,
 }
-_INSERT_SETTINGS = {"date_time_input_format": "best_effort", "input_format_parallel_parsing": 0}
 
 
 class ClickHousePersonReplicas(ReplicaTables):
@@ -64,7 +64,7 @@ class ClickHousePersonReplicas(ReplicaTables):
                         kind.__struct_fields__,
                         self._encoder.encode_lines(rows),
                         fmt="JSONCompactEachRow",
-                        settings=_INSERT_SETTINGS,
+                        settings=INSERT_SETTINGS,
                     )
 
         await (await self._open_store()).run(run)

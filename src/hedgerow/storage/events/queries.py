@@ -234,6 +234,8 @@ def _build_settings(limits: QueryLimits) -> dict[str, Any]:
         "max_result_rows": limits.max_rows,
         "max_result_bytes": limits.max_bytes,
         "max_memory_usage": MAX_QUERY_MEMORY_BYTES,
+        # A part of the events must not look like all of them.
+        "skip_unavailable_shards": 0,
         "readonly": 1,
     }
 

@@ -5,6 +5,7 @@ ALTER TABLE ... ADD COLUMN IF NOT EXISTS.
 """
 
 import re
+from typing import Any
 
 from hedgerow.errors import Invalid
 
@@ -28,6 +29,20 @@ COLUMNS = (
     "person_mode",
     "historical_migration",
 )
+
+# Pinned, because a server may have other defaults. When an insert returns, its rows are on the
+# disks of the majority of the replicas of each affected shard.
+INSERT_SETTINGS: dict[str, Any] = {
+    "async_insert": 0,
+    "distributed_foreground_insert": 1,
+    "insert_deduplicate": 1,
+    "insert_quorum": "auto",
+    "insert_quorum_parallel": 1,
+    "insert_quorum_timeout": 10_000,
+    "date_time_input_format": "best_effort",
+    # A block is too small to benefit.
+    "input_format_parallel_parsing": 0,
+}
 
 _FROM_PROPERTIES = ("$session_id", "$window_id", *(f"$group_{number}" for number in range(5)))
 # One identical expression for all, so that the engine parses the JSON once per row.

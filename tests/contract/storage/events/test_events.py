@@ -1,18 +1,19 @@
 """The guarantees of the event store, on chDB and on a server."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 from clickhouse_connect.driver._backendclient import SyncBackendClient
 
 from hedgerow.errors import Invalid, OperatorError, Unavailable
-from hedgerow.events.model import Event, PersonMode
+from hedgerow.events.model import Event, EventKey, PersonMode
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events.events import (
@@ -312,12 +313,72 @@ async def test_deletion_requires_a_condition(events: ClickHouseEventStore) -> No
 
 
 async def test_deleted_event_can_be_stored_again(events: ClickHouseEventStore) -> None:
-    one = event()
-    for _ in range(3):
+    for second in range(3):
+        one = event(uuid=str(UUID(int=1)), created_at=NOW + timedelta(seconds=second))
         assert await events.append([one]) == 1
         assert await events.append([one]) == 0
+        assert await list_stored(events) == [one]
         assert await events.delete(PROJECT, uuids=[one.uuid]) == 1
         assert await events.delete(PROJECT, uuids=[one.uuid]) == 0
+
+
+async def test_workers_that_send_the_same_block_store_it_once(
+    event_store_location: EventStoreLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that stood still between its look-up and its insert repeats what another did."""
+    if not event_store_location.url:
+        pytest.skip("the embedded engine has one process")
+    some = [event() for _ in range(10)]
+    first, second = (open_event_store(event_store_location) for _ in range(2))
+    await first.append([])
+    assert await first.append(some) == 10
+    monkeypatch.setattr(ClickHouseEventStore, "_select_new", lambda _, __, events: _by_key(events))
+    assert await second.append(some) == 10
+    monkeypatch.undo()
+    assert await list_stored(second) == sort_by_uuid(*some)
+    await first.close()
+    await second.close()
+
+
+def _by_key(events: list[Event]) -> dict[EventKey, Event]:
+    return {(each.project_id, each.uuid): each for each in events}
+
+
+async def test_servers_with_tables_of_their_own_are_refused(
+    clickhouse: ClickHouseTestServer, tmp_path: Path
+) -> None:
+    """What a load balancer would do: the next request reaches another server."""
+    url = clickhouse.create_database()
+    events = open_event_store(EventStoreLocation(url=url, folder=tmp_path, timeout_s=20))
+    assert await events.append([event()]) == 1
+    database = url.rpartition("/")[2]
+    clickhouse.run(f"DROP TABLE {database}.events SYNC")
+    clickhouse.run(f"CREATE TABLE {database}.events (uuid UUID) ENGINE = MergeTree ORDER BY uuid")
+    with pytest.raises(Unavailable, match="several servers"):
+        await events.append([event()])
+    await events.close()
+
+
+async def test_deletion_does_not_delay_appends(
+    events: ClickHouseEventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await events.append([event(), event(uuid=str(UUID(int=7)))])
+    deleting, may_finish = threading.Event(), threading.Event()
+    run = SyncBackendClient.raw_query
+
+    def wait_in_deletion(client: Any, query: str, *given: Any, **named: Any) -> Any:
+        if query.startswith("DELETE"):
+            deleting.set()
+            assert may_finish.wait(30)
+        return run(client, query, *given, **named)
+
+    monkeypatch.setattr(SyncBackendClient, "raw_query", wait_in_deletion)
+    deletion = asyncio.ensure_future(events.delete(PROJECT, uuids=[str(UUID(int=7))]))
+    assert await asyncio.to_thread(deleting.wait, 30)
+    assert await asyncio.wait_for(events.append([event()]), 30) == 1
+    may_finish.set()
+    assert await deletion == 1
+    assert len(await list_stored(events)) == 2
 
 
 async def test_query_has_limits(events: ClickHouseEventStore) -> None:
