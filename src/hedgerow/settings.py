@@ -233,6 +233,11 @@ class Settings:
         "Days to remember delivered events, so that a replay can skip them.",
         old_name="delivered_days",
     )
+    purge_interval_s: float = define_setting(
+        3600.0,
+        parse_seconds(1, 7 * 24 * 3600),
+        "How often deleted persons and events are removed from the files on the disk.",
+    )
     allow_private_destinations: bool = define_setting(
         False,
         parse_boolean,

@@ -1,8 +1,11 @@
 """Who is to be forgotten goes with their events; events are deleted by choice and by age."""
 
 import json
+import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -47,6 +50,54 @@ def test_person_is_deleted_with_events_on_request(
         activity = _last_activity(client, "Person")
     assert (activity["activity"], activity["item_id"]) == ("deleted", person["id"])
     assert activity["detail"]["events_deleted"] == deleted
+
+
+def test_data_of_a_deleted_person_is_gone_from_the_files(tmp_path: Path) -> None:
+    """Random text, which no compression hides. Longer than a page, so that pages become free."""
+    secrets = [token_hex(4000) for _ in range(3)]
+    with LiveServer(tmp_path, purge_interval_s="1") as server, server.client() as client:
+        for secret in secrets:
+            properties = {"note": secret, "$set": {"note": secret}}
+            event = {"event": "seen", "distinct_id": "forgotten", "properties": properties}
+            sent = client.post("/batch", json={"api_key": PROJECT_KEY, "batch": [event]})
+            assert sent.status_code == 200
+        _send(client, "remembered", event="kept")
+        count = {"query": {"kind": "HogQLQuery", "query": "select count() from events"}}
+        query = "/api/projects/1/query/"
+        assert client.post(query, json=count).json()["results"] == [[4]]
+        assert _find_any(secrets, _read_files(tmp_path))
+        (person,) = _person(client, "forgotten")
+        path = f"/api/projects/1/persons/{person['id']}/?delete_events=true"
+        assert client.delete(path).status_code == 204
+
+        def list_deletions(status: str) -> list[Any]:
+            path = "/api/projects/1/persons/deletion_status/"
+            parameters = {"status": status, "person_uuid": person["id"]}
+            found: list[Any] = client.get(path, params=parameters).json()["results"]
+            return found
+
+        wait_for(lambda: bool(list_deletions("completed")), at_most_s=60)
+        (deletion,) = list_deletions("completed")
+        assert deletion["delete_verified_at"] >= deletion["created_at"]
+        assert list_deletions("pending") == []
+        # The engine removes replaced parts in the background.
+        wait_for(lambda: not _find_any(secrets, _read_files(tmp_path)), at_most_s=60)
+        assert client.post(query, json=count).json()["results"] == [[1]]
+
+
+def _read_files(folder: Path) -> str:
+    """Files and folders may be removed meanwhile."""
+    texts = []
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                texts.append(Path(root, name).read_bytes().decode("latin-1"))
+    return "".join(texts)
+
+
+def _find_any(secrets: list[str], text: str) -> bool:
+    """Whether a part of a secret is in the text: files may be written in pieces."""
+    return any(secret[at : at + 64] in text for secret in secrets for at in range(0, 8000, 500))
 
 
 def _delete(client: httpx.Client, **request: Any) -> Any:

@@ -1,14 +1,18 @@
 """Every periodic background task of a process, with its interval."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from hedgerow.app.container import Container
 from hedgerow.app.event_store import event_store_location
 from hedgerow.app.event_store_requests import EventStoreActions, EventStoreRequests
 from hedgerow.app.periodic_tasks import PeriodicTask
+from hedgerow.app.state import state_location
 from hedgerow.events.deletion import EventRetention
+from hedgerow.events.purge import DeletedDataPurge
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.deliverer import (
     LEASE_RENEW_INTERVAL_S as DELIVERY_LEASE_INTERVAL_S,
 )
@@ -17,6 +21,9 @@ from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_I
 from hedgerow.projects.call_limits import CallLimits, share_usage
 from hedgerow.projects.directory import POLL_INTERVAL_S
 from hedgerow.projects.model import Project
+from hedgerow.storage.deletions import SqlDeletionLog
+from hedgerow.storage.engine.free_pages import overwrite_free_pages
+from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
@@ -32,6 +39,9 @@ BACKLOG_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 5.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
+# Part of the interval of a task during which no other process runs it. Less than all of it, so that
+# the process that ran it last is not late for its own claim.
+CLAIM_SHARE = 0.9
 # An outage of the event store or of a destination must not delay the recovery for long.
 INGESTION_MAX_BACKOFF_S = 2.0
 DELIVERY_MAX_BACKOFF_S = 5.0
@@ -126,12 +136,50 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             run=lambda: container.state.project_store.delete_expired_tokens(utc_now()),
         ),
         # More often than once a day, so that a failed run is repeated within the day.
-        PeriodicTask(
-            name="enforce event retention",
-            interval_s=HOUR_S,
-            run=EventRetention(container.deletion, _project_loader(container), utc_now).enforce,
+        _run_in_one_process(
+            container,
+            "enforce event retention",
+            HOUR_S,
+            EventRetention(container.deletion, _project_loader(container), utc_now).enforce,
+        ),
+        _run_in_one_process(
+            container,
+            "purge deleted data",
+            container.settings.purge_interval_s,
+            _build_purge(container).run,
         ),
     ]
+
+
+def _run_in_one_process(
+    container: Container, name: str, interval_s: float, run: Callable[[], Awaitable[None]]
+) -> PeriodicTask:
+    claims = TaskClaims(container.database)
+
+    async def run_if_claimed() -> None:
+        if await claims.claim(name, CLAIM_SHARE * interval_s):
+            await run()
+
+    return PeriodicTask(name=name, interval_s=interval_s, run=run_if_claimed)
+
+
+def _build_purge(container: Container) -> DeletedDataPurge:
+    store, state = container.event_store, state_location(container.settings)
+
+    async def purge_events() -> None:
+        if store.may_contain_data:
+            await store.open_or_unavailable()
+            # Replicas of deleted persons are hidden by then, so that the purge removes them.
+            await container.replication.replicate_changes()
+            await store.purge()
+
+    async def purge_state() -> None:
+        if state.is_sqlite:
+            await run_in_thread(partial(overwrite_free_pages, state.path, state.timeout_s))
+
+    return DeletedDataPurge(
+        SqlDeletionLog(container.database), [purge_events, purge_state], utc_now
+    )
 
 
 def _build_ingestion_tasks(container: Container) -> list[PeriodicTask]:

@@ -122,6 +122,14 @@ class LazyEventStore:
         if self._store is not None:
             await self._store.compact()
 
+    @property
+    def may_contain_data(self) -> bool:
+        return self._store is not None or self._is_old or bool(self._place.url)
+
+    async def purge(self) -> None:
+        """Remove deleted data from the files."""
+        await (await self.open_or_unavailable()).purge()
+
     async def close(self) -> None:
         if self._opening is not None:
             await asyncio.wait({self._opening})

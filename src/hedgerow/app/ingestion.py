@@ -27,6 +27,7 @@ from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
+from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
@@ -73,7 +74,13 @@ def build_deletion(
     database: Database, events: CountableEvents, read_barrier: ReadBarrier
 ) -> EventDeletion:
     copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
-    return EventDeletion(events, copies, SqlActivityStore(database), read_barrier.wait_until_stored)
+    return EventDeletion(
+        events,
+        copies,
+        SqlActivityStore(database),
+        SqlDeletionLog(database),
+        read_barrier.wait_until_stored,
+    )
 
 
 def build_ingestion(  # noqa: PLR0913 - collaborators

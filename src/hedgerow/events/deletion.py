@@ -1,12 +1,14 @@
 """Deletion of events, recorded in the activity log, and retention."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 from hedgerow.errors import Invalid
+from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.events.store import EventStore
 from hedgerow.lib.clock import Clock, format_iso
 from hedgerow.lib.dates import parse_iso_date
@@ -101,9 +103,18 @@ class EventCopies(Protocol):
 
     async def delete_copies(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
-    ) -> None:
-        """Delete the copies of these events, or of all events with these distinct ids."""
+    ) -> int:
+        """Delete the copies of these events, or of all events with these distinct ids. Return
+        their number."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedEvents:
+    """How many events were deleted, and how many copies of them."""
+
+    events: int
+    copies: int
 
 
 class EventDeletion:
@@ -115,11 +126,13 @@ class EventDeletion:
         events: CountableEvents,
         copies: Sequence[EventCopies],
         activity: ActivityStore,
+        deletions: DeletionLog,
         read_barrier: Callable[[], Awaitable[None]],
     ) -> None:
         self._events = events
         self._copies = copies
         self._activity = activity
+        self._deletions = deletions
         self.read_barrier = read_barrier
 
     async def select(
@@ -143,36 +156,58 @@ class EventDeletion:
         self, project_id: ProjectId, selection: EventSelection, actor: Actor, now: datetime
     ) -> int:
         """Delete the events and return their number."""
-        number = await self.delete_without_audit(project_id, selection)
-        if number:
-            await self._activity.record(_build_entry(project_id, selection, number, actor), now)
-        return number
+        async with self.record(project_id, now):
+            deleted = await self.delete_without_audit(project_id, selection)
+        if deleted.events:
+            await self._activity.record(_build_entry(project_id, selection, deleted, actor), now)
+        return deleted.events
 
-    async def delete_without_audit(self, project_id: ProjectId, selection: EventSelection) -> int:
+    async def delete_without_audit(
+        self, project_id: ProjectId, selection: EventSelection
+    ) -> DeletedEvents:
         """Delete the events without an activity entry, for callers that record the deletion
         themselves."""
         await self.read_barrier()
+        copies = 0
         if not (selection.event or selection.before):
-            for copies in self._copies:
-                await copies.delete_copies(project_id, selection.uuids, selection.distinct_ids)
-        return await self._events.delete(
+            for each in self._copies:
+                copies += await each.delete_copies(
+                    project_id, selection.uuids, selection.distinct_ids
+                )
+        events = await self._events.delete(
             project_id,
             uuids=selection.uuids,
             distinct_ids=selection.distinct_ids,
             event=selection.event,
             before=selection.before,
         )
+        return DeletedEvents(events=events, copies=copies)
+
+    @asynccontextmanager
+    async def record(
+        self, project_id: ProjectId, now: datetime, *, person_uuid: str = ""
+    ) -> AsyncIterator[None]:
+        """Record a deletion before it begins: its data is purged even if this process ends."""
+        id = await self._deletions.begin(project_id, person_uuid, now)
+        yield
+        await self._deletions.end(id, now)
+
+    async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
+        """Return a page of the deletions of persons, newest first, and their number."""
+        return await self._deletions.list_deletions(query)
 
 
 def _build_entry(
-    project_id: ProjectId, selection: EventSelection, number: int, actor: Actor
+    project_id: ProjectId, selection: EventSelection, deleted: DeletedEvents, actor: Actor
 ) -> ActivityEntry:
     which: dict[str, Any] = {
         "uuids": list(selection.uuids[:MAX_AUDITED_UUIDS]),
         "distinct_ids": len(selection.distinct_ids),
         "event": selection.event,
         "before": format_iso(selection.before) if selection.before else None,
+        "copies_deleted": deleted.copies,
     }
+    number = deleted.events
     return ActivityEntry(
         scope=SCOPE,
         item_id="",
@@ -206,7 +241,8 @@ class EventRetention:
                 selection = EventSelection(
                     before=_midnight(now) - timedelta(days=project.retention_days)
                 )
-                await self._deletion.delete(project.id, selection, SYSTEM, now)
+                if await self._deletion.count(project.id, selection):
+                    await self._deletion.delete(project.id, selection, SYSTEM, now)
 
 
 def _midnight(moment: datetime) -> datetime:

@@ -47,9 +47,12 @@ def plan_split(person: Person, main_distinct_id: str | None, actor: Actor) -> Pe
     )
 
 
-def build_deletion_entry(person: Person, actor: Actor, events: int | None) -> ActivityEntry:
-    """`events` is the number of deleted events, None if the events were kept."""
-    return _build_entry(person, "deleted", actor, events_deleted=events)
+def build_deletion_entry(
+    person: Person, actor: Actor, *, events: int | None, copies: int
+) -> ActivityEntry:
+    """`events` is the number of deleted events, None if the events were kept. `copies` are those of
+    the events in queues."""
+    return _build_entry(person, "deleted", actor, events_deleted=events, copies_deleted=copies)
 
 
 def build_edit_entry(before: Person | None, after: Person, actor: Actor) -> ActivityEntry | None:

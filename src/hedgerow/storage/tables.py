@@ -587,3 +587,15 @@ cookieless_visitors = Table(
     Column("day", Text, nullable=False),
     Column("state", Text, nullable=False),
 )
+
+# Deletions, until their data is gone from the disk. `person_uuid` is empty for events alone.
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", BigInteger, nullable=False),
+    Column("person_uuid", Text, nullable=False),
+    Column("requested_at", Moment, nullable=False),
+    Column("deleted_at", Moment),
+    Column("purged_at", Moment),
+)

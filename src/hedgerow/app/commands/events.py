@@ -17,6 +17,7 @@ from hedgerow.app.state import State
 from hedgerow.events.deletion import DeletionRequest, EventDeletion
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
+from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.folder_lock import FolderInUseError
@@ -74,7 +75,9 @@ def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActi
     copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
     return EventStoreActions(
         events=events,
-        deletion=EventDeletion(events, copies, SqlActivityStore(database), _do_not_wait),
+        deletion=EventDeletion(
+            events, copies, SqlActivityStore(database), SqlDeletionLog(database), _do_not_wait
+        ),
         persons=SqlPersonStore(database),
     )
 

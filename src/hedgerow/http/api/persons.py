@@ -1,7 +1,7 @@
 """Persons, with the properties that flag conditions match."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from annotated_types import MaxLen
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.deletion import EventDeletion, EventSelection
+from hedgerow.events.purge import Deletion, DeletionQuery
 from hedgerow.filters.known_fields import EVENT_FILTER
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.http.auth.access import in_project
@@ -102,6 +103,10 @@ KEY_MAX = 400
 DELETE_PARAMETERS = (
     Parameter("delete_events", "true also deletes the events of the person.", {"type": "boolean"}),
 )
+DELETION_PARAMETERS = (
+    Parameter("person_uuid", "Only the deletion of the person with this uuid."),
+    Parameter("status", "Only deletions with this status: pending, completed or all."),
+)
 Key = Annotated[str, Text(KEY_MAX)]
 
 
@@ -119,6 +124,37 @@ class SplitBody(Fields):
     properties of the person are cleared."""
 
     main_distinct_id: Annotated[str, Text(DISTINCT_ID_MAX_CHARS)] | None = None
+
+
+class DeletionItem(msgspec.Struct, kw_only=True):
+    """`delete_verified_at` is when the data was gone from the disk."""
+
+    person_uuid: str
+    created_at: str
+    status: Literal["pending", "completed"]
+    delete_verified_at: str | None
+
+
+def _render_deletion(deletion: Deletion) -> DeletionItem:
+    return DeletionItem(
+        person_uuid=deletion.person_uuid,
+        created_at=format_iso(deletion.requested_at),
+        status="completed" if deletion.purged_at else "pending",
+        delete_verified_at=format_iso(deletion.purged_at) if deletion.purged_at else None,
+    )
+
+
+def _parse_status(text: str | None) -> bool | None:
+    """Return whether completed or pending deletions are wanted, None for both."""
+    choices = {"pending": False, "completed": True, "all": None}
+    if text and text not in choices:
+        detail = f"Expected one of: {', '.join(choices)}."
+        raise Invalid(detail, attr="status", code="invalid_choice")
+    return choices[text] if text else None
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").lower() in ("true", "1")
 
 
 class ActionResult(msgspec.Struct, kw_only=True):
@@ -328,22 +364,47 @@ class PersonEndpoints:
         query=DELETE_PARAMETERS,
     )
     async def delete_person(self, call: ProjectCall) -> Response:
-        """Delete a person and their distinct ids, and optionally their events."""
+        """Delete a person and their distinct ids, and optionally their events. Their data is gone
+        from the disk within hours: see `deletion_status`."""
         found = await self._find(call)
-        events = None
-        if found.distinct_ids and (call.query_param("delete_events") or "").lower() in (
-            "true",
-            "1",
-        ):
-            chosen = EventSelection(distinct_ids=found.distinct_ids)
-            events = await self._deletion.delete_without_audit(call.project.id, chosen)
-        await self._persons.delete_person(
-            call.project.id,
-            found.uuid,
-            lambda person: build_deletion_entry(person, call.actor, events),
-            call.now,
-        )
+        deleted = None
+        async with self._deletion.record(call.project.id, call.now, person_uuid=found.uuid):
+            if found.distinct_ids and _is_true(call.query_param("delete_events")):
+                deleted = await self._deletion.delete_without_audit(
+                    call.project.id, EventSelection(distinct_ids=found.distinct_ids)
+                )
+            await self._persons.delete_person(
+                call.project.id,
+                found.uuid,
+                lambda person: build_deletion_entry(
+                    person,
+                    call.actor,
+                    events=deleted.events if deleted else None,
+                    copies=deleted.copies if deleted else 0,
+                ),
+                call.now,
+            )
         return no_content()
+
+    @endpoint(
+        "GET",
+        *project_paths("persons/deletion_status/"),
+        access=in_project("person:read"),
+        response=Page[DeletionItem],
+        query=PAGE_PARAMETERS + DELETION_PARAMETERS,
+    )
+    async def list_deletions(self, call: ProjectCall) -> Response:
+        """List deleted persons, newest first, with whether their data is gone from the disk."""
+        window = call.window
+        query = DeletionQuery(
+            project_id=call.project.id,
+            person_uuid=parse_text(call.query_param("person_uuid"), "person_uuid"),
+            is_purged=_parse_status(call.query_param("status")),
+            limit=window.limit,
+            offset=window.offset,
+        )
+        found, count = await self._deletion.list_deletions(query)
+        return JsonResponse(call.page(count, [_render_deletion(each) for each in found]))
 
     async def _set_property(self, call: ProjectCall, found: Person, key: str, value: Any) -> Person:
         person = await self._persons.update_person(

@@ -242,18 +242,19 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
 
     async def delete_copies(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
-    ) -> None:
+    ) -> int:
         """Delete deliveries that match. If both lists are given, both must match."""
         condition, values = bulk.build_event_condition(uuids, distinct_ids)
         if not condition:
-            return
+            return 0
         sql = f"SELECT id FROM deliveries WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
 
-        def change(connection: Connection) -> None:
+        def change(connection: Connection) -> int:
             found = bulk.select(connection, sql, project_id, *values)
             _delete_deliveries(connection, [id for (id,) in found])
+            return len(found)
 
-        await self._database.write(change)
+        return await self._database.write(change)
 
     async def expire_old(self, periods: RetentionPeriods, now: datetime) -> None:
         await retention.apply_retention(self._database, periods, now)

@@ -47,6 +47,8 @@ def create_sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = Fal
         driver.execute("PRAGMA journal_mode = WAL")
         driver.execute("PRAGMA synchronous = FULL")
         driver.execute("PRAGMA foreign_keys = ON")
+        # Deleted rows are overwritten; the pages that become free, by storage.engine.free_pages.
+        driver.execute("PRAGMA secure_delete = FAST")
         # SQLite's `lower` handles ASCII only. "ÜBER" must match "über" as on PostgreSQL.
         driver.create_function("lower", 1, _lower, deterministic=True)
         if reads_only:

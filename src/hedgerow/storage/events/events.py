@@ -27,6 +27,7 @@ from hedgerow.storage.events.clickhouse import (
     PooledClient,
     fetch_rows,
 )
+from hedgerow.storage.events.purge import purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import TableLayout, check_same_server, prepare_tables
 from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
@@ -140,6 +141,15 @@ class ClickHouseEventStore(CountableEvents):
         Returns the number of merged partitions.
         """
         return await run_in_thread(self._compact) if self._pool.is_embedded else 0
+
+    async def purge(self) -> None:
+        """Remove deleted events and persons from the files. The store stays available."""
+
+        def run() -> None:
+            with self._client() as (client, layout):
+                purge_deleted_rows(client, layout)
+
+        await run_in_thread(run)
 
     async def version(self) -> str:
         """Ask the engine for its version. Also checks that the engine is reachable."""

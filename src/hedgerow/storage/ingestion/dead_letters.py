@@ -91,15 +91,16 @@ class SqlDeadLetterStore(EventCopies):
 
     async def delete_copies(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
-    ) -> None:
+    ) -> int:
         """Delete dead letters that match. If both lists are given, both must match. Rows that
         cannot be decoded never match."""
         condition, values = bulk.build_event_condition(uuids, distinct_ids)
-        if condition:
-            sql = f"DELETE FROM set_aside_events WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
-            await self._database.write(
-                lambda connection: bulk.execute(connection, sql, project_id, *values)
-            )
+        if not condition:
+            return 0
+        sql = f"DELETE FROM set_aside_events WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
+        return await self._database.write(
+            lambda connection: bulk.execute(connection, sql, project_id, *values)
+        )
 
 
 def _decode_dead_letter(row: Any) -> DeadLetter:

@@ -381,6 +381,30 @@ async def test_deletion_does_not_delay_appends(
     assert len(await list_stored(events)) == 2
 
 
+async def test_purge_removes_deleted_events_from_the_parts(events: ClickHouseEventStore) -> None:
+    kept, deleted = event(), event()
+    await events.append([kept, deleted])
+    await events.delete(PROJECT, uuids=[deleted.uuid])
+    assert (await parts_of(events))["rows"] == 2
+    await events.purge()
+    assert (await parts_of(events))["rows"] == 1
+    assert await list_stored(events) == [kept]
+    await events.purge()
+
+
+async def test_purge_removes_deleted_persons(events: ClickHouseEventStore) -> None:
+    columns = "project_id, id, properties, version, is_deleted"
+    rows = "(1, '{0}', 'old', 1, 0), (1, '{0}', '', 2, 1), (1, '{1}', 'kept', 1, 0)"
+    await events.prepare()
+    values = rows.format(UUID(int=1), UUID(int=2))
+    await events.run(
+        lambda client: client.command(f"INSERT INTO persons ({columns}) VALUES {values}")
+    )
+    await events.purge()
+    left = await events.query("SELECT properties FROM persons", {}, max_rows=9, timeout_s=30)
+    assert left == [{"properties": "kept"}]
+
+
 async def test_query_has_limits(events: ClickHouseEventStore) -> None:
     with pytest.raises(Invalid, match="too many rows"):
         await events.query("SELECT number FROM numbers(11)", {}, max_rows=10, timeout_s=30)

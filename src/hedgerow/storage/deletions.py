@@ -1,0 +1,79 @@
+"""Deletions and what became of them."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.tables import deletions
+
+# A deletion that began this long ago has ended, or its process has.
+MAX_DURATION = timedelta(hours=1)
+
+
+IDS_PER_STATEMENT = 500
+
+
+class SqlDeletionLog(DeletionLog):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, project_id: ProjectId, person_uuid: str, now: datetime) -> int:
+        new = insert(deletions).values(
+            project_id=project_id, person_uuid=person_uuid, requested_at=now
+        )
+        return await self._database.write(
+            lambda connection: int(connection.execute(new).inserted_primary_key[0])  # type: ignore[index]
+        )
+
+    async def end(self, id: int, now: datetime) -> None:
+        ended = update(deletions).where(deletions.c.id == id).values(deleted_at=now)
+        await self._database.write(lambda connection: connection.execute(ended))
+
+    async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
+        wanted = select(deletions).where(
+            (deletions.c.project_id == query.project_id) & (deletions.c.person_uuid != "")
+        )
+        if query.person_uuid:
+            wanted = wanted.where(deletions.c.person_uuid == query.person_uuid)
+        if query.is_purged is not None:
+            wanted = wanted.where(deletions.c.purged_at.is_not(None) == query.is_purged)
+
+        def run(connection: Connection) -> tuple[list[Deletion], int]:
+            newest_first = wanted.order_by(deletions.c.id.desc())
+            rows, total = read_page(
+                connection, newest_first, limit=query.limit, offset=query.offset
+            )
+            return [_decode(row) for row in rows], total
+
+        return await self._database.read(run)
+
+    async def list_unpurged(self, now: datetime) -> list[int]:
+        has_ended = deletions.c.deleted_at.is_not(None) | (
+            deletions.c.requested_at <= now - MAX_DURATION
+        )
+        ids = select(deletions.c.id).where(deletions.c.purged_at.is_(None) & has_ended)
+        return await self._database.read(
+            lambda connection: list(connection.execute(ids).scalars().all())
+        )
+
+    async def mark_purged(self, ids: list[int], now: datetime) -> None:
+        """Deletions of events alone are forgotten: the activity log has them."""
+
+        def change(connection: Connection) -> None:
+            for start in range(0, len(ids), IDS_PER_STATEMENT):
+                those = deletions.c.id.in_(ids[start : start + IDS_PER_STATEMENT])
+                connection.execute(update(deletions).where(those).values(purged_at=now))
+            events_only = (deletions.c.person_uuid == "") & deletions.c.purged_at.is_not(None)
+            connection.execute(delete(deletions).where(events_only))
+
+        await self._database.write(change)
+
+
+def _decode(row: "Row[tuple[object, ...]]") -> Deletion:
+    return Deletion(
+        person_uuid=row.person_uuid, requested_at=row.requested_at, purged_at=row.purged_at
+    )

@@ -1,0 +1,49 @@
+"""Removes deleted rows from the files of the event store.
+
+DELETE only marks rows, and a deleted replica is a row that hides others: ClickHouse removes both
+when it merges the parts next, which may be never.
+"""
+
+from clickhouse_connect.driver.client import Client
+
+from hedgerow.storage.events import replica_schema
+from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.table_layout import TableLayout
+
+# Until all replicas have written their parts again.
+_SYNC = "SETTINGS mutations_sync = 2"
+
+
+def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
+    """Write the parts that contain deleted rows again, without them."""
+    for partition_id in _list_masked_partitions(client, layout):
+        client.command(
+            f"ALTER TABLE {layout.table}{layout.on_cluster}"
+            f" APPLY DELETED MASK IN PARTITION ID '{partition_id}' {_SYNC}"
+        )
+    for table in replica_schema.TABLES:
+        if _has_deleted_rows(client, table):
+            _purge_replicas(client, layout, table)
+
+
+def _list_masked_partitions(client: Client, layout: TableLayout) -> list[str]:
+    sql = f"""
+        SELECT DISTINCT partition_id FROM {layout.list_system_rows("system.parts")}
+        WHERE active AND has_lightweight_delete
+        AND database = currentDatabase() AND table = {{table:String}}
+    """  # noqa: S608 - our own names
+    return [row["partition_id"] for row in fetch_rows(client, sql, {"table": layout.table})]
+
+
+def _has_deleted_rows(client: Client, table: str) -> bool:
+    sql = f"SELECT 1 AS found FROM {table} WHERE is_deleted LIMIT 1"  # noqa: S608 - our own names
+    return bool(fetch_rows(client, sql, {}))
+
+
+def _purge_replicas(client: Client, layout: TableLayout, table: str) -> None:
+    """All versions must be in one part before the rows that hide older ones may go."""
+    client.command(
+        f"ALTER TABLE {table}{layout.on_cluster}"
+        " MODIFY SETTING allow_experimental_replacing_merge_with_cleanup = 1"
+    )
+    client.command(f"OPTIMIZE TABLE {table}{layout.on_cluster} FINAL CLEANUP")
