@@ -197,7 +197,7 @@ def build_http(container: Container) -> HttpEdge:
         log=log,
         open_connections=open_connections,
         admit_client=lambda scope: services.call_limits.admit_address(
-            services.origins.client_group(scope)
+            services.origins.client(scope).group
         ),
         stopping=services.stopping,
     )
@@ -398,7 +398,7 @@ def _build_visitor_ids(cookieless: CookielessVisitors, origins: Origins) -> Iden
     async def identify(project_id: ProjectId, scope: Scope, body: Mapping[str, Any]) -> str:
         extra = body.get("cookieless_hash_extra")
         visitor = Visitor(
-            ip=str(origins.client_address(scope) or ""),
+            ip=origins.client(scope).text,
             host=read_header(scope, b"origin"),
             user_agent=read_header(scope, b"user-agent"),
             extra=extra if isinstance(extra, str) else "",

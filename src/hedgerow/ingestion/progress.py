@@ -26,7 +26,8 @@ class Progress:
         self._last_event: dict[DistinctIdKey, int] = {}
         # How many readers wait for events to be processed or stored.
         self._readers = 0
-        self._advanced = asyncio.Event()
+        # Set at the next change; None while nobody waits.
+        self._advanced: asyncio.Event | None = None
 
     @property
     def waiting(self) -> int:
@@ -145,11 +146,13 @@ class Progress:
         try:
             async with asyncio.timeout(timeout_s):
                 while not is_met():
+                    self._advanced = self._advanced or asyncio.Event()
                     await self._advanced.wait()
         except TimeoutError:
             return
 
     def _notify(self) -> None:
         """Wake all waiters. Those that go on waiting wait for the next event object."""
-        advanced, self._advanced = self._advanced, asyncio.Event()
-        advanced.set()
+        if self._advanced is not None:
+            self._advanced.set()
+            self._advanced = None

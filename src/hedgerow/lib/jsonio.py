@@ -11,6 +11,8 @@ from hedgerow.lib.text import replace_unstorable_characters
 MAX_DEPTH = 100
 MAX_DIGITS = 4300
 
+# A tuple, since a union of types takes five times as long to check.
+_CONTAINERS = (dict, list)
 _encoder = msgspec.json.Encoder()
 _sorted = msgspec.json.Encoder(order="sorted")
 
@@ -110,14 +112,13 @@ def too_deep_error() -> JsonError:
 
 def is_deeper_than(value: Any, limit: int) -> bool:
     """Return whether the value nests deeper than `limit` levels."""
-    level = [value]
+    level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
         level = [
             child
             for node in level
-            if isinstance(node, dict | list)
             for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
+            if isinstance(child, _CONTAINERS)
         ]
         if not level:
             return False

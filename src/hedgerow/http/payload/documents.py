@@ -46,7 +46,9 @@ def check_counts(data: bytes, is_lenient: bool, limits: PayloadLimits) -> int:
     """Return the number of objects and lists, which is cheap to count. Raises TooLarge beyond the
     limits."""
     objects = data.count(b"{") + data.count(b"[")
-    if objects > limits.max_objects or _has_too_many_values(data, limits.max_values):
+    # A value and its comma have at least two bytes.
+    has_many_values = len(data) > 2 * limits.max_values and data.count(b",") > limits.max_values
+    if objects > limits.max_objects or has_many_values:
         if not is_lenient and begins_too_deep(data):
             raise _too_deep_error()
         raise TooLarge(
@@ -54,11 +56,6 @@ def check_counts(data: bytes, is_lenient: bool, limits: PayloadLimits) -> int:
             "objects. Send fewer in each request."
         )
     return objects
-
-
-def _has_too_many_values(data: bytes, limit: int) -> bool:
-    # A value and its comma have at least two bytes.
-    return len(data) > 2 * limit and data.count(b",") > limit
 
 
 def _parse_lenient(data: bytes, is_lenient: bool) -> Any:

@@ -1,7 +1,5 @@
 """A payload as it arrived: bytes, and the hints of the request about their layers."""
 
-from collections.abc import Iterable
-
 import msgspec
 from starlette.types import Scope
 
@@ -38,20 +36,10 @@ def read_hints(scope: Scope, *, is_lenient: bool) -> RawPayload:
         if fields.get("data"):
             return RawPayload(data=query, is_query=True, is_lenient=is_lenient)
         compression = read_field(fields, "compression")
-    encoding, content_type = _read_body_headers(scope["headers"])
+    headers = dict(scope["headers"])
     return RawPayload(
-        content_type=content_type.decode("latin-1"),
+        content_type=headers.get(b"content-type", b"").decode("latin-1"),
         compression=compression,
-        content_encoding=encoding.decode("latin-1"),
+        content_encoding=headers.get(b"content-encoding", b"").decode("latin-1"),
         is_lenient=is_lenient,
     )
-
-
-def _read_body_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-    encoding = content_type = b""
-    for name, value in headers:
-        if name == b"content-encoding":
-            encoding = value
-        elif name == b"content-type":
-            content_type = value
-    return encoding, content_type

@@ -87,14 +87,14 @@ class PayloadReader:
         project: Project | None = None,
     ) -> tuple[Any, ParsedPayload | None]:
         hints = read_hints(scope, is_lenient=self._is_lenient)
-        if hints.is_query:
-            body: bytes | None = hints.data
-        else:
+        body = hints.data if hints.is_query else take_complete_body(scope, self._max_bytes)
+        if body is None:
             check_announced_size(scope, self._max_bytes)
-            body = take_complete_body(scope, self._max_bytes)
-        if body is not None:
-            with suppress(TooLarge):
+        else:
+            try:
                 return then(_decode_inline(hints, body)), None
+            except TooLarge:
+                pass
         address = str(self._services.origins.client_address(scope))
         with self._services.memory.reserve(address) as reservation:
             if body is None:

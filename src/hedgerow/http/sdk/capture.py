@@ -30,7 +30,7 @@ from hedgerow.http.payload.workers import (
     parse_events,
 )
 from hedgerow.http.server.headers import read_bearer, read_header
-from hedgerow.http.server.proxies import Address, Origins
+from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.accept import Capture
@@ -179,7 +179,7 @@ class CaptureEndpoints:
             now=self._clock(),
             query_sent_at_ms=parse_sent_at_ms(query) if query else None,
             is_engage=is_engage,
-            ip=_format_address(self._origins.client_address(scope)),
+            ip=self._origins.client(scope).text,
             randomness=self._randomness.take_uuid7_bytes(),
             bucket_count=self._capture.bucket_count,
             v1=v1,
@@ -211,11 +211,6 @@ class CaptureEndpoints:
             return parsed.batch, parsed.error
         batch: CaptureBatch = parsed
         return batch, None
-
-
-@lru_cache(maxsize=1024)
-def _format_address(address: Address | None) -> str:
-    return "" if address is None else str(address)
 
 
 @lru_cache(maxsize=256)

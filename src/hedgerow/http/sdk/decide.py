@@ -140,7 +140,7 @@ class DecideEndpoints:
         trace.mark("access")
         decision = NO_FLAGS
         if body.get("disable_flags") not in TRUE_VALUES:
-            if any(body.get(name) == SENTINEL_ID for name in VISITOR_FIELDS):
+            if SENTINEL_ID in map(body.get, VISITOR_FIELDS):
                 visitor_id = await self._identify_visitor(project.id, scope, body)
                 body = {**body, **_replace_sentinel(body, visitor_id)}
             request = _parse_request(

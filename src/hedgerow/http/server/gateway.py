@@ -152,7 +152,8 @@ class Gateway:
                 allows_credentials=route.allows_credentials,
             )
         own = [*cors, NO_STORE] if _needs_no_store(path, reply.own_headers) else cors
-        head = b"%s%sx-request-id: %s\r\n" % (reply.head, header_lines(own), trace.id)
+        own_lines = header_lines(own) if own else b""
+        head = b"%s%sx-request-id: %s\r\n" % (reply.head, own_lines, trace.id)
         write_response = scope.get("extensions", {}).get(WRITE_RESPONSE_KEY)
         if write_response is None or not write_response(head, reply.body):
             headers = [*reply.headers, *own, (b"x-request-id", trace.id)]

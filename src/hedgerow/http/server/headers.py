@@ -5,7 +5,8 @@ from starlette.types import Scope
 
 def read_header(scope: Scope, name: bytes) -> str:
     """Return all values of a header joined by commas; "" when it is absent."""
-    return ",".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
+    values = [value for key, value in scope["headers"] if key == name]
+    return b",".join(values).decode("latin-1") if values else ""
 
 
 def read_bearer(scope: Scope) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
 
 from starlette.types import Scope
 
@@ -29,7 +30,17 @@ PRIVATE_SUFFIXES = (
     ".test",
 )
 _WITH_PORT = re.compile(r"(?:\[(.+)\]|(\d+(?:\.\d+){3}))(?::\d{1,5})?")
+# A chain of proxies is shorter. Longer headers would fill the cache of clients.
+MAX_CHAIN_CHARS = 1000
 _VALID_HOST = re.compile(r"[A-Za-z0-9._\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
+
+
+class Client(NamedTuple):
+    """The client of a request. For `group` see `group_address`."""
+
+    address: Address | None
+    text: str
+    group: str
 
 
 class Origins:
@@ -42,11 +53,7 @@ class Origins:
         self._public_url = public_url
         # A few addresses send most requests.
         self._is_trusted = lru_cache(maxsize=1024)(self._is_in_trusted)
-        self._find_group = lru_cache(maxsize=4096)(
-            lambda peer, forwarded_for: _group(
-                self._split_chain(_parse_address(peer), forwarded_for)[0]
-            )
-        )
+        self._find_client = lru_cache(maxsize=4096)(self._parse_client)
 
     def base_url(self, scope: Scope) -> str:
         """Return scheme and host as the client sees them, without a trailing slash."""
@@ -67,7 +74,18 @@ class Origins:
 
     def client_address(self, scope: Scope) -> Address | None:
         """Return the last address in the chain that is not a trusted proxy."""
-        return self._split_chain(_peer(scope), read_header(scope, b"x-forwarded-for"))[0]
+        return self.client(scope).address
+
+    def client(self, scope: Scope) -> Client:
+        peer = scope["client"][0] if scope.get("client") else ""
+        forwarded_for = read_header(scope, b"x-forwarded-for") if self._trusted else ""
+        return self._find_client(peer, forwarded_for[-MAX_CHAIN_CHARS:])
+
+    def _parse_client(self, peer: str, forwarded_for: str) -> Client:
+        address = self._split_chain(_parse_address(peer), forwarded_for)[0]
+        if address is None:
+            return Client(None, "", peer)
+        return Client(address, str(address), _group(address))
 
     def address_before_client(self, scope: Scope) -> Address | None:
         """Return the first address that the client itself states in `X-Forwarded-For`, None if it
@@ -110,13 +128,6 @@ class Origins:
             return None
         return _parse_address(read_header(scope, b"x-forwarded-for").partition(",")[0])
 
-    def client_group(self, scope: Scope) -> str:
-        """Return what counts as one client for rate limits: see `group_address`."""
-        peer = scope["client"][0] if scope.get("client") else ""
-        if not self._trusted:
-            return group_address(peer)
-        return self._find_group(peer, read_header(scope, b"x-forwarded-for"))
-
     def is_proxy(self, address: str) -> bool:
         """Whether the address, as text, is that of a trusted proxy."""
         return self._is_trusted(_parse_address(address.partition("/")[0]))
@@ -157,10 +168,10 @@ def group_address(text: str) -> str:
     return _group(address) if address else text
 
 
-def _group(address: Address | None) -> str:
+def _group(address: Address) -> str:
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address) >> 64 << 64, 64)))
-    return str(address or "")
+    return str(address)
 
 
 @lru_cache(maxsize=1024)

@@ -29,14 +29,12 @@ class Trace:
 
     def __init__(self, scope: Scope) -> None:
         self.started = time.perf_counter()
-        self.id = self.origin = b""
-        # One loop over the headers for everything that the gateway needs.
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                self.id = value if _SAFE_ID.fullmatch(value) and not _KEY.search(value) else b""
-            elif name == b"origin":
-                self.origin = value
-        if not self.id:
+        headers = dict(scope["headers"])
+        self.origin: bytes = headers.get(b"origin", b"")
+        sent_id = headers.get(b"x-request-id")
+        if sent_id and _SAFE_ID.fullmatch(sent_id) and not _KEY.search(sent_id):
+            self.id: bytes = sent_id
+        else:
             self.id = b"%s-%x" % (_random_prefix(), next(_numbers))
         self._marks: list[tuple[str, float]] = []
         self.key_id: str | None = None

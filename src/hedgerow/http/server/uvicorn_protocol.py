@@ -73,7 +73,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_surplus = False
         # When the server began to wait for the client, or to work on a request.
         self._since = 0.0
-        self._hosts: list[bytes] = []
         self._in_headers = True
         # Increases when bytes complete headers or add to a body.
         self._progress = 0
@@ -109,6 +108,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._active_cycle.disconnected = True
             self._active_cycle.message_event.set()
         super().connection_lost(exc)
+        # These refer back to the connection, which would otherwise stay until a full collection.
+        self.cycle = self._active_cycle = None  # type: ignore[assignment]
+        self._extensions.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
@@ -132,13 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
-            elif name == b"host":
-                self._hosts.append(value.strip(b" \t"))
             self.headers.append((name, value))
-
-    def on_message_begin(self) -> None:
-        self._hosts = []
-        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -309,7 +305,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def _has_valid_host(self) -> bool:
         """Whether there is exactly one Host header, with a host and perhaps a port. HTTP/1.0 needs
         none. The host of an absolute URL takes precedence (RFC 9112, 3.2.2)."""
-        if len(self._hosts) != 1 and (self._hosts or self.parser.get_http_version() != "1.0"):
+        hosts = [value.strip(b" \t") for name, value in self.headers if name == b"host"]
+        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
             return False
         if not self.url.startswith(b"/"):
             host = parse_authority(self.url)
@@ -317,7 +314,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.headers[:] = [each for each in self.headers if each[0] != b"host"]
                 self.headers.append((b"host", host))
                 return is_valid_host(host)
-        return all(map(is_valid_host, self._hosts))
+        return all(map(is_valid_host, hosts))
 
     def _header_bytes(self) -> int:
         lines = sum(len(name) + len(value) + 4 for name, value in self.headers)

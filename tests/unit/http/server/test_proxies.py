@@ -241,5 +241,5 @@ def test_client_group_is_an_address_or_an_ipv6_network(
     headers = [(b"x-forwarded-for", forwarded_for.encode())] if forwarded_for else []
     scope = {"client": (peer, 1234), "headers": headers}
     for _ in range(2):  # the second is cached
-        assert Origins([ip_network("10.0.0.0/8")], "").client_group(scope) == group
-    assert Origins([], "").client_group({**scope, "client": ("192.0.2.1", 1)}) == "192.0.2.1"
+        assert Origins([ip_network("10.0.0.0/8")], "").client(scope).group == group
+    assert Origins([], "").client({**scope, "client": ("192.0.2.1", 1)}).group == "192.0.2.1"
