@@ -21,6 +21,10 @@ from hedgerow.http.server.server import build_server, display_url, listen
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
 
+# How many new objects start a garbage collection. The objects of open requests stay, and with
+# Python's default of 700 they are scanned several times.
+YOUNG_OBJECTS = 10_000
+
 _log = structlog.get_logger("hedgerow")
 
 
@@ -66,6 +70,7 @@ async def run(settings: Settings, *, worker: bool) -> None:
         # The objects made so far stay. Freezing them keeps the collector from scanning them again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         print(format_start_screen(address, settings, first), flush=True)
 
     def failed(error: Exception) -> None:

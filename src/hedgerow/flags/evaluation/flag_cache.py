@@ -11,6 +11,7 @@ from typing import Any
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
 from hedgerow.flags.model import FlagDefinitions
 from hedgerow.flags.store import FlagStore
+from hedgerow.lib.garbage import CollectionPause, exempt_existing_objects
 from hedgerow.projects.model import Project, ProjectId
 
 # Definitions with more values are compiled in a thread, so that requests do not wait. A long text
@@ -35,6 +36,7 @@ class FlagCache:
         self._compiling = asyncio.Semaphore(MAX_COMPILING)
         # Set, and replaced by a new one, whenever a snapshot changes.
         self._changed = asyncio.Event()
+        self._collection_pause = CollectionPause()
 
     def get_cached(self, project: Project) -> FlagSnapshot | None:
         """Return the snapshot in memory, None if there is none for the time zone of the project."""
@@ -54,8 +56,9 @@ class FlagCache:
             stored = await self._store.generation(project.id)
             if cached is not None and stored == cached.definitions.generation:
                 return cached
-            definitions = await self._store.definitions(project.id, project.timezone)
-            self._snapshots[project.id] = snapshot = await self._compile(definitions, cached)
+            with self._collection_pause.hold():
+                definitions = await self._store.definitions(project.id, project.timezone)
+                self._snapshots[project.id] = snapshot = await self._compile(definitions, cached)
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
             return snapshot
@@ -87,7 +90,11 @@ class FlagCache:
         if _is_small(definitions):
             return build_snapshot(definitions, before)
         async with self._compiling:
-            return await self._run_in_thread(lambda: build_snapshot(definitions, before))
+            snapshot = await self._run_in_thread(lambda: build_snapshot(definitions, before))
+        if before is None or snapshot.predicates is not before.predicates:
+            # All flags were compiled, and may be millions of objects.
+            exempt_existing_objects()
+        return snapshot
 
 
 def _is_small(definitions: FlagDefinitions) -> bool:

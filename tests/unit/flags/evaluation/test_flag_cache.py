@@ -1,6 +1,7 @@
 """The flag cache loads a snapshot on first use and replaces it as a whole."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -277,6 +278,28 @@ async def test_large_definitions_are_compiled_in_a_thread(
     store.put(*flags, cohorts=cohorts)
     assert len(await cached_keys(FlagCache(store, run_elsewhere))) == len(flags)
     assert len(sent) == elsewhere
+
+
+async def test_large_snapshots_are_never_scanned_for_garbage() -> None:
+    were_paused: list[bool] = []
+
+    async def run_elsewhere(make: Callable[[], FlagSnapshot]) -> FlagSnapshot:
+        were_paused.append(not gc.isenabled())
+        return make()
+
+    store = FakeFlagStore(make_flag(filters_with(MAX_INLINE_VALUES)))
+    flag_cache = FlagCache(store, run_elsewhere)
+    try:
+        snapshot = await flag_cache.snapshot(PROJECT)
+        assert not any(each is snapshot for each in gc.get_objects())
+        frozen = gc.get_freeze_count()
+        store.put(make_flag(filters_with(MAX_INLINE_VALUES)), make_flag(id=2))
+        assert keys(await flag_cache.refresh(PROJECT)) == ["flag-1", "flag-2"]
+        assert gc.get_freeze_count() <= frozen  # the changed flags are few
+    finally:
+        gc.unfreeze()
+    assert were_paused == [True, True]
+    assert gc.isenabled()
 
 
 class PlainCipher:
