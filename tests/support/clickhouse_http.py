@@ -11,12 +11,11 @@ import sys
 import threading
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
-import chdb
-
-from hedgerow.storage.events.chdb_server import serve_connection
+from hedgerow.storage.events.chdb_server import import_chdb, serve_connection
 from tests.support.live import find_free_port
 
 ROOT = Path(__file__).parents[2]
@@ -70,13 +69,14 @@ def serve(folder: str, port: int) -> None:
     """Answer each connection in its own thread, as a server does, so that a query can be killed
     while it runs."""
     # The engine closes with its last connection, so the process keeps one open.
-    keeper = chdb.connect(folder)
+    connect = partial(import_chdb().connect, folder)
+    keeper = connect()
     with socket.create_server(("127.0.0.1", port), backlog=128) as listener, closing(keeper):
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(
-                target=serve_connection, args=(folder, connection), daemon=True
+                target=serve_connection, args=(connect, connection), daemon=True
             ).start()
 
 

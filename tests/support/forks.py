@@ -20,7 +20,12 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import IO, Any
 
-PRELOADED_MODULES = ("hedgerow.cli.installation.serve", "hedgerow.outbound.http_client")
+PRELOADED_MODULES = (
+    "hedgerow.cli.installation.serve",
+    "hedgerow.outbound.http_client",
+    "hedgerow.storage.events.chdb",
+    "hedgerow.storage.events.events",
+)
 # Other commands start normally, which proves that they import what they need.
 FORKED_COMMANDS = ("serve", "worker")
 # pytest stores the current test in such a variable.
@@ -208,11 +213,22 @@ def _report_exits(reports: dict[int, int]) -> None:
         os.close(report)
 
 
+def _compile_paths() -> None:
+    """Compile the path of each endpoint. The `re` module keeps the result for the forks."""
+    compile_path = import_module("starlette.routing").compile_path
+    for _, endpoint in import_module("hedgerow.http.routes").documented_endpoints():
+        for path in endpoint.paths:
+            compile_path(path)
+
+
 def _run() -> None:
     gc.disable()
     for module in PRELOADED_MODULES:
         import_module(module)
     main = import_module("hedgerow.cli").main
+    _compile_paths()
+    # A fork neither copies nor scans what it has from here.
+    gc.freeze()
     gc.enable()
     request = _serve_forks(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:

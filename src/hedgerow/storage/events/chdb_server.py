@@ -14,14 +14,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
-
-import chdb
 
 READY = b"ready"
 # More than the engine allows itself: it does not count everything that it allocates.
@@ -99,11 +101,12 @@ def main() -> None:
     os.nice(NICENESS)
     with suppress(OSError):
         OOM_SCORE_FILE.write_text(OOM_SCORE)
+    connect = partial(import_chdb().connect, path)
     try:
         # The engine stops with its last connection.
-        keeper = chdb.connect(path)
+        keeper = connect()
         keeper.query(f"CREATE DATABASE IF NOT EXISTS {database}")
-    except (chdb.ChdbError, RuntimeError) as error:  # the parent reports it
+    except RuntimeError as error:  # the parent reports it
         control.sendall(str(error).encode(errors="replace")[:4096])
         os._exit(1)
     threading.Thread(target=_watch_memory, daemon=True).start()
@@ -114,7 +117,19 @@ def main() -> None:
             # An orderly end takes longer and makes nothing safer.
             os._exit(0)
         connection = socket.socket(fileno=descriptors[0])
-        threading.Thread(target=serve_connection, args=(path, connection), daemon=True).start()
+        threading.Thread(target=serve_connection, args=(connect, connection), daemon=True).start()
+
+
+def import_chdb() -> ModuleType:
+    """Import chDB's connections without their package, whose import takes twice as long as opening
+    a folder: it starts another engine to ask for its version, and loads pyarrow for results that we
+    do not use."""
+    found = find_spec("chdb")
+    package = ModuleType("chdb")
+    package.__path__ = list(found.submodule_search_locations or ()) if found else []
+    sys.modules["chdb"] = package
+    sys.modules["pyarrow"] = None  # type: ignore[assignment] # as if it were not installed
+    return import_module("chdb.state.sqlitelike")
 
 
 def _ignore_stop_signals() -> None:
@@ -133,13 +148,13 @@ def _watch_memory() -> None:
         time.sleep(MEMORY_CHECK_INTERVAL_S)
 
 
-def serve_connection(path: str, connection: socket.socket) -> None:
+def serve_connection(connect: Callable[[], Any], connection: socket.socket) -> None:
     """Answer the requests of one connection until the client closes it."""
-    session = chdb.connect(path)
+    session = connect()
     try:
         with connection, connection.makefile("rb") as stream:
             while (request := _read_request(stream)) is not None:
-                _respond(_execute(session, path, request), connection)
+                _respond(_execute(session, connect, request), connection)
     except OSError:  # the service has closed the connection
         return
     finally:
@@ -208,7 +223,7 @@ def _build_error(text: str) -> bytes:
     return _build_head(500, headers) + body
 
 
-def _execute(session: Any, path: str, request: _Request) -> Iterator[bytes]:
+def _execute(session: Any, connect: Callable[[], Any], request: _Request) -> Iterator[bytes]:
     try:
         if insert := _INSERT.match(request.statement):
             session.query(request.use)
@@ -219,8 +234,8 @@ def _execute(session: Any, path: str, request: _Request) -> Iterator[bytes]:
             sql = f"{found[1].decode()}\n {request.settings_clause} FORMAT {found[2].decode()}"
             yield from _read(session, sql, found[2].decode(), request)
         else:
-            yield from _run_command(path, request)
-    except (chdb.ChdbError, RuntimeError, UnicodeDecodeError) as error:
+            yield from _run_command(connect, request)
+    except (RuntimeError, UnicodeDecodeError) as error:
         raise _Failure(str(error)) from error
 
 
@@ -249,9 +264,9 @@ def _read(session: Any, sql: str, format: str, request: _Request) -> Iterator[by
         yield data
 
 
-def _run_command(path: str, request: _Request) -> Iterator[bytes]:
+def _run_command(connect: Callable[[], Any], request: _Request) -> Iterator[bytes]:
     """Run a statement that cannot carry settings, in a session of its own: none of them stays."""
-    session = chdb.connect(path)
+    session = connect()
     try:
         session.query(request.use)
         if request.settings:
