@@ -102,7 +102,7 @@ async def test_a_cancelled_query_is_ended(queries: ClickHouseEventReader, kind: 
     await asyncio.sleep(1)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(reading, 10)
+        await asyncio.wait_for(reading, 60)
     assert (await queries.read("SELECT 1", {}, LIMITS)).rows[0][0] == 1
 
 
