@@ -11,7 +11,7 @@ from typer.core import TyperOption
 from typer.main import get_command
 
 from hedgerow.cli.commands import load_command, walk_commands
-from hedgerow.cli.main import app
+from hedgerow.cli.root import app
 from hedgerow.http.routes import documented_endpoints
 from hedgerow.settings import SettingOrigin, load_settings
 from tests.contract.api.operations import DOCUMENT

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import IO, Any
 
 PRELOADED_MODULES = (
+    "hedgerow.cli.root",
     "hedgerow.cli.installation.serve",
     "hedgerow.outbound.http_client",
     "hedgerow.storage.events.chdb",

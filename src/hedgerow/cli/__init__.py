@@ -1,5 +1,8 @@
-"""The `hedgerow` command line. `commands` lists every command; `main` runs one."""
+"""The `hedgerow` command line. `commands` lists every command; `root` runs one."""
 
-from hedgerow.cli.main import main
+from hedgerow.lib.imports import import_without_gc
 
-__all__ = ["main"]
+
+def main() -> None:
+    """Run the command of this process's arguments."""
+    import_without_gc("hedgerow.cli.root").main()

@@ -4,12 +4,9 @@ A command's module is imported when the command runs or shows its own help. `hed
 imports none of them.
 """
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import typer
@@ -17,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from hedgerow.cli.coercion import PlainCommand, use_plain_coercion
+from hedgerow.lib.imports import import_without_gc
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +290,7 @@ def load_command(name: str, entry: Entry) -> TyperCommand | TyperGroup:
             rich_markup_mode=None,
         )
     module, _, function = entry.target.partition(":")
-    with _paused_gc():
-        callback = getattr(import_module(f"hedgerow.cli.{module}"), function)
+    callback = getattr(import_without_gc(f"hedgerow.cli.{module}"), function)
     app = typer.Typer(rich_markup_mode=None)
     app.callback()(_do_nothing)  # keeps Typer from collapsing a group of one command
     app.command(name, cls=PlainCommand)(callback)
@@ -336,14 +333,3 @@ def _print_deprecation(old: str, new: str) -> None:
 
 def _do_nothing() -> None:
     pass
-
-
-@contextmanager
-def _paused_gc() -> Iterator[None]:
-    """Pause garbage collection: imports create many objects and free few, and collecting them
-    takes a sixth of the start."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

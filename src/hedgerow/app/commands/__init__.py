@@ -4,15 +4,16 @@ A module is imported when it is first used. `hedgerow keys list` does not load t
 `hedgerow keys list --help` loads no database driver.
 """
 
-import gc
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from hedgerow.lib.imports import import_without_gc
 
 if TYPE_CHECKING:
     from hedgerow.app.commands import backup as backup
     from hedgerow.app.commands import dead_letters as dead_letters
     from hedgerow.app.commands import doctor as doctor
+    from hedgerow.app.commands import doctor_checks as doctor_checks
     from hedgerow.app.commands import events as events
     from hedgerow.app.commands import export as export
     from hedgerow.app.commands import flags as flags
@@ -24,15 +25,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> ModuleType:
-    # Imports create many objects and free few: collecting them takes a sixth of the time.
-    is_collecting = gc.isenabled()
-    gc.disable()
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_without_gc(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{name}":
             raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    finally:
-        if is_collecting:
-            gc.enable()

@@ -6,13 +6,14 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
-from sqlalchemy import func, select, text
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow import __version__
-from hedgerow.app.commands.doctor_checks import CheckResult, Verdict, WorkloadChecks
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, ensure_data_dir, state_location
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
@@ -28,12 +29,29 @@ MIN_POSTGRES_VERSION = 14
 MAX_CLOCK_SKEW = timedelta(seconds=5)
 
 
-class Doctor:
-    """Runs all checks. `format_command` returns a command line to paste."""
+Verdict = Literal["ok", "warning", "problem"]
 
-    def __init__(self, settings: Settings, format_command: Callable[[str], str]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    verdict: Verdict
+    check: str
+    detail: str
+
+
+class Doctor:
+    """Runs all checks. `format_command` returns a command line to paste. `check_workload` is called
+    if the database is usable."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        format_command: Callable[[str], str],
+        check_workload: Callable[[Connection], Iterator[CheckResult]],
+    ) -> None:
         self._settings = settings
         self._format_command = format_command
+        self._check_workload = check_workload
         self._location = state_location(settings)
 
     def run(self) -> list[CheckResult]:
@@ -92,7 +110,7 @@ class Doctor:
             yield CheckResult("ok", "migrations", f"at step {state.at}, the newest")
             yield self._check_encryption_key()
             with create_sync_engine(location).connect() as connection:
-                yield from WorkloadChecks(connection, self._settings, self._format_command).run()
+                yield from self._check_workload(connection)
         else:
             detail = f"{len(state.pending)} pending. Run `{self._format_command('migrate')}`."
             yield CheckResult("problem", "migrations", detail)

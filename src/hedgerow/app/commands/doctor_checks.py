@@ -1,12 +1,11 @@
-"""The results of `hedgerow doctor`, and its checks of waiting work: events, destinations, jobs."""
+"""The checks of `hedgerow doctor` of waiting work: events, destinations, jobs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import Connection, func, select
 
+from hedgerow.app.commands.doctor import CheckResult, Verdict
 from hedgerow.app.state import events_folder
 from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Family
@@ -28,19 +27,15 @@ MAX_DELIVERY_AGE_S = 600
 MAX_LISTED_RECORDS = 20
 MAX_ERROR_CHARS = 300
 
-Verdict = Literal["ok", "warning", "problem"]
+
+def check_workload(
+    connection: Connection, settings: Settings, format_command: Callable[[str], str]
+) -> Iterator[CheckResult]:
+    """Check that work does not wait for nothing. `format_command` returns a command to paste."""
+    return _WorkloadChecks(connection, settings, format_command).run()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    verdict: Verdict
-    check: str
-    detail: str
-
-
-class WorkloadChecks:
-    """Checks that work does not wait for nothing. `format_command` returns a command to paste."""
-
+class _WorkloadChecks:
     def __init__(
         self, connection: Connection, settings: Settings, format_command: Callable[[str], str]
     ) -> None:

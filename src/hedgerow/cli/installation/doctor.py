@@ -21,8 +21,16 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
     status at 0.
     """
     settings = load_command_settings(data_dir=data)
+
+    def format_for_settings(arguments: str) -> str:
+        return format_command(arguments, settings)
+
     results = commands.doctor.Doctor(
-        settings, lambda arguments: format_command(arguments, settings)
+        settings,
+        format_for_settings,
+        lambda connection: commands.doctor_checks.check_workload(
+            connection, settings, format_for_settings
+        ),
     ).run()
     if as_json:
         print_json([asdict(result) for result in results])
