@@ -2,7 +2,7 @@
 `limit`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid
-from hedgerow.http.auth.access import anywhere, in_project
+from hedgerow.http.auth.access import Access, anywhere, in_project
 from hedgerow.http.call import Call, ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
+from hedgerow.http.endpoint import M, endpoint, project_paths
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET
 from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.server.response import JsonResponse
@@ -83,6 +83,17 @@ def _render_entry(recorded: RecordedActivity) -> ActivityItem:
 def _render_user(actor: Actor) -> ActivityUser:
     is_system = actor.kind == "system"
     return ActivityUser(first_name=actor.name, email=actor.email, is_system=is_system)
+
+
+def activity_endpoint(path: str, access: Access) -> Callable[[M], M]:
+    """Serve the changes made to one item, or to all items of a kind, on a path of a project."""
+    return endpoint(
+        "GET",
+        *project_paths(path),
+        access=access,
+        response=ActivityPage,
+        query=ACTIVITY_PARAMETERS,
+    )
 
 
 async def respond_with_activity(

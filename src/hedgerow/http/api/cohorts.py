@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.flags import Flags
-from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
@@ -240,13 +240,7 @@ class CohortEndpoints:
         await self._flags.refresh(call.project)
         return no_content()
 
-    @endpoint(
-        "GET",
-        *project_paths("cohorts/{cohort_id}/activity/"),
-        access=in_project("cohort:read"),
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("cohorts/{cohort_id}/activity/", in_project("cohort:read"))
     async def list_cohort_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a cohort, newest first."""
         found = await self._cohorts.find(call.project.id, _parse_id(call))

@@ -15,7 +15,7 @@ from hedgerow.flags.early_access import (
 )
 from hedgerow.flags.known_fields import POSTHOG_FEATURE_FIELDS
 from hedgerow.flags.model import Flag
-from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
@@ -158,26 +158,14 @@ class EarlyAccessEndpoints:
         await self._early_access.delete(call.project, id, call.actor, call.now)
         return no_content()
 
-    @endpoint(
-        "GET",
-        *project_paths("early_access_feature/{feature_id}/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("early_access_feature/{feature_id}/activity/", READ)
     async def list_feature_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a feature, newest first. Works for deleted features too."""
         return await respond_with_activity(
             call, self._activity, SCOPE, call.path_param("feature_id")
         )
 
-    @endpoint(
-        "GET",
-        *project_paths("early_access_feature/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("early_access_feature/activity/", READ)
     async def list_features_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all features, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)

@@ -35,7 +35,7 @@ from hedgerow.experiments.variants import (
     get_counted_flag,
 )
 from hedgerow.flags.model import KEY_MAX_CHARS, Flag, FlagId
-from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
 from hedgerow.http.api.users import render_user
 from hedgerow.http.auth.access import in_project
@@ -485,13 +485,7 @@ class ExperimentEndpoints:
         )
         return JsonResponse(results)
 
-    @endpoint(
-        "GET",
-        *project_paths("experiments/{experiment_id}/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("experiments/{experiment_id}/activity/", READ)
     async def list_experiment_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an experiment, newest first. Works for deleted experiments
         too."""
@@ -499,13 +493,7 @@ class ExperimentEndpoints:
         await self._experiments.find(call.project, id, deleted_too=True)
         return await respond_with_activity(call, self._activity, SCOPE, str(id))
 
-    @endpoint(
-        "GET",
-        *project_paths("experiments/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("experiments/activity/", READ)
     async def list_experiments_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all experiments, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)

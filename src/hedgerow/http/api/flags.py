@@ -12,7 +12,7 @@ from hedgerow.flags.edits import EditBase, FlagFields
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_flag_status
 from hedgerow.flags.known_fields import POSTHOG_FLAG_FIELDS
 from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
-from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
@@ -273,25 +273,13 @@ class FlagEndpoints:
             [FlagReference(id=flag.id, key=flag.key, name=flag.name) for flag in flags]
         )
 
-    @endpoint(
-        "GET",
-        *project_paths("feature_flags/{flag_id}/activity/"),
-        access=in_project("feature_flag:read"),
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("feature_flags/{flag_id}/activity/", in_project("feature_flag:read"))
     async def list_flag_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a flag, newest first."""
         found = await self._find(call, deleted_too=True)
         return await respond_with_activity(call, self._activity, SCOPE, str(found.id))
 
-    @endpoint(
-        "GET",
-        *project_paths("feature_flags/activity/"),
-        access=in_project("feature_flag:read"),
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("feature_flags/activity/", in_project("feature_flag:read"))
     async def list_flags_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all flags, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.validate import check_filter_fields
-from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
+from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
 from hedgerow.http.api.users import render_user
 from hedgerow.http.auth.access import in_project
@@ -400,26 +400,14 @@ class SurveyEndpoints:
         await self._surveys.delete(call.project, id, call.actor, call.now)
         return no_content()
 
-    @endpoint(
-        "GET",
-        *project_paths("surveys/{survey_id}/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("surveys/{survey_id}/activity/", READ)
     async def list_survey_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a survey, newest first. Works for deleted surveys too."""
         return await respond_with_activity(
             call, self._activity, SCOPE, call.path_param("survey_id")
         )
 
-    @endpoint(
-        "GET",
-        *project_paths("surveys/activity/"),
-        access=READ,
-        response=ActivityPage,
-        query=ACTIVITY_PARAMETERS,
-    )
+    @activity_endpoint("surveys/activity/", READ)
     async def list_surveys_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all surveys, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)
