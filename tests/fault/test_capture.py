@@ -40,7 +40,7 @@ from tests.support.stored_events import wait_until_stored
 
 # As many kills as fit into the time, or as many as HEDGEROW_TEST_KILLS requests.
 LEAST_KILLS = 4
-KILLS_S = 12
+KILLS_S = 8
 ASKED_KILLS = int(os.environ.get("HEDGEROW_TEST_KILLS", "0"))
 WRITERS = 4
 
