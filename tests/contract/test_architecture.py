@@ -65,6 +65,7 @@ CATCH_ALLS = {
     "pipelines/transformations/sandbox_host.py SandboxHost._build_transform": PACKAGE_CODE,
     "pipelines/transformations/sandbox_host.py SandboxHost.handle": PACKAGE_CODE,
     "plugin/liquid_texts.py LiquidText.render": "filters raise anything for odd values",
+    "storage/engine/append_groups.py AppendGroups._insert_group": "passed on to the callers",
     "storage/engine/batch_writer.py BatchWriter._commit": "passed on to the waiting callers",
     "storage/engine/batch_writer.py BatchWriter._run_batch": "one caller must not fail others",
     "storage/engine/batch_writer.py _insert_rows": "one caller must not fail others",

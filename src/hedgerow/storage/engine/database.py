@@ -7,10 +7,9 @@ rows of many callers share one statement and one commit.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Dialect, Select, Table, insert
+from sqlalchemy import Connection, Dialect, Select, Table
 from sqlalchemy.sql.compiler import SQLCompiler
 
 T = TypeVar("T")
@@ -91,9 +90,3 @@ class Database(Protocol):
     def stats(self) -> DatabaseStats: ...
 
     async def close(self) -> None: ...
-
-
-@cache
-def compile_insert(to: PreparedInsert, dialect: Dialect) -> str:
-    """Compile an insert to the driver's SQL, with one positional placeholder per column."""
-    return str(insert(to.table).compile(dialect=dialect, column_keys=list(to.columns)))

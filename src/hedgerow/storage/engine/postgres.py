@@ -1,11 +1,12 @@
-"""The state database on PostgreSQL: a pool of asynchronous connections. The server does its own
-group commit.
+"""The state database on PostgreSQL: a pool of asynchronous connections. Appended rows share a
+commit; the server groups the commits of other changes.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -14,23 +15,25 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from hedgerow.errors import Unavailable
 from hedgerow.lib.sender import current_sender
+from hedgerow.storage.engine.append_groups import AppendGroups
 from hedgerow.storage.engine.database import (
     Database,
     DatabaseStats,
     PreparedInsert,
     PreparedQuery,
     Rows,
-    compile_insert,
 )
 
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 0.5
+# The part of the pool that appends may use, so that other work finds a free connection.
+APPEND_SHARE = 1 / 3
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -40,6 +43,16 @@ VALUE_TOO_LARGE_ERRORS = (
 
 # The dialect with plain %s placeholders, for rows that are passed to the driver unchanged.
 POSITIONAL_DIALECT = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
+
+
+@cache
+def _compile_array_insert(to: PreparedInsert) -> str:
+    """Compile an insert of any number of rows with one array per column, in the driver's SQL. %b
+    sends the arrays in binary format."""
+    types = [to.table.c[name].type.compile(POSITIONAL_DIALECT) for name in to.columns]
+    arrays = ", ".join(f"%b::{each}[]" for each in types)
+    into = f"INSERT INTO {to.table.name} ({', '.join(to.columns)})"
+    return f"{into} SELECT * FROM unnest({arrays})"  # noqa: S608 - our own names
 
 
 def _build_driver_url(url: str) -> Any:
@@ -78,7 +91,10 @@ class PostgresDatabase(Database):
             connect_args=_build_connect_args(timeout_s),
         )
         self._shares = PoolShares(max(1, pool_size // 2), timeout_s)
-        self._commits = 0
+        # For one statement, which needs no BEGIN and no ROLLBACK. It shares the pool.
+        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._appends = AppendGroups(self._insert, max(1, round(pool_size * APPEND_SHARE)))
+        self._commits = self._writes = 0
         self._waiting = 0
         self._closed = False
         # `timeout_s` limits connecting, a lock and a query each; this limits their sum.
@@ -103,13 +119,19 @@ class PostgresDatabase(Database):
         return await self.read(query)
 
     async def write(self, change: Callable[[Connection], T]) -> T:
-        return await self._use(lambda connection: connection.run_sync(change), commit=True)
+        result = await self._use(lambda connection: connection.run_sync(change), commit=True)
+        self._writes += 1
+        return result
 
     async def append(self, to: PreparedInsert, rows: Rows) -> None:
-        sql = compile_insert(to, POSITIONAL_DIALECT)
+        await self._appends.append(to, rows)
+
+    async def _insert(self, to: PreparedInsert, rows: Rows) -> None:
+        sql = _compile_array_insert(to)
+        columns = tuple(list(values) for values in zip(*rows, strict=True))
 
         async def run(connection: AsyncConnection) -> None:
-            await connection.exec_driver_sql(sql, list(rows))
+            await connection.exec_driver_sql(sql, columns)
 
         await self._use(run, commit=True)
 
@@ -120,7 +142,7 @@ class PostgresDatabase(Database):
             result = await connection.exec_driver_sql(sql, tuple(values[name] for name in names))
             return [tuple(row) for row in result]
 
-        return await self._use(run, commit=False)
+        return await self._use(run, commit=False, engine=self._autocommit)
 
     async def version(self) -> str:
         return await self.read(
@@ -132,9 +154,9 @@ class PostgresDatabase(Database):
         return DatabaseStats(
             connections_open=pool.checkedin() + pool.checkedout(),
             connections_in_use=pool.checkedout(),
-            writes_waiting=self._waiting,
+            writes_waiting=self._waiting + self._appends.waiting,
             commits=self._commits,
-            changes=self._commits,
+            changes=self._writes + self._appends.appended,
         )
 
     async def close(self) -> None:
@@ -150,7 +172,13 @@ class PostgresDatabase(Database):
                 work.cancel()
         await self._engine.dispose(close=not hangs)
 
-    async def _use(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+    async def _use(
+        self,
+        run: Callable[[AsyncConnection], Awaitable[T]],
+        *,
+        commit: bool,
+        engine: AsyncEngine | None = None,
+    ) -> T:
         """Run with a connection from the pool.
 
         Raises Unavailable if the server hangs. The work then continues in the background and keeps
@@ -158,7 +186,7 @@ class PostgresDatabase(Database):
         """
         if self._closed:
             raise Unavailable("The service is shutting down.")
-        work = asyncio.create_task(self._run(run, commit=commit))
+        work = asyncio.create_task(self._run(run, engine or self._engine, commit=commit))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         try:
@@ -171,10 +199,16 @@ class PostgresDatabase(Database):
             raise Unavailable("The database does not answer.")
         return work.result()
 
-    async def _run(self, run: Callable[[AsyncConnection], Awaitable[T]], *, commit: bool) -> T:
+    async def _run(
+        self,
+        run: Callable[[AsyncConnection], Awaitable[T]],
+        engine: AsyncEngine,
+        *,
+        commit: bool,
+    ) -> T:
         self._waiting += commit
         try:
-            async with self._shares.hold(), self._engine.connect() as connection:
+            async with self._shares.hold(), engine.connect() as connection:
                 result = await run(connection)
                 if commit:
                     await connection.commit()
