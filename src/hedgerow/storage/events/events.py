@@ -37,6 +37,8 @@ MAX_IDS_PER_STATEMENT = 2_500
 MAX_BLOCK_BYTES = 32 << 20
 # A partition with more parts than this is merged explicitly.
 MAX_PARTS = 50
+# The embedded engine removes so many merged parts in one thread.
+MAX_PARTS_PER_REMOVAL = 1_000_000
 
 # How many bytes of UUIDs are read at a time when the filter is loaded.
 UUID_READ_BYTES = UUID_BYTES << 18
@@ -172,6 +174,8 @@ class ClickHouseEventStore(CountableEvents):
         with self._pool.client() as client:
             if self._layout is None:
                 self._layout = prepare_tables(client)
+                if self._pool.is_embedded:
+                    _limit_threads(client)
             yield client, self._layout
 
     def _fetch_layout(self) -> None:
@@ -337,6 +341,14 @@ def _count_events(client: Client, chosen: _Condition) -> int:
     sql = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
     (row,) = fetch_rows(client, sql, chosen.parameters)
     return int(row["count"])
+
+
+def _limit_threads(client: Client) -> None:
+    """Remove merged parts in one thread. Above 100 parts the engine starts 128 threads, which it
+    keeps for good, with their memory."""
+    setting = f"concurrent_part_removal_threshold = {MAX_PARTS_PER_REMOVAL}"
+    for table in (TABLE, *replica_schema.TABLES):
+        client.command(f"ALTER TABLE {table} MODIFY SETTING {setting}")
 
 
 def _find_stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:

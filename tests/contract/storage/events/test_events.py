@@ -496,3 +496,16 @@ async def test_folder_can_be_opened_once(tmp_path: Path) -> None:
     await again.close()
     with pytest.raises(Unavailable):
         await again.append([event()])
+
+
+async def test_embedded_engine_removes_parts_without_more_threads(tmp_path: Path) -> None:
+    # Above a threshold of 100 parts it starts 128 threads, and keeps them.
+    events = open_event_store(EventStoreLocation(url="", folder=tmp_path / "events", timeout_s=20))
+    tables = "SELECT name, engine_full FROM system.tables WHERE database = currentDatabase()"
+    try:
+        await events.append([event()])
+        rows = await events.query(tables, {}, max_rows=100, timeout_s=30)
+    finally:
+        await events.close()
+    limited = [row for row in rows if "concurrent_part_removal_threshold" in row["engine_full"]]
+    assert len(limited) == len(rows) > 1
