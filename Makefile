@@ -76,6 +76,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transformations
 	$(BIN)/python -m benchmarks.isolation
+	$(BIN)/python -m benchmarks.overload
 
 # Pins what Hedgerow and its build need in constraints.txt, and what the tests need besides in constraints-dev.txt: for all
 # platforms and Python versions, with the hashes of all files. Versions stay as they are, unless UPGRADE=--upgrade.

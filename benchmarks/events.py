@@ -199,7 +199,7 @@ async def running(data: Path) -> AsyncIterator[int]:
     listening = listen("127.0.0.1", 0)
     callbacks = ServiceCallbacks(ready=lambda _: ready.set(), failed=failed)
     async with run_service(settings, callbacks, worker=True) as gateway:
-        web = build_server(gateway, header_timeout_s=60, grace_s=1)
+        web = build_server(gateway, header_timeout_s=60, drain_s=0, grace_s=1)
         task = asyncio.create_task(web.serve(sockets=[listening]))
         await ready.wait()
         yield listening.getsockname()[1]

@@ -372,8 +372,15 @@ class Settings:
         parse_choice("auto", "human", "json"),
         "Log format. auto: human in a terminal, JSON otherwise.",
     )
+    shutdown_drain_s: float = define_setting(
+        5.0,
+        parse_seconds(0, 600),
+        "How long to serve requests after SIGTERM, while the readiness check fails. 0: not at all.",
+    )
     shutdown_grace_s: float = define_setting(
-        1.0, parse_seconds(0, 600), "How long open requests may take to finish after SIGTERM."
+        1.0,
+        parse_seconds(0, 600),
+        "How long open requests may take to finish after the server stops listening.",
     )
     bootstrap_project_key: str = define_setting(
         "",

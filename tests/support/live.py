@@ -59,6 +59,8 @@ def build_environment(**settings: str) -> dict[str, str]:
     }
     return own | {
         "HEDGEROW_PORT": "0",
+        # No balancer watches these services.
+        "HEDGEROW_SHUTDOWN_DRAIN_S": "0",
         "HEDGEROW_BOOTSTRAP_PROJECT_KEY": PROJECT_KEY,
         "HEDGEROW_BOOTSTRAP_PERSONAL_KEY": PERSONAL_KEY,
         **{f"HEDGEROW_{name.upper()}": value for name, value in settings.items()},

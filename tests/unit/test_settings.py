@@ -74,6 +74,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("rate_limits_enabled", "", False),
     ("log_level", " DEBUG ", "debug"),
     ("log_format", "json", "json"),
+    ("shutdown_drain_s", "30", 30.0),
     ("shutdown_grace_s", "0", 0.0),
     ("bootstrap_project_key", PROJECT_KEY, PROJECT_KEY),
     ("bootstrap_personal_key", "", ""),
@@ -133,6 +134,7 @@ BAD: list[tuple[str, str, str]] = [
     ("rate_limits_enabled", "maybe", "true or false"),
     ("log_level", "loud", "one of debug, info, warning, error"),
     ("log_format", "xml", "one of auto, human, json"),
+    ("shutdown_drain_s", "601", "a number of seconds from 0 to 600"),
     ("shutdown_grace_s", "-0.5", "a number of seconds from 0 to 600"),
     (
         "bootstrap_project_key",

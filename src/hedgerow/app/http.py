@@ -73,6 +73,7 @@ from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import Origins
+from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.ingestion.cookieless.identity import Visitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
@@ -186,7 +187,10 @@ def build_http(container: Container) -> HttpEdge:
         enabled=settings.log_level in ("debug", "info"),
     )
     open_connections = build_connection_table(settings, services.origins)
-    container.metrics.add_gauges(lambda: connection_gauges(open_connections))
+    queues = RequestQueues(
+        lambda name, number: container.refusals.count(f"overload_{name}", None, number)
+    )
+    container.metrics.add_gauges(lambda: connection_gauges(open_connections, queues))
     gateway = Gateway(
         build_fast_routes(
             [*_build_sdk_endpoints(container, services), readiness, container.metrics]
@@ -196,6 +200,7 @@ def build_http(container: Container) -> HttpEdge:
         metrics=container.metrics,
         log=log,
         open_connections=open_connections,
+        queues=queues,
         admit_client=lambda scope: services.call_limits.admit_address(
             services.origins.client(scope).group
         ),

@@ -10,6 +10,7 @@ from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
 from hedgerow.http.server.refusals import Refusals
+from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
@@ -44,7 +45,12 @@ def build_metrics(
     )
 
 
-def connection_gauges(connections: ConnectionTable) -> Iterable[Gauge]:
+def connection_gauges(connections: ConnectionTable, queues: RequestQueues) -> Iterable[Gauge]:
+    yield (
+        "hedgerow_http_requests_waiting",
+        "Requests that wait for their handler to start.",
+        queues.waiting,
+    )
     yield "hedgerow_http_connections_open", "Open HTTP connections.", connections.open
     yield "hedgerow_http_connections_max", "Maximum of open HTTP connections.", connections.limit
     yield (

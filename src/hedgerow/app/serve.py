@@ -20,7 +20,7 @@ from hedgerow.app.pipelines import register_components
 from hedgerow.app.startup import wait_for_database
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, choose_initial_keys, state_location
 from hedgerow.http.server.gateway import Gateway
-from hedgerow.http.server.health import Readiness
+from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import InitialKeys
@@ -59,7 +59,7 @@ async def run_service(
         with _expose_metrics(container.metrics, settings):
             yield http.gateway
     finally:
-        http.readiness.waiting_for = "shutting down"
+        http.readiness.waiting_for = STOPPING
         background.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await background

@@ -142,6 +142,7 @@ def build_fast_routes(handlers: Sequence[Handler]) -> Mapping[str, FastRoute]:
                     is_public=each.is_public,
                     is_probe=each.is_probe,
                     is_quick=each.is_quick,
+                    is_capture=isinstance(handler, CaptureEndpoints),
                     allows_credentials=each.allows_credentials,
                 )
     return routes

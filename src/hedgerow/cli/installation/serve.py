@@ -49,7 +49,8 @@ def serve(
 ) -> None:
     """Start the service. The first start creates everything it needs.
 
-    Stop it with Ctrl-C: it finishes open requests first.
+    Stop it with Ctrl-C: it finishes open requests first. After SIGTERM it serves on for a moment,
+    until its balancer knows that it is not ready any more.
     """
     settings = load_command_settings(_log.warning, host=host, port=port, data_dir=data)
     if no_worker:
@@ -83,6 +84,7 @@ async def run(settings: Settings, *, worker: bool) -> None:
         running = build_server(
             gateway,
             header_timeout_s=settings.request_read_timeout_s,
+            drain_s=settings.shutdown_drain_s,
             grace_s=settings.shutdown_grace_s,
         )
         await running.serve(sockets=[listening])

@@ -22,6 +22,7 @@ from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.proxies import build_cors_headers
+from hedgerow.http.server.request_queues import RequestQueue, RequestQueues
 from hedgerow.http.server.response import (
     HEAD_ONLY_KEY,
     NO_STORE,
@@ -51,13 +52,15 @@ _log = structlog.get_logger("hedgerow.http")
 class FastRoute:
     """A path that the gateway serves without the framework. Pages of any site may call a public
     one; the calls of a client are limited. A probe is not logged and responds before the service is
-    ready. The handler of a quick one rarely waits, so the server runs it without a task."""
+    ready. The handler of a quick one rarely waits, so the server runs it without a task. Requests
+    of capture wait in a queue of their own."""
 
     handler: FastHandler
     methods: tuple[str, ...]
     is_public: bool = False
     is_probe: bool = False
     is_quick: bool = False
+    is_capture: bool = False
     allows_credentials: bool = False
 
     @property
@@ -76,11 +79,13 @@ class Gateway:
         metrics: Metrics,
         log: AccessLog,
         open_connections: ConnectionTable,
+        queues: RequestQueues,
         admit_client: AdmitClient,
         stopping: asyncio.Event | None = None,
     ) -> None:
-        # The server enforces its limits.
+        # The server enforces their limits.
         self.open_connections = open_connections
+        self.queues = queues
         self._admit_client = admit_client
         # Set when the service begins to stop, for streaming responses.
         self.stopping = stopping or asyncio.Event()
@@ -96,17 +101,19 @@ class Gateway:
             if path.endswith(PARAMETER)
         }
         self._app = app
-        self._readiness = readiness
+        self.readiness = readiness
         self._metrics = metrics
         self._log = log
 
-    def is_quick(self, scope: Scope) -> bool:
-        found = self._find(scope["path"])
-        return found is not None and found[1].is_quick
-
-    def is_probe(self, scope: Scope) -> bool:
-        found = self._find(scope["path"])
-        return found is not None and found[1].is_probe
+    def find_queue(self, path: str) -> tuple[RequestQueue, bool]:
+        """Return the queue of a path, and whether its route is quick."""
+        found = self._find(path)
+        if found is None:
+            return self.queues.api, False
+        route = found[1]
+        if route.is_probe:
+            return self.queues.probes, False
+        return self.queues.capture if route.is_capture else self.queues.flags, route.is_quick
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found = self._find(scope["path"])
@@ -162,8 +169,8 @@ class Gateway:
         self._finish(trace, method, path, reply.status, probe=route.is_probe)
 
     def _admit(self, route: FastRoute, scope: Scope) -> None:
-        if self._readiness.waiting_for is not None:
-            raise _not_ready_error(self._readiness)
+        if self.readiness.waiting_for is not None:
+            raise _not_ready_error(self.readiness)
         if route.is_public and scope["method"] != "OPTIONS":
             self._admit_client(scope)
 
@@ -172,8 +179,8 @@ class Gateway:
         sender = _ResponseSender(send, scope["path"], trace.id)
         inner = _inner_scope(scope, trace)
         try:
-            if self._readiness.waiting_for is not None:
-                await sender.send_reply(build_error_reply(_not_ready_error(self._readiness)))
+            if self.readiness.waiting_for is not None:
+                await sender.send_reply(build_error_reply(_not_ready_error(self.readiness)))
             else:
                 await self._app(inner, receive, sender.send)
         except ClientDisconnect:

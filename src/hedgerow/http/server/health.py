@@ -1,5 +1,6 @@
 """Liveness and readiness probes. Neither needs a key nor returns secrets."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope
@@ -10,18 +11,20 @@ from hedgerow.http.openapi.sdk_types import HealthStatus
 from hedgerow.http.server.response import NO_STORE, Reply, build_json_reply
 from hedgerow.http.server.trace import Trace
 
+STOPPING = "shutting down"
 _ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
 
 
 class Readiness:
     """The probes, and the state they report. Until the process is ready, every other path returns
-    503."""
+    503. While `draining` is set, the process is not ready for new clients, but serves requests."""
 
     tag = "Probes"
 
     def __init__(self, check: Callable[[], Awaitable[None]]) -> None:
         self._check = check
         self.waiting_for: str | None = "starting"
+        self.draining = asyncio.Event()
 
     @fast_endpoint(
         "GET",
@@ -39,7 +42,7 @@ class Readiness:
     @fast_endpoint("GET", "/_readiness", is_probe=True, name="readiness", response=HealthStatus)
     async def show_readiness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Check that the process can serve requests; the response lists missing dependencies."""
-        missing = self.waiting_for
+        missing = STOPPING if self.draining.is_set() else self.waiting_for
         if missing is None:
             try:
                 await self._check()

@@ -1,11 +1,16 @@
-"""Requests that were refused because a project or an address reached a limit: counted for the
-metrics, and logged with the project."""
+"""Requests that were refused because a project or an address reached a limit, or because the
+service is overloaded: counted for the metrics, and logged with the project."""
 
+import re
 import time
 from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
 
 import structlog
 
+from hedgerow.errors import Unavailable
+from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.metrics import LabelledMetric
 from hedgerow.projects.model import ProjectId
 
@@ -13,7 +18,29 @@ LOG_INTERVAL_S = 60.0
 # Each project adds time series. Projects above this limit share one.
 MAX_LABELLED = 200
 
+# Pages of other sites may read it: what they requested is not examined before it is refused.
+OVERLOADED = build_error_reply(
+    Unavailable("The service has more requests than it can answer. Try again shortly."),
+    (b"access-control-allow-origin", b"*"),
+)
+
+_REQUEST_LINE = re.compile(rb"(?:GET|POST) (/[^ ?\r\n]*)(?:\?[^ \r\n]*)? HTTP/1\.1(?=\r\n)")
+# Headers that decide where a request ends, and whether the connection stays open.
+_FRAMING_HEADER = re.compile(
+    rb"\r\n(content-length|transfer-encoding|connection|expect|upgrade)[ \t]*:[ \t]*([^\r\n]*)",
+    re.IGNORECASE,
+)
+
 _log = structlog.get_logger("hedgerow.limits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleHead:
+    """`closes` is whether the client wants the connection to be closed."""
+
+    path: str
+    body_bytes: int
+    closes: bool
 
 
 class Refusals:
@@ -21,12 +48,12 @@ class Refusals:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._logged_at_s: dict[tuple[str, str], float] = {}
 
-    def count(self, limit: str, project_id: ProjectId | None) -> None:
-        """Count a refused request. Logs a limit and a project at most once a minute."""
+    def count(self, limit: str, project_id: ProjectId | None, number: int = 1) -> None:
+        """Count refused requests. Logs a limit and a project at most once a minute."""
         key = limit, "" if project_id is None else str(project_id)
         if key not in self._counts and len(self._counts) >= MAX_LABELLED:
             key = limit, "other"
-        self._counts[key] += 1
+        self._counts[key] += number
         now_s = time.monotonic()
         if now_s - self._logged_at_s.get(key, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at_s[key] = now_s
@@ -44,3 +71,22 @@ class Refusals:
             labels=("limit", "project"),
             values={key: float(count) for key, count in list(self._counts.items())},
         )
+
+
+@lru_cache(maxsize=1024)
+def parse_simple_head(head: bytes) -> SimpleHead | None:
+    """Parse the head of a request, from its first line to its last header. Return None for all but
+    the plainest requests. Clients repeat themselves, so that most heads are known."""
+    line = _REQUEST_LINE.match(head)
+    if line is None:
+        return None
+    body_bytes, closes = 0, False
+    for name, value in _FRAMING_HEADER.findall(head, line.end()):
+        name, value = name.lower(), value.strip().lower()
+        if name == b"content-length" and value.isdigit() and not body_bytes:
+            body_bytes = int(value[:20])
+        elif name == b"connection" and value in (b"close", b"keep-alive"):
+            closes = value == b"close"
+        else:
+            return None
+    return SimpleHead(path=line[1].decode("latin-1"), body_bytes=body_bytes, closes=closes)

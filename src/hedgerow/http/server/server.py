@@ -37,16 +37,18 @@ def display_url(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def build_server(gateway: Gateway, *, header_timeout_s: float, grace_s: float) -> Server:
+def build_server(
+    gateway: Gateway, *, header_timeout_s: float, drain_s: float, grace_s: float
+) -> Server:
     protocol = type(
         "Protocol",
         (BoundedProtocol,),
         {
             "header_timeout_s": header_timeout_s,
-            "is_quick": staticmethod(gateway.is_quick),
-            "is_probe": staticmethod(gateway.is_probe),
+            "find_queue": staticmethod(gateway.find_queue),
             "open_connections": gateway.open_connections,
-            "pending": [],
+            "queues": gateway.queues,
+            "draining": gateway.readiness.draining,
         },
     )
     config = uvicorn.Config(
@@ -66,4 +68,10 @@ def build_server(gateway: Gateway, *, header_timeout_s: float, grace_s: float) -
     )
     # The annotation is int, but uvicorn passes the value to asyncio.wait_for unchanged.
     config.timeout_graceful_shutdown = grace_s  # type: ignore[assignment]
-    return Server(config, gateway.stopping)
+    return Server(
+        config,
+        stopping=gateway.stopping,
+        readiness=gateway.readiness,
+        drain_s=drain_s,
+        max_connections=gateway.open_connections.limit,
+    )

@@ -7,10 +7,12 @@ versions and run tests/fault/test_hostile_sockets.py.
 
 import asyncio
 import math
+import signal
 import socket
 from asyncio import TimerHandle
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, ClassVar
 
 import httptools
@@ -20,9 +22,13 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
+from hedgerow.http.server.acceptor import Acceptor
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
+from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
+from hedgerow.http.server.refusals import OVERLOADED, parse_simple_head
+from hedgerow.http.server.request_queues import RequestQueue, RequestQueues
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
 from hedgerow.lib.eager import start_eagerly
 
@@ -33,6 +39,7 @@ UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 INVALID_HOST = "Exactly one Host header with a host name or an address is required."
 REFUSED = b"HTTP/1.1 429 "
 REFUSAL_PAUSE_S = 0.1
+OVERLOADED_HEAD = OVERLOADED.head
 # How long a connection over the limit may take to request a health check.
 SURPLUS_TIMEOUT_S = 2.0
 
@@ -49,23 +56,16 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     header_timeout_s = 30.0
-    # Requests of all connections that arrived in this iteration of the event loop. They start after
-    # all sockets are read: alternating between parsing and handling is slower, because each evicts
-    # the other from the CPU cache.
-    pending: "ClassVar[list[tuple[BoundedProtocol, RequestResponseCycle]]]"
+    queues: ClassVar[RequestQueues]
     open_connections: ClassVar[ConnectionTable]
+    # Set while the service waits for its balancer: each connection closes after its next response.
+    draining: ClassVar[asyncio.Event]
 
     @staticmethod
-    def is_quick(scope: Any) -> bool:
-        """Whether a request may run without a task: its body is complete and its handler rarely
-        waits."""
-        return False
-
-    @staticmethod
-    def is_probe(scope: Any) -> bool:
-        """Whether a request is a health check, which is answered when all connections are in
-        use."""
-        return False
+    def find_queue(path: str) -> tuple[RequestQueue, bool]:
+        """Return the queue in which requests for a path wait, and whether they may run without a
+        task: their handler rarely waits once the body is complete."""
+        raise NotImplementedError
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,6 +85,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._timer: TimerHandle | None = None
         # The request in progress. Pipelined requests wait; `cycle` is the last one that was read.
         self._active_cycle: RequestResponseCycle | None = None
+        self._queue = self.queues.api
+        self._is_quick = False
+        # The task of the active request, while its body is not complete.
+        self._reading_task: asyncio.Task[None] | None = None
         self._rejection: AppError | None = None
         self._extensions = {
             TAKE_BODY_KEY: self._take_whole_body,
@@ -114,6 +118,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
+            return
+        if self.queues.is_refusing and self._refuse_unparsed(data):
             return
         steps = self._progress
         self._may_be_large = self._unparsed_bytes + len(data) > MAX_HEADER_BYTES
@@ -162,6 +168,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             self._in_headers = True
             super().on_message_complete()
+            if self._reading_task is not None and self.cycle is self._active_cycle:
+                self._count_running(self._reading_task)
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -198,34 +206,78 @@ class BoundedProtocol(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def start(self) -> None:
+        cycle = self._active_cycle
+        if cycle is None or cycle.disconnected:
+            return
+        answering: Coroutine[Any, Any, None] = cycle.run_asgi(self.app)
+        if self._is_quick and not cycle.more_body:
+            rest = start_eagerly(answering)
+            if rest is None:
+                return
+            answering = rest
+        task = self.loop.create_task(answering)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        if cycle.more_body:
+            self._reading_task = task
+        else:
+            self._count_running(task)
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active_cycle = cycle
+        self._reading_task = None
+        self._queue, self._is_quick = self.find_queue(cycle.scope["path"])
         if self._is_surplus and self.open_connections.has_surplus:
             cycle.keep_alive = False
-            if not self.is_probe(cycle.scope):
+            if self._queue is not self.queues.probes:
                 self._reject(_too_many_connections_error())
                 return
-        if not self.pending:
-            self.loop.call_soon(self._start_pending)
-        self.pending.append((self, cycle))
+        if self.draining.is_set():
+            cycle.keep_alive = False
+        if self._queue.is_refusing and self._write_response(OVERLOADED_HEAD, OVERLOADED.body):
+            self._queue.refused += 1
+        else:
+            self.queues.add(self._queue, self)
 
-    @classmethod
-    def _start_pending(cls) -> None:
-        pending = cls.pending.copy()
-        cls.pending.clear()
-        for protocol, cycle in pending:
-            protocol._start(cycle)
+    def _count_running(self, task: asyncio.Task[None]) -> None:
+        """Count the handler until it ends. It has its whole body and waits for something else."""
+        self._reading_task = None
+        if not task.done():
+            queue = self._queue
+            self.queues.begin(queue)
+            task.add_done_callback(lambda _: self.queues.end(queue))
 
-    def _start(self, cycle: RequestResponseCycle) -> None:
-        answering = cycle.run_asgi(self.app)
-        if cycle.more_body or not self.is_quick(cycle.scope):
-            self._track_task(self.loop.create_task(answering))
-        elif (rest := start_eagerly(answering)) is not None:
-            self._track_task(self.loop.create_task(rest))
+    def _refuse_unparsed(self, data: bytes) -> bool:
+        """Refuse a request of a queue that refuses. Return False if the bytes are not exactly one
+        simple request: the parser then reads it, which takes longer than the refusal."""
+        end = data.find(b"\r\n\r\n")
+        head = parse_simple_head(data[:end]) if end > 0 and self._is_between_requests() else None
+        if head is None or len(data) != end + 4 + head.body_bytes:
+            return False
+        queue, _ = self.find_queue(head.path)
+        if not queue.is_refusing:
+            return False
+        queue.refused += 1
+        self._since = self.loop.time()
+        self._deadline = self._since + self.timeout_keep_alive
+        ending = CLOSING if head.closes else b"\r\n"
+        lines = OVERLOADED_HEAD + self._default_header_lines()
+        self.transport.write(lines + ending + OVERLOADED.body)
+        if head.closes:
+            self.transport.close()
+        return True
 
-    def _track_task(self, task: asyncio.Task[None]) -> None:
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+    def _is_between_requests(self) -> bool:
+        cycle = self._active_cycle
+        return (
+            (cycle is None or cycle.response_complete)
+            and self._in_headers
+            and not self._unparsed_bytes
+            and not self._is_surplus
+            and not self.flow.write_paused
+            and not self.draining.is_set()
+        )
 
     def _take_whole_body(self) -> bytes | None:
         """Return the body if it is complete, else None. A second call returns empty bytes."""
@@ -367,15 +419,56 @@ def _too_many_connections_error() -> Unavailable:
 
 
 class Server(uvicorn.Server):
-    """Exits with status 0 on a signal, and sets `stopping` before it shuts down."""
+    """Exits with status 0 on a signal, and sets `stopping` before it shuts down.
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+    After SIGTERM the readiness check fails and the server serves on for `drain_s`, so that a
+    balancer sends no more requests when it stops. Another signal ends that at once.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        stopping: asyncio.Event,
+        readiness: Readiness,
+        drain_s: float,
+        max_connections: int,
+    ) -> None:
         super().__init__(config)
+        self._max_connections = max_connections
         self._stopping = stopping
+        self._readiness = readiness
+        self._drain_s = drain_s
+        self._acceptors: list[Acceptor] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])  # without servers of its own
+        self._acceptors = [
+            Acceptor(each, self._create_protocol, self._max_connections) for each in sockets or []
+        ]
+        for acceptor in self._acceptors:
+            acceptor.start()
+
+    def _create_protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
+        for acceptor in self._acceptors:
+            acceptor.stop()
         await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        readiness = self._readiness
+        is_ready = readiness.waiting_for is None and not readiness.draining.is_set()
+        if sig != signal.SIGTERM or not is_ready or not self._drain_s:
+            super().handle_exit(sig, frame)
+            return
+        readiness.draining.set()
+        asyncio.get_running_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

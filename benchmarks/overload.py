@@ -1,0 +1,370 @@
+"""What the service serves at three times the load that it can take.
+
+    python -m benchmarks.overload [part ...] [--seconds 8] [--factor 3] [--database-url postgresql://…]
+
+Parts are decide, capture, mixed and reconnect; all of them by default. Each one first measures the
+capacity: 64 connections, each of which sends its next request when the last one is answered. Then
+requests start at `--factor` times that rate, whether or not earlier ones are answered, on as many
+connections as that takes. `reconnect` opens a connection for each request, in both halves.
+
+The table shows the served requests a second in both halves and their ratio, which should be at
+least 0.8; the same ratio per second of CPU time of the service, which a busy machine changes less;
+how long 99 % of the served and of the refused requests took; the longest health check of a process
+that sends ten a second; and all answers. Load and service share the CPU, so compare figures of one
+run only. Loopback only, bounded in count and time.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import uvloop
+
+HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
+PERSONAL_KEY = "phx_benchmark-key-of-overload"
+PROJECT_KEY = "phc_benchmark-key-of-overload"
+PARTS = ("decide", "capture", "mixed", "reconnect")
+CAPACITY_CONNECTIONS = 64
+MAX_CONNECTIONS = 1500
+MAX_REQUESTS = 500_000
+TIMEOUT_S = 20.0
+TICK_S = 0.005
+PROBE_INTERVAL_S = 0.1
+PERSONS = 1000
+
+
+def build_requests(part: str, port: int) -> list[bytes]:
+    """Return the requests that the load sends in turns."""
+    kinds = {"decide": ["decide"], "capture": ["capture"]}.get(part, ["decide", "capture"])
+    closes = "Connection: close\r\n" if part == "reconnect" else ""
+    requests = []
+    for number in range(PERSONS):
+        for kind in kinds:
+            # Others than those of the events: an evaluation waits for the events of its person.
+            body: dict[str, Any] = {"api_key": PROJECT_KEY, "distinct_id": f"{kind} {number}"}
+            if kind == "capture":
+                body |= {"event": "viewed", "properties": {"number": number, "$lib": "web"}}
+            encoded = json.dumps(body).encode()
+            path = "/e/" if kind == "capture" else "/decide/?v=3"
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{closes}"
+                f"Content-Type: application/json\r\nContent-Length: {len(encoded)}\r\n\r\n"
+            )
+            requests.append(head.encode() + encoded)
+    return requests
+
+
+# The load, in a process of its own.
+
+
+@dataclass(slots=True)
+class Load:
+    """`rate` is the number of requests a second, 0 for as many as the service answers."""
+
+    port: int
+    requests: list[bytes]
+    reconnects: bool
+    rate: float
+    # Later answers do not count.
+    ends: float = 0.0
+    sent: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    served_by_path: Counter[str] = field(default_factory=Counter)
+    served_s: list[float] = field(default_factory=list)
+    refused_s: list[float] = field(default_factory=list)
+    idle: deque["Client"] = field(default_factory=deque)
+    clients: set["Client"] = field(default_factory=set)
+    is_over: bool = False
+
+    def next_request(self) -> bytes:
+        self.sent += 1
+        return self.requests[self.sent % len(self.requests)]
+
+    def count(self, status: str, request: bytes, seconds: float) -> None:
+        self.statuses[status] += 1
+        if status.startswith("2") and time.perf_counter() < self.ends:
+            self.served_s.append(seconds)
+            self.served_by_path[request[5:8].decode()] += 1
+        elif status in ("429", "503"):
+            self.refused_s.append(seconds)
+
+
+class Client(asyncio.Protocol):
+    """A connection with at most one request in progress, which began at `started`."""
+
+    def __init__(self, load: Load, started: float) -> None:
+        self._load = load
+        self.started = started
+        self._buffer = b""
+        self._request = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._load.clients.add(self)
+        self.send(self.started)
+
+    def send(self, started: float) -> None:
+        self.started = started
+        self._request = self._load.next_request()
+        self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        at = self._buffer.lower().find(b"content-length: ", 0, end)
+        if end < 0 or at < 0:
+            return
+        if len(self._buffer) < end + 4 + int(self._buffer[at + 16 : self._buffer.index(b"\r", at)]):
+            return
+        now = time.perf_counter()
+        is_closed = b"connection: close" in self._buffer[:end].lower()
+        self._load.count(self._buffer[9:12].decode(), self._request, now - self.started)
+        self._buffer = self._request = b""
+        if is_closed:
+            self._transport.close()
+        elif self._load.rate:
+            self._load.idle.append(self)
+        elif not self._load.is_over:
+            self.send(now)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._load.clients.discard(self)
+        if self._request:
+            self._load.count("lost", self._request, 0)
+            self._request = b""
+        if not self._load.rate and not self._load.is_over:
+            start_client(self._load)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._request)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._transport.is_closing()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def start_client(load: Load) -> None:
+    started = time.perf_counter()
+
+    async def connect() -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await loop.create_connection(lambda: Client(load, started), "127.0.0.1", load.port)
+        except (OSError, TimeoutError):
+            load.statuses["no connection"] += 1
+
+    task = asyncio.get_running_loop().create_task(connect())
+    _connecting.add(task)
+    task.add_done_callback(_connecting.discard)
+
+
+_connecting: set["asyncio.Task[None]"] = set()
+
+
+async def run_load(load: Load, seconds: float) -> None:
+    load.ends = time.perf_counter() + seconds
+    if load.rate:
+        await send_at_rate(load, seconds)
+        # Answers that are still on their way.
+        deadline = time.perf_counter() + TIMEOUT_S
+        while time.perf_counter() < deadline and (
+            _connecting or any(client.is_waiting for client in load.clients)
+        ):
+            await asyncio.sleep(0.05)
+    else:
+        for _ in range(CAPACITY_CONNECTIONS):
+            start_client(load)
+        await asyncio.sleep(seconds)
+    load.is_over = True
+    for client in list(load.clients):
+        if load.rate and client.is_waiting:
+            load.statuses["timeout"] += 1
+        client.abort()
+
+
+async def send_at_rate(load: Load, seconds: float) -> None:
+    started = time.perf_counter()
+    due = 0
+    while (now := time.perf_counter()) < started + seconds and load.sent < MAX_REQUESTS:
+        while due < (now - started) * load.rate:
+            due += 1
+            client = load.idle.popleft() if load.idle else None
+            if client is not None and client.is_open:
+                client.send(now)
+            elif len(load.clients) + len(_connecting) < MAX_CONNECTIONS:
+                start_client(load)
+            else:
+                load.statuses["not sent"] += 1
+        await asyncio.sleep(TICK_S)
+
+
+def print_load(part: str, port: int, rate: float, seconds: float) -> None:
+    load = Load(port, build_requests(part, port), part == "reconnect", rate)
+    uvloop.run(run_load(load, seconds))
+    result = {
+        "statuses": load.statuses,
+        "paths": load.served_by_path,
+        "served_per_s": len(load.served_s) / seconds,
+        "served_p99_ms": compute_p99_ms(load.served_s),
+        "refused_p99_ms": compute_p99_ms(load.refused_s),
+    }
+    print(json.dumps(result))
+
+
+def compute_p99_ms(seconds: list[float]) -> float:
+    return sorted(seconds)[int(len(seconds) * 0.99)] * 1000 if seconds else 0.0
+
+
+def print_probes(port: int, seconds: float) -> None:
+    """Send health checks on new connections and print their durations in milliseconds."""
+    ended = time.perf_counter() + seconds
+    durations = []
+    while (started := time.perf_counter()) < ended:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+                connection.sendall(b"GET /_liveness HTTP/1.1\r\nHost: x\r\n\r\n")
+                is_good = connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            is_good = False
+        spent = time.perf_counter() - started
+        durations.append((spent if is_good else TIMEOUT_S) * 1000)
+        time.sleep(max(0.0, PROBE_INTERVAL_S - spent))
+    print(json.dumps(durations))
+
+
+# The service and the table.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    port: int
+    pid: int
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def run_service(database_url: str) -> Iterator[Service]:
+    """Run a service without limits per project, with a flag that needs a person."""
+    environment = os.environ | {
+        "HEDGEROW_BOOTSTRAP_PERSONAL_KEY": PERSONAL_KEY,
+        "HEDGEROW_BOOTSTRAP_PROJECT_KEY": PROJECT_KEY,
+        "HEDGEROW_DATABASE_URL": database_url,
+        "HEDGEROW_LOG_LEVEL": "warning",
+        "HEDGEROW_PROJECT_CALLS_PER_S": "0",
+        "HEDGEROW_PROJECT_EVENTS_PER_S": "0",
+        "HEDGEROW_ADDRESS_CALLS_PER_S": "0",
+        "HEDGEROW_INBOX_MAX_EVENTS": "100000000",
+    }
+    with tempfile.TemporaryDirectory(dir=".", ignore_cleanup_errors=True) as data:
+        process = subprocess.Popen(
+            [HEDGEROW, "serve", "--port", "0", "--data", data],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        assert process.stdout is not None
+        try:
+            port = next(
+                int(line.rsplit(":", 1)[1]) for line in process.stdout if "is ready at" in line
+            )
+            create_flag(port)
+            yield Service(port=port, pid=process.pid)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def create_flag(port: int) -> None:
+    group = {"properties": [{"key": "plan", "value": "team", "type": "person"}]}
+    httpx.post(
+        f"http://127.0.0.1:{port}/api/projects/1/feature_flags/",
+        headers={"Authorization": f"Bearer {PERSONAL_KEY}"},
+        json={"key": "for-teams", "filters": {"groups": [group]}},
+        timeout=60,
+    )
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benchmarks.overload", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def measure(service: Service, part: str, rate: float, seconds: float) -> dict[str, Any]:
+    """Return the result of a load, with the longest health check."""
+    probes = start("probes", service.port, seconds)
+    cpu_s = service.cpu_s()
+    load = start("load", part, service.port, rate, seconds)
+    time.sleep(seconds)
+    spent_s = service.cpu_s() - cpu_s
+    result: dict[str, Any] = json.loads(load.communicate()[0])
+    result["health_ms"] = max(json.loads(probes.communicate()[0]))
+    result["served_per_cpu_s"] = result["served_per_s"] * seconds / spent_s
+    return result
+
+
+def measure_part(part: str, options: argparse.Namespace) -> None:
+    with run_service(options.database_url) as service:
+        measure(service, part, 0, 1)
+        capacity = measure(service, part, 0, options.seconds)
+        rate = capacity["served_per_s"] * options.factor
+        overload = measure(service, part, rate, options.seconds)
+    ratios = [
+        overload[figure] / max(1.0, capacity[figure])
+        for figure in ("served_per_s", "served_per_cpu_s")
+    ]
+    print(
+        f"{part:<10} {capacity['served_per_s']:>10.0f} {overload['served_per_s']:>9.0f} "
+        f"{ratios[0]:>6.2f} {ratios[1]:>6.2f} {overload['served_p99_ms']:>8.0f} "
+        f"{overload['refused_p99_ms']:>8.0f} {capacity['health_ms']:>7.0f} "
+        f"{overload['health_ms']:>7.0f}  {overload['statuses']} {overload['paths']}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["load"]:
+        part, port, rate, seconds = sys.argv[2:]
+        print_load(part, int(port), float(rate), float(seconds))
+        return
+    if sys.argv[1:2] == ["probes"]:
+        print_probes(int(sys.argv[2]), float(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--factor", type=float, default=3.0)
+    parser.add_argument("--database-url", default="")
+    options = parser.parse_args()
+    print(
+        "part       capacity/s  served/s  ratio    CPU   served  refused  health  health\n"
+        "                                        ratio   p99 ms   p99 ms  before  during"
+    )
+    for part in options.parts or PARTS:
+        measure_part(part, options)
+
+
+if __name__ == "__main__":
+    main()
