@@ -1,5 +1,8 @@
 """The state database on PostgreSQL: a pool of asynchronous connections. Appended rows share a
 commit; the server groups the commits of other changes.
+
+A pooler such as PgBouncer may give each transaction another session. So settings belong to the
+transaction, and nothing else depends on the session.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from hedgerow.errors import Unavailable
@@ -32,8 +35,17 @@ from hedgerow.storage.engine.database import (
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S = 0.5
+NO_TRANSACTION = b""
 # The part of the pool that appends may use, so that other work finds a free connection.
 APPEND_SHARE = 1 / 3
+# How long a transaction may wait for its process: one that is frozen, or whose machine vanished,
+# must not keep its locks. Shorter than the usual lock timeout, so that others need not fail.
+IDLE_TRANSACTION_TIMEOUT_S = 4
+# Migrations and copies compute between their statements.
+IDLE_MIGRATION_TIMEOUT_S = 60
+# A connection whose other end vanished ends after about 10 s.
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 5, 2, 3
+TCP_USER_TIMEOUT_MS = 10_000
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -63,14 +75,51 @@ def _build_connect_args(timeout_s: float) -> dict[str, Any]:
     return {
         "connect_timeout": max(1, round(timeout_s)),
         "application_name": "hedgerow",
-        "options": f"-c lock_timeout={round(timeout_s * 1000)} -c timezone=UTC",
+        "keepalives_idle": KEEPALIVE_IDLE_S,
+        "keepalives_interval": KEEPALIVE_INTERVAL_S,
+        "keepalives_count": KEEPALIVE_COUNT,
     }
 
 
+def _build_settings(timeout_s: float, *, idle_s: float, statement_s: float = 0) -> str:
+    """Build the statements that set the limits of a transaction. 0 means no limit."""
+    return (
+        f"SET LOCAL lock_timeout = {round(timeout_s * 1000)}"
+        f"; SET LOCAL idle_in_transaction_session_timeout = {round(idle_s * 1000)}"
+        f"; SET LOCAL statement_timeout = {round(statement_s * 1000)}"
+        "; SET LOCAL timezone = 'UTC'"
+    )
+
+
 def create_postgres_engine(url: str, timeout_s: float) -> Engine:
-    """Create a blocking engine, for migrations and other work before the event loop runs."""
-    return create_engine(
-        _build_driver_url(url), poolclass=NullPool, connect_args=_build_connect_args(timeout_s)
+    """Create a blocking engine, for migrations and other work before the event loop runs. Its
+    statements may take any time."""
+    engine = create_engine(
+        _build_driver_url(url),
+        poolclass=NullPool,
+        connect_args={**_build_connect_args(timeout_s), "prepare_threshold": None},
+    )
+    settings = _build_settings(timeout_s, idle_s=IDLE_MIGRATION_TIMEOUT_S)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(settings))
+    return engine
+
+
+async def _prepare_connection(wire: psycopg.AsyncConnection[Any]) -> None:
+    """Configure a new connection. Behind a pooler the session has another process id than the
+    connection, and the next transaction may run in another session."""
+    found = await (await wire.execute("SELECT pg_backend_pid()")).fetchone()
+    if found != (wire.info.backend_pid,):
+        wire.prepare_threshold = None
+        return
+    if wire.info.host.startswith("/"):  # a Unix socket
+        return
+    # Settings of the session: they are for a connection that is idle.
+    await wire.execute(
+        f"SET tcp_keepalives_idle = {KEEPALIVE_IDLE_S}"
+        f"; SET tcp_keepalives_interval = {KEEPALIVE_INTERVAL_S}"
+        f"; SET tcp_keepalives_count = {KEEPALIVE_COUNT}"
+        f"; SET tcp_user_timeout = {TCP_USER_TIMEOUT_MS}".encode(),
+        prepare=False,
     )
 
 
@@ -88,38 +137,46 @@ class PostgresDatabase(Database):
             pool_pre_ping=True,
             # Errors are logged, parameter values must not be.
             hide_parameters=True,
-            connect_args=_build_connect_args(timeout_s),
+            # `_begin` begins each transaction, together with its settings in one round trip.
+            isolation_level="AUTOCOMMIT",
+            connect_args={
+                **_build_connect_args(timeout_s),
+                "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+            },
         )
         self._shares = PoolShares(max(1, pool_size // 2), timeout_s)
-        # For one statement, which needs no BEGIN and no ROLLBACK. It shares the pool.
-        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._appends = AppendGroups(self._insert, max(1, round(pool_size * APPEND_SHARE)))
         self._commits = self._writes = 0
         self._waiting = 0
         self._closed = False
         # `timeout_s` limits connecting, a lock and a query each; this limits their sum.
         self._answer_timeout_s = 1.5 * timeout_s
+        idle_s = IDLE_TRANSACTION_TIMEOUT_S
+        # Nobody waits any longer for the result of a read. A change may take longer, and succeed.
+        reading = _build_settings(timeout_s, idle_s=idle_s, statement_s=self._answer_timeout_s)
+        self._begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {reading}".encode()
+        self._begin_change = f"BEGIN; {_build_settings(timeout_s, idle_s=idle_s)}".encode()
         self._running: set[asyncio.Task[Any]] = set()
         # All open connections, including those being checked or returned to the pool.
         self._connections: WeakSet[psycopg.AsyncConnection[Any]] = WeakSet()
-        event.listen(
-            self._engine.sync_engine,
-            "connect",
-            lambda connection, _: self._connections.add(connection.driver_connection),
-        )
+        event.listen(self._engine.sync_engine, "connect", self._add_connection)
+
+    def _add_connection(self, connection: Any, _: object) -> None:
+        self._connections.add(connection.driver_connection)
+        connection.run_async(_prepare_connection)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
-        async def run(connection: AsyncConnection) -> T:
-            await connection.execution_options(isolation_level="REPEATABLE READ")
-            return await connection.run_sync(query)
-
-        return await self._use(run, commit=False)
+        return await self._use(
+            lambda connection: connection.run_sync(query), self._begin_read, commit=False
+        )
 
     async def read_in_background(self, query: Callable[[Connection], T]) -> T:
         return await self.read(query)
 
     async def write(self, change: Callable[[Connection], T]) -> T:
-        result = await self._use(lambda connection: connection.run_sync(change), commit=True)
+        result = await self._use(
+            lambda connection: connection.run_sync(change), self._begin_change, commit=True
+        )
         self._writes += 1
         return result
 
@@ -133,7 +190,7 @@ class PostgresDatabase(Database):
         async def run(connection: AsyncConnection) -> None:
             await connection.exec_driver_sql(sql, columns)
 
-        await self._use(run, commit=True)
+        await self._use(run, self._begin_change, commit=True)
 
     async def fetch(self, read: PreparedQuery, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         sql, names = read.compile(POSITIONAL_DIALECT)
@@ -142,7 +199,8 @@ class PostgresDatabase(Database):
             result = await connection.exec_driver_sql(sql, tuple(values[name] for name in names))
             return [tuple(row) for row in result]
 
-        return await self._use(run, commit=False, engine=self._autocommit)
+        # One statement needs no transaction, which would cost two more round trips.
+        return await self._use(run, NO_TRANSACTION, commit=False)
 
     async def version(self) -> str:
         return await self.read(
@@ -173,20 +231,16 @@ class PostgresDatabase(Database):
         await self._engine.dispose(close=not hangs)
 
     async def _use(
-        self,
-        run: Callable[[AsyncConnection], Awaitable[T]],
-        *,
-        commit: bool,
-        engine: AsyncEngine | None = None,
+        self, run: Callable[[AsyncConnection], Awaitable[T]], begin: bytes, *, commit: bool
     ) -> T:
-        """Run with a connection from the pool.
+        """Run with a connection from the pool, after the statement `begin` if there is one.
 
         Raises Unavailable if the server hangs. The work then continues in the background and keeps
         its connection until the server answers or the database is closed.
         """
         if self._closed:
             raise Unavailable("The service is shutting down.")
-        work = asyncio.create_task(self._run(run, engine or self._engine, commit=commit))
+        work = asyncio.create_task(self._run(run, begin, commit=commit))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         try:
@@ -200,15 +254,13 @@ class PostgresDatabase(Database):
         return work.result()
 
     async def _run(
-        self,
-        run: Callable[[AsyncConnection], Awaitable[T]],
-        engine: AsyncEngine,
-        *,
-        commit: bool,
+        self, run: Callable[[AsyncConnection], Awaitable[T]], begin: bytes, *, commit: bool
     ) -> T:
         self._waiting += commit
         try:
-            async with self._shares.hold(), engine.connect() as connection:
+            async with self._shares.hold(), self._engine.connect() as connection:
+                if begin:
+                    await _begin(connection, begin)
                 result = await run(connection)
                 if commit:
                     await connection.commit()
@@ -259,6 +311,17 @@ class PoolShares:
             ) from None
 
 
+async def _begin(connection: AsyncConnection, statement: bytes) -> None:
+    """Begin a transaction. Not through SQLAlchemy: several statements cannot be prepared."""
+    wire = (await connection.get_raw_connection()).driver_connection
+    assert wire is not None
+    try:
+        await wire.execute(statement, prepare=False)
+    except psycopg.Error:
+        await connection.invalidate()
+        raise
+
+
 def _retrieve_exception(work: asyncio.Task[Any]) -> None:
     """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
     if not work.cancelled():
@@ -271,10 +334,15 @@ def translate_error(error: BaseException) -> BaseException:
         return Unavailable("All database connections are busy.")
     if isinstance(error, OSError):
         return Unavailable("The database does not answer.")
-    if isinstance(error, DBAPIError) and isinstance(error.orig, psycopg.errors.LockNotAvailable):
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
         return Unavailable("The database is locked by another process.")
-    if isinstance(error, DBAPIError) and isinstance(error.orig, VALUE_TOO_LARGE_ERRORS):
+    if isinstance(cause, VALUE_TOO_LARGE_ERRORS):
         return error
+    if isinstance(cause, psycopg.errors.QueryCanceled):
+        return Unavailable("The database takes too long.")
+    if isinstance(cause, psycopg.errors.IdleInTransactionSessionTimeout):
+        return Unavailable("The process was interrupted for too long.")
     if isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
