@@ -13,6 +13,7 @@ from urllib.error import HTTPError
 from uuid import uuid4
 
 import httpx
+import psycopg
 import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
@@ -183,14 +184,27 @@ def test_reads_wait_until_a_worker_stored_accepted_events(
             assert found["results"][0]["properties"]["round"] == number
 
 
-def test_stopped_worker_releases_its_leases(
-    installation: Installation,
-) -> None:
+def _count_leases(installation: Installation) -> list[int]:
+    """Return how many buckets each worker holds."""
+    sql = (
+        "SELECT count(*) FROM inbox_leases WHERE expires_at > clock_timestamp()"
+        " GROUP BY holder ORDER BY 1"
+    )
+    with psycopg.connect(installation.settings["database_url"]) as connection:
+        return [count for (count,) in connection.execute(sql)]
+
+
+def test_workers_share_leases_and_release_them(installation: Installation) -> None:
     leaver, _ = installation.workers
     with installation.servers[0].client() as client:
-        for number in range(10):
-            _send(client, _set(f"stayer-{number}", 0))
+
+        def is_shared() -> bool:
+            _send(client, *(_set(f"stayer-{number}", 0) for number in range(100)))
+            return _count_leases(installation) == [8, 8]
+
+        wait_for(is_shared, at_most_s=TIMEOUT_S)
         assert leaver.stop(signal.SIGTERM) == 0
+        assert len(_count_leases(installation)) <= 1
         assert "worker stopped" in leaver.errors
         assert '"level": "error"' not in leaver.errors
         before = len(installation.stored())

@@ -450,7 +450,8 @@ async def test_capture_requests_take_precedence_over_processing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless a reader waits."""
-    monkeypatch.setattr("hedgerow.ingestion.process.PAUSE_FACTOR", 10_000)
+    for name in ("PAUSE_FACTOR", "MAX_PAUSE_S", "QUIET_S"):
+        monkeypatch.setattr(f"hedgerow.ingestion.process.{name}", 10_000)
     node = await world.process(Crash(""))
     await node.accept([build_event("first", "ann")])
     original = CrashingInbox.process
@@ -471,3 +472,29 @@ async def test_capture_requests_take_precedence_over_processing(
     monkeypatch.setattr(CrashingInbox, "process", original)
     await node.work()
     assert len(await world.stored()) == 3
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["load ends", "load continues"])
+async def test_pause_after_overload_is_short(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    monkeypatch.setattr("hedgerow.ingestion.process.PAUSE_FACTOR", 1_000_000)
+    monkeypatch.setattr("hedgerow.ingestion.process.MAX_PAUSE_S", 1_000_000 if is_over else 1)
+    node = await world.process(Crash(""))
+    await node.accept([build_event("first", "ann")])
+    original = CrashingInbox.process
+
+    async def process_in_a_rush(*args: Any) -> bool:
+        await node.accept([build_event("second", "ann"), build_event("third", "ann")])
+        return await original(*args)
+
+    monkeypatch.setattr(CrashingInbox, "process", process_in_a_rush)
+    async with asyncio.timeout(60):
+        processing = asyncio.create_task(node.processor.process())
+        while not is_over and not processing.done():
+            await node.accept([build_event("more", "ann")])
+            await asyncio.sleep(0.05)
+        await processing
+    monkeypatch.setattr(CrashingInbox, "process", original)
+    await node.work()
+    assert len(await world.stored()) >= 3

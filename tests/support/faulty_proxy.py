@@ -48,6 +48,7 @@ class FaultyProxy:
     def __init__(self, server: str) -> None:
         self._server_at = urlsplit(server).netloc
         self._fault: Fault | None = None
+        self._containing = ""
         self._healed = threading.Event()
         self._lock = threading.Lock()
         self._open_requests = 0
@@ -79,8 +80,10 @@ class FaultyProxy:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._proxy.server_port}"
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: Fault, containing: str = "") -> None:
+        """Fail requests whose path and query contain this text."""
         self.heal()
+        self._containing = containing
         self._failed_paths = []
         self._healed = threading.Event()
         self._fault = fault
@@ -102,6 +105,8 @@ class FaultyProxy:
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
         fault, healed = self._fault, self._healed
+        if self._containing not in handler.path:
+            fault = None
         if fault is not None:
             self._failed_paths.append(handler.path)
         length = int(handler.headers.get("content-length", 0))

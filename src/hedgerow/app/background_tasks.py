@@ -36,14 +36,14 @@ JOB_INTERVAL_S = 0.5
 CHECK_INTERVAL_S = 1.0
 CLEANUP_INTERVAL_S = 2.0
 BACKLOG_INTERVAL_S = 5.0
-INBOX_LEASE_INTERVAL_S = 5.0
+INBOX_LEASE_INTERVAL_S = 2.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 # Part of the interval of a task during which no other process runs it. Less than all of it, so that
 # the process that ran it last is not late for its own claim.
 CLAIM_SHARE = 0.9
 # An outage of the event store or of a destination must not delay the recovery for long.
-INGESTION_MAX_BACKOFF_S = 2.0
+INGESTION_MAX_BACKOFF_S = 1.0
 DELIVERY_MAX_BACKOFF_S = 5.0
 
 

@@ -41,8 +41,11 @@ STORE_LINGER_S = 0.5
 BACKLOG_POLL_INTERVAL_S = 0.5
 # Under load a worker pauses for this multiple of its working time, so that requests are answered.
 PAUSE_FACTOR = 4
+MAX_PAUSE_S = 2.0
+# A pause ends when no event has arrived for this time.
+QUIET_S = 0.25
 # A stopping worker does not wait for a hanging database: leases expire.
-RELEASE_TIMEOUT_S = 0.5
+RELEASE_TIMEOUT_S = 2.0
 MAX_FLAG_TEXT_CHARS = 400
 
 
@@ -91,8 +94,6 @@ class Processor:
         self._deduplicator = Deduplicator(events, is_only_worker=is_only_worker)
         # Events that this process has processed and stored.
         self.processed = self.stored = 0
-        # Whether the event store may still be writing a batch whose result is unknown.
-        self._is_storing = False
         self._is_appending = False
 
     @property
@@ -116,9 +117,9 @@ class Processor:
         self._progress.restore(unprocessed=backlog.unprocessed, unstored=backlog.unstored)
 
     async def stop(self) -> None:
-        """Release the leases, so that other workers continue without delay. Not after a failed
-        append: the event store may still write the batch, so the leases must expire first."""
-        if self._is_only_worker or self._is_storing:
+        """Release the leases, so that other workers continue without delay. The event store may
+        still be writing a batch; it recognizes the same batch of another worker."""
+        if self._is_only_worker:
             return
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_TIMEOUT_S):
@@ -153,8 +154,17 @@ class Processor:
                     self._progress.mark_processed(number)
         if self._progress.accepted - accepted > self.processed - processed:
             # More events arrive than are processed. Requests take precedence.
-            spent = time.monotonic() - started
-            await self._progress.wait_for_readers(idle_s=PAUSE_FACTOR * spent)
+            await self._pause(PAUSE_FACTOR * (time.monotonic() - started))
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait, but not longer than more events arrive, and not while a reader waits."""
+        deadline = time.monotonic() + min(pause_s, MAX_PAUSE_S)
+        while (left_s := deadline - time.monotonic()) > 0:
+            accepted = self._progress.accepted
+            if await self._progress.wait_for_readers(idle_s=min(left_s, QUIET_S)):
+                return
+            if self._progress.accepted == accepted:
+                return
 
     async def _process_rows(
         self, bucket: int, duplicates: ProcessedEvents, rows: Sequence[InboxRow]
@@ -185,14 +195,17 @@ class Processor:
                 continue
             # Outside the bisector: if destinations cannot be read, no event is at fault.
             await self._routing.refresh()
-            if await self._store_bisector.run(bucket, rows, self._store):
+            if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
                 self._deduplicator.mark_stored(_event_keys(rows))
                 number = sum(row.number for row in rows)
                 self.stored += number
                 if self._is_only_worker:
                     self._progress.mark_stored(number)
 
-    async def _store(self, rows: Sequence[ProcessedRow]) -> bool:
+    async def _store(self, bucket: int, rows: Sequence[ProcessedRow]) -> bool:
+        # The process may have been frozen since it fetched the rows.
+        if not self._inbox.is_held(bucket):
+            return False
         await self._append([event for row in rows for event in row.events])
         new = await self._routing.route({row.id: row.events for row in rows})
         await self._inbox.mark_stored(rows, new, self._clock())
@@ -200,12 +213,11 @@ class Processor:
         return True
 
     async def _append(self, events: Sequence[Event]) -> None:
-        self._is_storing = self._is_appending = True
+        self._is_appending = True
         try:
             await self._events.append(events)
         finally:
             self._is_appending = False
-        self._is_storing = False
 
     async def renew_leases(self) -> None:
         """Renew the leases while a slow append runs."""
@@ -219,7 +231,7 @@ class Processor:
         accepted, started = self._progress.accepted, time.monotonic()
         backlog = await self._inbox.count_backlog()
         self._progress.observe(accepted, unprocessed=backlog.unprocessed, unstored=backlog.unstored)
-        await asyncio.sleep(PAUSE_FACTOR * (time.monotonic() - started))
+        await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - started), MAX_PAUSE_S))
 
     def _process_project(
         self,

@@ -108,9 +108,10 @@ class Progress:
         target = self.accepted
         await self._wait_as_reader(lambda: self.stored >= target, timeout_s)
 
-    async def wait_for_readers(self, *, idle_s: float) -> None:
-        """Wait until a reader waits, or for `idle_s`."""
+    async def wait_for_readers(self, *, idle_s: float) -> bool:
+        """Wait until a reader waits, or for `idle_s`. Return whether one waits."""
         await self._wait(lambda: self._has_readers, idle_s)
+        return self._has_readers
 
     async def wait_for_unprocessed(self, enough: int, *, idle_s: float, linger_s: float) -> None:
         """Wait for an unprocessed event, then a little longer for more: a batch costs little more

@@ -101,6 +101,10 @@ class InboxStore(Protocol):
         holds the bucket."""
         ...
 
+    def is_held(self, bucket: int) -> bool:
+        """Return whether this worker may store rows of the bucket at this moment."""
+        ...
+
     async def mark_stored(
         self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
     ) -> None:

@@ -391,12 +391,21 @@ ready_events = Table(
     Column("accepted_ms", BigInteger),
 )
 
-# The process that works on a bucket.
+# The process that stores the events of a bucket, and the last row of the batch that it stores.
 inbox_leases = Table(
     "inbox_leases",
     metadata,
     Column("bucket", Integer, primary_key=True),
     Column("holder", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("last_id", BigInteger),
+)
+
+# The processes that share the buckets.
+inbox_workers = Table(
+    "inbox_workers",
+    metadata,
+    Column("holder", Text, primary_key=True),
     Column("expires_at", Moment, nullable=False),
 )
 

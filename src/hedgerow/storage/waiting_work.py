@@ -16,6 +16,7 @@ from hedgerow.storage.tables import (
     destination_states,
     inbox,
     inbox_leases,
+    inbox_workers,
     pipeline_jobs,
     pipeline_records,
     ready_events,
@@ -96,5 +97,5 @@ def has_active_lease(connection: Connection) -> bool:
         connection.execute(
             select(exists().where(table.c.expires_at > func.clock_timestamp()))
         ).scalar()
-        for table in (inbox_leases, delivery_leases, pipeline_jobs)
+        for table in (inbox_workers, inbox_leases, delivery_leases, pipeline_jobs)
     )

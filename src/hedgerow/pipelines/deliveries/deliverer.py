@@ -36,9 +36,9 @@ from hedgerow.projects.model import ProjectId
 
 POLL_INTERVAL_S = 0.5
 LEASE_RETRY_S = 2.0
-LEASE_RENEW_INTERVAL_S = 5.0
+LEASE_RENEW_INTERVAL_S = 2.0
 ERROR_PAUSE_S = 5.0
-RELEASE_TIMEOUT_S = 0.5
+RELEASE_TIMEOUT_S = 2.0
 # Concurrent requests to one destination.
 CONCURRENCY = 16
 # Events in one round.

@@ -30,13 +30,13 @@ from hedgerow.plugin.imports import JobError
 from hedgerow.projects.activity import SYSTEM, ActivityEntry
 
 POLL_INTERVAL_S = 0.5
-LEASE_RENEW_INTERVAL_S = 5.0
+LEASE_RENEW_INTERVAL_S = 2.0
 # If more jobs wait than a process may run, the longest-running one is paused after its time slice.
 MAX_CONCURRENT_JOBS = 8
 TIME_SLICE_S = 60.0
 # Pause after an error that is not the job's, doubled each time.
 INITIAL_RETRY_S, MAX_RETRY_S = 1.0, 30.0
-RELEASE_TIMEOUT_S = 0.5
+RELEASE_TIMEOUT_S = 2.0
 REASON_MAX = 500
 # Shown as the requester of scheduled jobs.
 SCHEDULE_ACTOR = "Schedule"

@@ -3,58 +3,87 @@
 PostgreSQL only, and only its clock counts. SQLite has a single process.
 """
 
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import Connection, Table, bindparam, delete, select, text
+from sqlalchemy import Connection, Table, delete, text
 
+from hedgerow.lib.threads import consume_exception
 from hedgerow.storage.engine.database import Database
 
-# After this time another process takes over from one that was killed. Longer than ClickHouse's
-# INSERT_TIMEOUT_S, so that the last insert of the killed process has finished by then.
-LEASE_S = 30
+T = TypeVar("T")
 
-_EXPIRY = f"clock_timestamp() + interval '{LEASE_S} seconds'"
+# After this time another process takes over from one that was killed or does not continue. What
+# the other one does must be harmless even if the first one continues nevertheless.
+LEASE_S = 7
+
+EXPIRY_SQL = f"clock_timestamp() + interval '{LEASE_S} seconds'"
 
 
 class Leases:
     """Leases of this process in one table, by its integer primary key."""
 
     def __init__(self, database: Database, table: Table) -> None:
-        self._database = database
         self._table = table
         self._holder = str(uuid4())
         self._has_leases = False
+        self._writes = UncancelledWrites(database)
         name, key = table.name, next(iter(table.primary_key.columns)).name
         self._acquire = text(
             f"INSERT INTO {name} ({key}, holder, expires_at)"  # noqa: S608 - our own names
-            f" VALUES (:key, :holder, {_EXPIRY}) ON CONFLICT ({key})"
+            f" VALUES (:key, :holder, {EXPIRY_SQL}) ON CONFLICT ({key})"
             " DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at"
             f" WHERE {name}.holder = excluded.holder OR {name}.expires_at < clock_timestamp()"
+            f" RETURNING {key}"
         )
         self._renew = text(
-            f"UPDATE {name} SET expires_at = {_EXPIRY}"  # noqa: S608 - our own names
+            f"UPDATE {name} SET expires_at = {EXPIRY_SQL}"  # noqa: S608 - our own names
             " WHERE holder = :holder AND expires_at >= clock_timestamp()"
         )
-        self._holder_of = select(table.c.holder).where(table.c[key] == bindparam("key"))
 
     async def acquire(self, key: int) -> bool:
         """Acquire or renew a lease. Return False if another process holds it."""
         self._has_leases = True
-
-        def change(connection: Connection) -> bool:
-            connection.execute(self._acquire, {"key": key, "holder": self._holder})
-            return connection.execute(self._holder_of, {"key": key}).scalar() == self._holder
-
-        return await self._database.write(change)
+        values = {"key": key, "holder": self._holder}
+        return await self._writes.run(
+            lambda connection: connection.execute(self._acquire, values).first() is not None
+        )
 
     async def renew(self) -> None:
         """Renew the leases that have not expired."""
         if self._has_leases:
-            await self._database.write(
+            await self._writes.run(
                 lambda connection: connection.execute(self._renew, {"holder": self._holder})
             )
 
     async def release(self) -> None:
         if self._has_leases:
             ours = delete(self._table).where(self._table.c.holder == self._holder)
-            await self._database.write(lambda connection: connection.execute(ours))
+            await self._writes.run_last(lambda connection: connection.execute(ours))
+
+
+class UncancelledWrites:
+    """Writes that a cancelled caller does not interrupt: the database may have committed them, and
+    a stopping process must know which leases it has to release."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def run(self, change: Callable[[Connection], T]) -> T:
+        writing = asyncio.create_task(self._run(change))
+        self._running.add(writing)
+        writing.add_done_callback(self._running.discard)
+        writing.add_done_callback(consume_exception)
+        return await asyncio.shield(writing)
+
+    async def _run(self, change: Callable[[Connection], T]) -> T:
+        return await self._database.write(change)
+
+    async def run_last(self, change: Callable[[Connection], T]) -> T:
+        """Run after all others have ended."""
+        if self._running:
+            await asyncio.wait(self._running)
+        return await self._database.write(change)

@@ -196,14 +196,18 @@ class ClickHouseEventStore(CountableEvents):
             new = self._select_new(client, events)
             if self._uuid_filter is not None:
                 self._uuid_filter.add_pending(list(new))
-            for block in _encode_blocks(list(new.values()), self._encoder):
-                client.raw_insert(
-                    TABLE,
-                    COLUMNS,
-                    block,
-                    fmt="JSONCompactEachRow",
-                    settings=self._build_insert_settings(block),
-                )
+            missing = dict(new)
+            for block in _split_blocks(events):
+                keys = [(each.project_id, each.uuid) for each in block]
+                rows = [each for key in keys if (each := missing.pop(key, None)) is not None]
+                if rows:
+                    client.raw_insert(
+                        TABLE,
+                        COLUMNS,
+                        self._encoder.encode_lines(rows),
+                        fmt="JSONCompactEachRow",
+                        settings=self._build_insert_settings(rows),
+                    )
             if self._uuid_filter is not None:
                 self._uuid_filter.confirm_stored(list(new))
             return len(new)
@@ -223,17 +227,14 @@ class ClickHouseEventStore(CountableEvents):
             with self._write_lock, self._client() as (client, _):
                 self._get_uuid_filter(client)
 
-    def _build_insert_settings(self, block: bytes) -> dict[str, Any]:
+    def _build_insert_settings(self, rows: Sequence[Event]) -> dict[str, Any]:
         settings = INSERT_SETTINGS | {
             "max_partitions_per_insert_block": 0,
-            # A block that is sent again is stored once: by the driver after a broken connection, or
-            # by the worker that continues the work of another. The block contains the time at which
-            # each event was accepted, so an event that was deleted and sent again differs.
-            "insert_deduplication_token": hashlib.sha256(block).hexdigest(),
+            # A block that is sent twice is stored once: by the driver after a broken connection, or
+            # by another worker that has taken over while the first insert is still under way.
+            "insert_deduplication_token": _identify_block(rows),
         }
         if not self._pool.is_embedded:
-            # A server continues an insert after the sender has died. Limit it to less than the
-            # lease time, after which another worker takes over.
             settings["max_execution_time"] = INSERT_TIMEOUT_S
         return settings
 
@@ -370,16 +371,25 @@ def _quote_path(path: Path) -> str:
     return f"'{escaped}'"
 
 
-def _encode_blocks(events: Sequence[Event], encoder: msgspec.json.Encoder) -> Iterator[bytes]:
-    """Encode events as JSON lines, in blocks of bounded size."""
+def _split_blocks(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Split events into blocks of bounded size, the same for each repetition of a call."""
     start, size = 0, 0
     for end, event in enumerate(events):
         size += len(event.properties) + len(event.person_properties) + len(event.elements_chain)
         if size > MAX_BLOCK_BYTES:
-            yield encoder.encode_lines(events[start : end + 1])
+            yield events[start : end + 1]
             start, size = end + 1, 0
     if start < len(events):
-        yield encoder.encode_lines(events[start:])
+        yield events[start:]
+
+
+def _identify_block(rows: Sequence[Event]) -> str:
+    """Return a token for these events. An event that was deleted and captured again has another
+    time of acceptance."""
+    digest = hashlib.blake2b(digest_size=16)
+    for event in rows:
+        digest.update(f"{event.project_id} {event.uuid} {event.created_at}\n".encode())
+    return digest.hexdigest()
 
 
 def _build_conditions(

@@ -78,11 +78,11 @@ _BODY = f"""(
 )"""
 
 # Implausible months share one partition, so that clients cannot create arbitrarily many. The
-# deduplication window detects a block that the driver sends twice.
+# deduplication window detects a block that is sent twice, by the driver or by another worker.
 _LAYOUT = """PARTITION BY if(toYear(timestamp) BETWEEN 2000 AND 2099, toYYYYMM(timestamp), 0)
 ORDER BY (project_id, timestamp, uuid)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
-    non_replicated_deduplication_window = 100"""
+    non_replicated_deduplication_window = 1000"""
 
 
 def build_server_ddl() -> list[str]:

@@ -47,9 +47,9 @@ from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import queue
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
-from hedgerow.storage.engine.leases import Leases
 from hedgerow.storage.flags import calls
 from hedgerow.storage.ingestion import dead_letters, ingestion_warnings
+from hedgerow.storage.ingestion.bucket_leases import BucketLeases
 from hedgerow.storage.ingestion.inbox_packing import (
     DECODE_ERRORS,
     pack_captured,
@@ -61,7 +61,7 @@ from hedgerow.storage.ingestion.inbox_packing import (
 )
 from hedgerow.storage.persons import changes
 from hedgerow.storage.pipelines import transformation_counts
-from hedgerow.storage.tables import inbox, inbox_leases, ready_events
+from hedgerow.storage.tables import inbox, ready_events
 
 T = TypeVar("T")
 
@@ -92,6 +92,22 @@ _select_ready = PreparedQuery(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
+_select_ready_sizes = PreparedQuery(
+    select(ready_events.c.id, ready_events.c.number, func.length(ready_events.c.events))
+    .where(
+        (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id > bindparam("after"))
+    )
+    .order_by(ready_events.c.id)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+_select_ready_until = PreparedQuery(
+    select(ready_events.c.id, ready_events.c.number, ready_events.c.events)
+    .where(
+        (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id <= bindparam("last"))
+    )
+    .order_by(ready_events.c.id)
+)
 _select_next_ready = PreparedQuery(
     select(ready_events.c.id, ready_events.c.events)
     .where(ready_events.c.id > bindparam("last"))
@@ -108,7 +124,7 @@ class SqlInboxStore(InboxStore):
     def __init__(self, database: Database, buckets: int) -> None:
         self._database = database
         self._buckets = buckets
-        self._leases = Leases(database, inbox_leases)
+        self._leases = BucketLeases(database, buckets)
         # How many rows the last fetch of each query needed.
         self._row_estimates: dict[PreparedQuery, int] = {}
 
@@ -151,6 +167,8 @@ class SqlInboxStore(InboxStore):
         return await self._list_nonempty_buckets(inbox)
 
     async def unstored_buckets(self) -> Sequence[int]:
+        if self._buckets > 1:
+            await self._leases.balance()
         return await self._list_nonempty_buckets(ready_events)
 
     async def _list_nonempty_buckets(self, table: Table) -> Sequence[int]:
@@ -185,12 +203,13 @@ class SqlInboxStore(InboxStore):
             for row in rows:
                 # A retried dead letter has number 0 but is work nevertheless.
                 number = max(1, row[1])
-                if found and (number > events or len(row[2]) > size):
+                length = row[2] if isinstance(row[2], int) else len(row[2])
+                if found and (number > events or length > size):
                     events = 0
                     break
                 found.append(row)
                 events -= number
-                size -= len(row[2])
+                size -= length
             if len(rows) < step:
                 break
             step *= 2
@@ -240,16 +259,20 @@ class SqlInboxStore(InboxStore):
         raise Unavailable("Other workers keep changing the same persons. Try again shortly.")
 
     async def fetch_processed(self, bucket: int) -> Sequence[ProcessedRow]:
-        # Read the rows after acquiring the lease: before, another worker may be storing them.
-        if self._buckets > 1 and not (
-            await self._database.fetch(_select_ready, {"bucket": bucket, "after": 0, "limit": 1})
-            and await self._leases.acquire(bucket)
-        ):
-            return ()
-        rows = await self._fetch_first_rows(
-            _select_ready, bucket, STORE_BATCH_EVENTS, STORE_BATCH_BYTES
-        )
+        limits = (STORE_BATCH_EVENTS, STORE_BATCH_BYTES)
+        if self._buckets == 1:
+            rows = await self._fetch_first_rows(_select_ready, bucket, *limits)
+        else:
+            batch = await self._fetch_first_rows(_select_ready_sizes, bucket, *limits)
+            last = await self._leases.acquire(bucket, batch[-1][0]) if batch else None
+            if last is None:
+                return ()
+            # Read the rows after acquiring the lease: before, another worker may be storing them.
+            rows = await self._database.fetch(_select_ready_until, {"bucket": bucket, "last": last})
         return await run_in_thread(partial(_decode_ready_rows, rows)) if rows else ()
+
+    def is_held(self, bucket: int) -> bool:
+        return self._buckets == 1 or self._leases.is_held(bucket)
 
     async def mark_stored(
         self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime

@@ -24,7 +24,7 @@ from hedgerow.lib import jsonio
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.leases import LEASE_S
-from hedgerow.storage.events.clickhouse import INSERT_TIMEOUT_S
+from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.tables import ready_events
@@ -488,18 +488,18 @@ async def test_lease_expires_and_is_renewed_by_the_database_clock(
         return float(connection.exec_driver_sql(sql).scalar_one())
 
     def shorten_lease(connection: Connection) -> None:
-        sql = "UPDATE inbox_leases SET expires_at = clock_timestamp() + interval '10 seconds'"
+        sql = "UPDATE inbox_leases SET expires_at = clock_timestamp() + interval '3 seconds'"
         connection.exec_driver_sql(sql)
 
     await _make_ready(stores, bucket=5)
     await shared.renew_leases()
     assert await shared.fetch_processed(5)
-    assert INSERT_TIMEOUT_S < await stores.database.read(remaining_s) <= LEASE_S
+    assert 3 < await stores.database.read(remaining_s) <= LEASE_S
     await stores.database.write(shorten_lease)
     await others.renew_leases()
-    assert await stores.database.read(remaining_s) <= 10
+    assert await stores.database.read(remaining_s) <= 3
     await shared.renew_leases()
-    assert await stores.database.read(remaining_s) > INSERT_TIMEOUT_S
+    assert await stores.database.read(remaining_s) > 3
     await stores.database.write(expire)
     await shared.renew_leases()  # too late: another process may hold it by now
     assert await others.fetch_processed(5)
@@ -535,6 +535,43 @@ async def test_one_of_many_workers_acquires_the_lease(
     leased = await asyncio.gather(*(each.fetch_processed(0) for each in (shared, others) * 5))
     assert len({id(each) for each in leased if each}) == 5
     assert {bool(each) for each in leased[::2]} != {bool(each) for each in leased[1::2]}
+
+
+async def test_worker_that_takes_over_repeats_the_same_batch(
+    stores: Stores, shared: SqlInboxStore, others: SqlInboxStore, on_postgres: None
+) -> None:
+    """So the event store recognizes it, even if the previous holder is still sending it."""
+    await _make_ready(stores, bucket=5)
+    batch = await shared.fetch_processed(5)
+    await _make_ready(stores, bucket=5)
+    await stores.database.write(expire)
+    assert not shared.is_held(6)
+    assert await others.fetch_processed(5) == batch
+    await others.release_leases()
+    assert not others.is_held(5)
+    assert await shared.fetch_processed(5) == batch
+    assert shared.is_held(5)
+    await shared.mark_stored(batch, {}, NOW)
+    assert len(await shared.fetch_processed(5)) == 1
+
+
+async def test_workers_share_the_buckets(
+    stores: Stores, shared: SqlInboxStore, others: SqlInboxStore, on_postgres: None
+) -> None:
+    for bucket in range(1, BUCKETS):
+        await _make_ready(stores, bucket)
+
+    async def count_held(inbox: SqlInboxStore) -> int:
+        buckets = await inbox.unstored_buckets()
+        return sum([bool(await inbox.fetch_processed(bucket)) for bucket in buckets])
+
+    assert await count_held(shared) == BUCKETS - 1
+    assert await count_held(others) == 0
+    await asyncio.sleep(BALANCE_INTERVAL_S)
+    assert [await count_held(each) for each in (shared, others)] == [BUCKETS / 2, BUCKETS / 2 - 1]
+    await shared.release_leases()
+    await asyncio.sleep(BALANCE_INTERVAL_S)
+    assert await count_held(others) == BUCKETS - 1
 
 
 async def _make_ready(stores: Stores, bucket: int) -> None:

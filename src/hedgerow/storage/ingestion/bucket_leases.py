@@ -1,0 +1,137 @@
+"""Which worker stores the events of which bucket. PostgreSQL only, and its clock decides.
+
+Each worker holds at most its share of the buckets, so that all workers have about as many. A lease
+names the last row of the batch that its holder stores: a worker that takes over repeats the same
+batch, and the event store recognizes it, even if the previous holder is still sending it.
+"""
+
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, func, select, text, update
+
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.leases import EXPIRY_SQL, LEASE_S, UncancelledWrites
+from hedgerow.storage.tables import inbox_leases, inbox_workers
+
+# How often a worker counts the others.
+BALANCE_INTERVAL_S = 1.0
+# Unlike the monotonic clock it runs on while the machine sleeps. Not on every system.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_ACQUIRE = text(
+    "INSERT INTO inbox_leases (bucket, holder, expires_at, last_id)"  # noqa: S608 - our own names
+    f" VALUES (:bucket, :holder, {EXPIRY_SQL}, :last_id) ON CONFLICT (bucket)"
+    " DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at, last_id ="
+    " CASE WHEN EXISTS (SELECT 1 FROM ready_events AS r WHERE r.bucket = inbox_leases.bucket"
+    " AND r.id <= inbox_leases.last_id) THEN inbox_leases.last_id ELSE excluded.last_id END"
+    " WHERE inbox_leases.holder = excluded.holder"
+    " OR inbox_leases.expires_at < clock_timestamp() RETURNING last_id"
+)
+_RENEW = text(
+    f"UPDATE inbox_leases SET expires_at = {EXPIRY_SQL}"  # noqa: S608 - our own names
+    " WHERE holder = :holder AND expires_at >= clock_timestamp() RETURNING bucket"
+)
+_REGISTER = text(
+    "INSERT INTO inbox_workers (holder, expires_at)"  # noqa: S608 - our own names
+    f" VALUES (:holder, {EXPIRY_SQL}) ON CONFLICT (holder)"
+    " DO UPDATE SET expires_at = excluded.expires_at"
+)
+_FORGET = text("DELETE FROM inbox_workers WHERE expires_at < clock_timestamp() - interval '1 hour'")
+
+
+class BucketLeases:
+    def __init__(self, database: Database, bucket_count: int) -> None:
+        self._writes = UncancelledWrites(database)
+        self._bucket_count = bucket_count
+        self._holder = str(uuid4())
+        self._is_registered = False
+        self._share = bucket_count
+        self._next_balance = 0.0
+        # When each lease expires, by this process's clock: not later than by the database's.
+        self._expiries: dict[int, float] = {}
+
+    async def balance(self) -> None:
+        """Count the workers, and release the buckets that exceed this worker's share. Call this
+        while no batch is being stored."""
+        if _now() < self._next_balance:
+            return
+        self._is_registered = True
+        share, excess = await self._writes.run(self._balance)
+        self._share = share
+        for bucket in excess:
+            self._expiries.pop(bucket, None)
+        self._next_balance = _now() + BALANCE_INTERVAL_S
+
+    def _balance(self, connection: Connection) -> tuple[int, Sequence[int]]:
+        connection.execute(_REGISTER, {"holder": self._holder})
+        connection.execute(_FORGET)
+        is_alive = inbox_workers.c.expires_at >= func.clock_timestamp()
+        workers = connection.execute(select(func.count()).where(is_alive)).scalar_one()
+        share = -(-self._bucket_count // max(1, workers))
+        is_held = (inbox_leases.c.holder == self._holder) & (
+            inbox_leases.c.expires_at >= func.clock_timestamp()
+        )
+        held = select(inbox_leases.c.bucket).where(is_held).order_by(inbox_leases.c.bucket)
+        excess = connection.execute(held).scalars().all()[share:]
+        if excess:
+            self._expire(connection, excess)
+        return share, excess
+
+    async def acquire(self, bucket: int, last_id: int) -> int | None:
+        """Acquire or renew the lease of a bucket, to store its rows up to `last_id`. Return the
+        last row to store: that of an unfinished batch, or `last_id`. None if another worker holds
+        the bucket, or should."""
+        now = _now()
+        others = sum(expiry > now for held, expiry in self._expiries.items() if held != bucket)
+        if others >= self._share:
+            return None
+        values = {"bucket": bucket, "holder": self._holder, "last_id": last_id}
+        granted: int | None = await self._writes.run(
+            lambda connection: connection.execute(_ACQUIRE, values).scalar()
+        )
+        if granted is None:
+            self._expiries.pop(bucket, None)
+        else:
+            self._expiries[bucket] = now + LEASE_S
+        return granted
+
+    def is_held(self, bucket: int) -> bool:
+        """Return whether no other process can hold the bucket at this moment."""
+        return self._expiries.get(bucket, 0.0) > _now()
+
+    async def renew(self) -> None:
+        """Renew the leases that have not expired."""
+        if not self._expiries:
+            return
+        now, values = _now(), {"holder": self._holder}
+
+        def change(connection: Connection) -> Sequence[int]:
+            connection.execute(_REGISTER, values)
+            return connection.execute(_RENEW, values).scalars().all()
+
+        self._expiries = dict.fromkeys(await self._writes.run(change), now + LEASE_S)
+
+    async def release(self) -> None:
+        """Release all leases, after an acquisition that is under way."""
+        if not self._is_registered and not self._expiries:
+            return
+
+        def change(connection: Connection) -> None:
+            self._expire(connection, range(self._bucket_count))
+            ours = inbox_workers.c.holder == self._holder
+            connection.execute(delete(inbox_workers).where(ours))
+
+        await self._writes.run_last(change)
+        self._expiries.clear()
+
+    def _expire(self, connection: Connection, buckets: Sequence[int]) -> None:
+        """The rows stay: whoever takes over has to know the unfinished batch."""
+        ours = (inbox_leases.c.holder == self._holder) & inbox_leases.c.bucket.in_(buckets)
+        ended = func.clock_timestamp() - text("interval '1 millisecond'")
+        connection.execute(update(inbox_leases).where(ours).values(holder="", expires_at=ended))
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCK)
