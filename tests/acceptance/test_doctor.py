@@ -42,12 +42,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folders / "damaged").mkdir()
     (folders / "damaged" / "hedgerow.db").write_bytes(b"not a database, " * 512)
     shutil.copytree(folders / "healthy", folders / "away")
+    shutil.copytree(folders / "healthy", folders / "incomplete")
+    with closing(sqlite3.connect(folders / "incomplete" / "hedgerow.db")) as connection:
+        connection.execute("DROP INDEX inbox_by_bucket")
     return folders
 
 
 @pytest.fixture(scope="module")
 def outcomes(folders: Path) -> Outcomes:
-    names = ("healthy", "open", "unmigrated", "damaged", "away", "missing")
+    names = ("healthy", "open", "unmigrated", "damaged", "away", "missing", "incomplete")
     return {
         name: run_in_process("doctor", data=folders / name, **(AWAY if name == "away" else {}))
         for name in names
@@ -90,6 +93,12 @@ def test_a_damaged_database_exits_with_1(outcomes: Outcomes) -> None:
     done = outcomes["damaged"]
     assert (done.returncode, done.stderr) == (1, "")
     assert "problem database: file is not a database" in done.stdout
+
+
+def test_a_missing_index_exits_with_1(outcomes: Outcomes) -> None:
+    done = outcomes["incomplete"]
+    assert done.returncode == 1
+    assert "problem schema: the database lacks index inbox_by_bucket on inbox" in done.stdout
 
 
 def test_an_unreachable_postgresql_exits_with_1(outcomes: Outcomes) -> None:

@@ -15,7 +15,8 @@ from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
-from hedgerow.storage.connect import DatabaseLocation
+from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.migrations.schema_check import check_columns
 from hedgerow.storage.migrations.state import inspect_schema
 
 
@@ -61,3 +62,5 @@ def _check_schema(location: DatabaseLocation) -> None:
             "The database schema is not up to date. Start `hedgerow serve` or run "
             "`hedgerow migrate`."
         )
+    with create_sync_engine(location).connect() as connection:
+        check_columns(connection)

@@ -22,6 +22,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.migrations.schema_check import find_missing_objects, summarize_missing
 from hedgerow.storage.migrations.state import inspect_schema
 
 LOW_DISK_BYTES = 1024**3
@@ -108,12 +109,20 @@ class Doctor:
             return
         if state.is_current:
             yield CheckResult("ok", "migrations", f"at step {state.at}, the newest")
-            yield self._check_encryption_key()
             with create_sync_engine(location).connect() as connection:
-                yield from self._check_workload(connection)
+                yield from self._check_content(connection)
         else:
             detail = f"{len(state.pending)} pending. Run `{self._format_command('migrate')}`."
             yield CheckResult("problem", "migrations", detail)
+
+    def _check_content(self, connection: Connection) -> Iterator[CheckResult]:
+        if missing := find_missing_objects(connection):
+            detail = f"the database lacks {summarize_missing(missing)}. Restore a backup."
+            yield CheckResult("problem", "schema", detail)
+            return
+        yield CheckResult("ok", "schema", "all tables, columns, indexes and triggers exist")
+        yield self._check_encryption_key()
+        yield from self._check_workload(connection)
 
     def _check_encryption_key(self) -> CheckResult:
         settings = self._settings

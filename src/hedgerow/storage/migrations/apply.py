@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, exists, insert, select, text
 
 from hedgerow.errors import OperatorError
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.bootstrap import InitialKeys, build_installation
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.migrations.schema_check import check_columns
+from hedgerow.storage.migrations.skipped_migrations import add_skipped_parts
 from hedgerow.storage.migrations.state import (
-    MIGRATIONS_DIR,
     SchemaState,
+    build_alembic_config,
     read_schema_state,
     translate_database_errors,
 )
@@ -85,11 +86,16 @@ def _exclusive_transaction(location: DatabaseLocation) -> Iterator[Connection]:
 
 
 def _upgrade(connection: Connection, target: str = "head") -> SchemaState:
+    """Run pending migrations. Raises OperatorError if the schema is not as they leave it."""
     before = read_schema_state(connection)
+    if before.at is not None:
+        add_skipped_parts(connection, before.at)
     if not before.is_current:
-        config = _build_alembic_config()
+        config = build_alembic_config()
         config.attributes["connection"] = connection
         command.upgrade(config, target)
+    if target == "head":
+        check_columns(connection)
     return before
 
 
@@ -116,9 +122,3 @@ def _create_installation_if_empty(connection: Connection, keys: InitialKeys, now
     insert_project(connection, first.project, SYSTEM, now)
     insert_key(connection, first.key, SYSTEM, now)
     return True
-
-
-def _build_alembic_config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS_DIR))
-    return config

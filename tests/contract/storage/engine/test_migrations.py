@@ -1,5 +1,6 @@
 """Migrations on both engines."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,46 @@ from sqlalchemy import inspect
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine, open_database
+from hedgerow.storage.migrations import skipped_migrations
 from hedgerow.storage.migrations.apply import migrate, prepare_database
+from hedgerow.storage.migrations.schema_check import (
+    ONLY_ON_POSTGRES,
+    ONLY_ON_SQLITE,
+    build_expected_schema,
+    find_missing_objects,
+    read_schema,
+)
 from hedgerow.storage.migrations.state import MIGRATIONS_DIR, inspect_schema
 from hedgerow.storage.projects.directory import SqlDirectoryStore
 from hedgerow.storage.tables import metadata
 from tests.contract.storage.conftest import FIRST, NOW, run_sql
 from tests.support.live import run_concurrently
+
+HASHES_FILE = Path(__file__).with_name("migrations.sha256")
+REPOSITORY = Path(__file__).parents[4]
+JOBS: tuple[str, ...] = (
+    "column pipeline_jobs.cursor",
+    "column pipeline_jobs.done",
+    "column pipeline_jobs.total",
+)
+JOBS += ("column pipeline_jobs.rate", "column pipeline_jobs.details", "index pipeline_jobs_open")
+JOBS += ("column pipeline_jobs.started_at", "column pipeline_jobs.ended_at")
+JOBS += ("column pipeline_jobs.holder", "column pipeline_jobs.expires_at", "index deliveries_dead")
+JOBS += ("table delivered_events", "table import_states", "table imported_files")
+DELIVERIES = ("index deliveries_retried", "index delivery_counts_hour", "table notifications")
+QUEUE = ("index mirror_queue_walked", "index mirror_queue_walks")
+TRANSFORMATIONS, EARLY_ACCESS = "table transformation_counts", "table early_access_features"
+# What databases of unreleased versions lack, by the migration they are at: the extremes of what was
+# found by creating one with each commit.
+INCOMPLETE = [
+    ("0007", QUEUE),
+    ("0011", (*JOBS, *DELIVERIES)),
+    ("0012", (*JOBS, *DELIVERIES, TRANSFORMATIONS, EARLY_ACCESS)),
+    ("0014", ("table surveys",)),
+    ("0015", ("index set_aside_events_number",)),
+    ("0017", ("table cookieless_salts", "table cookieless_visitors")),
+    ("0017", (*JOBS, *DELIVERIES, *QUEUE, TRANSFORMATIONS, EARLY_ACCESS, "table surveys")),
+]
 
 
 def alembic() -> Config:
@@ -103,6 +138,37 @@ def test_data_of_an_older_version_survives_migration(place: DatabaseLocation) ->
 
 def test_existing_persons_are_queued_for_replication(place: DatabaseLocation) -> None:
     migrate_only_to(place, "0006")
+    add_person(place)
+    migrate(place)
+    queued = run_sql(place, "SELECT kind, number, name FROM mirror_queue")
+    assert queued == [("all", 0, "[0]")]
+
+
+def test_no_migration_is_changed_after_it_has_landed() -> None:
+    pinned = dict(line.split()[::-1] for line in HASHES_FILE.read_text().splitlines())
+    files = sorted((MIGRATIONS_DIR / "versions").glob("[0-9]*.py"))
+    actual = {
+        str(file.relative_to(REPOSITORY)): sha256(file.read_bytes()).hexdigest() for file in files
+    }
+    changed = [name for name in pinned if actual.get(name) != pinned[name]]
+    assert changed == [], "never edit a migration: write another one"
+    hint = f"sha256sum {next(iter(actual))[: -len(files[0].name)]}0*.py > {HASHES_FILE}"
+    assert set(actual) == set(pinned), f"pin the new migration with `{hint}`"
+
+
+def drop(place: DatabaseLocation, part: str) -> None:
+    kind, name = part.split()
+    table, _, column = name.partition(".")
+    alter = f"ALTER TABLE {table} DROP COLUMN {column}"
+    run_sql(place, alter if kind == "column" else f"DROP {kind} {name}")
+
+
+def missing_in(place: DatabaseLocation) -> list[str]:
+    with create_sync_engine(place).connect() as connection:
+        return find_missing_objects(connection)
+
+
+def add_person(place: DatabaseLocation) -> None:
     run_sql(place, "INSERT INTO organizations VALUES ('o', 'Old', '2026-01-02 03:04:05')")
     run_sql(
         place,
@@ -114,9 +180,49 @@ def test_existing_persons_are_queued_for_replication(place: DatabaseLocation) ->
         "INSERT INTO persons (project_id, uuid, properties, created_at, updated_at)"
         " VALUES (7, 'p', '{}', '2026-01-02 03:04:05', '2026-01-02 03:04:05')",
     )
+
+
+@pytest.mark.parametrize(("at", "lacks"), INCOMPLETE)
+def test_databases_of_unreleased_versions_are_completed(
+    place: DatabaseLocation, at: str, lacks: tuple[str, ...]
+) -> None:
+    migrate_only_to(place, at)
+    for part in sorted(lacks, key=lambda part: part.startswith("column")):
+        drop(place, part)
+    add_person(place)
+    run_sql(place, "DELETE FROM mirror_queue")
     migrate(place)
-    queued = run_sql(place, "SELECT kind, number, name FROM mirror_queue")
-    assert queued == [("all", 0, "[0]")]
+    assert missing_in(place) == []
+    queued = run_sql(place, "SELECT kind FROM mirror_queue")
+    assert queued == ([("all",)] if QUEUE[0] in lacks else [])
+
+
+def test_the_expected_schema_is_that_of_both_engines(place: DatabaseLocation) -> None:
+    prepare_database(place, FIRST, NOW)
+    assert missing_in(place) == []
+    with create_sync_engine(place).connect() as connection:
+        unexpected = read_schema(connection) - build_expected_schema()
+    known = ONLY_ON_POSTGRES | ONLY_ON_SQLITE
+    unexpected = {each for each in unexpected if each.name not in known}
+    assert unexpected == set(), "name what only one engine has in schema_check.py"
+
+
+def test_a_missing_part_of_the_schema_is_named(
+    place: DatabaseLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skipped_migrations, "LAST_CHANGED_MIGRATION", "0000")
+    prepare_database(place, FIRST, NOW)
+    run_sql(place, "DROP INDEX inbox_by_bucket")
+    run_sql(place, "DROP INDEX flags_by_key")
+    run_sql(place, f"DROP TRIGGER mirror_ending{'' if place.is_sqlite else ' ON persons'}")
+    indexes = ["index inbox_by_bucket on inbox", "unique index flags_by_key on flags"]
+    assert missing_in(place) == [indexes[0], "trigger mirror_ending on persons", indexes[1]]
+    prepare_database(place, FIRST, NOW)
+    run_sql(place, "ALTER TABLE surveys DROP COLUMN archived")
+    run_sql(place, "DROP TABLE cookieless_salts")
+    expected = r"lacks column surveys.archived, table cookieless_salts, although all migrations"
+    with pytest.raises(OperatorError, match=expected):
+        prepare_database(place, FIRST, NOW)
 
 
 def test_newer_database_is_rejected_and_unchanged(place: DatabaseLocation) -> None:
