@@ -145,5 +145,5 @@ def _log_exceeded_budget(project_id: ProjectId) -> None:
 
 
 def build_replication(database: Database, events: LazyEventStore) -> Replicator:
-    tables = ClickHousePersonReplicas(events.open, lambda: events.is_open)
+    tables = ClickHousePersonReplicas(events.open_or_unavailable, lambda: events.is_open)
     return Replicator(SqlReplicationQueue(database), tables)

@@ -59,6 +59,11 @@ class LazyEventStore:
         """How often the embedded engine was started again."""
         return 0 if self._store is None else self._store.engine_restarts
 
+    @property
+    def damage_count(self) -> int:
+        """How often damaged files were found."""
+        return 0 if self._store is None else self._store.damage_count
+
     async def open(self) -> "ClickHouseEventStore":
         """Open and return the store. A cancelled caller does not cancel the opening for others."""
         if self._store is None:
@@ -86,7 +91,8 @@ class LazyEventStore:
             return await self.open()
         except OperatorError as error:
             _log.error("the event store cannot be opened", reason=str(error))
-            raise Unavailable("The event store cannot be reached from this process.") from error
+            detail = "The event store cannot be opened. Run `hedgerow doctor` for the reason."
+            raise Unavailable(detail) from error
 
     async def append(self, events: Sequence[Event]) -> int:
         store: EventStore = await self.open()

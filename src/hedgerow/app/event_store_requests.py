@@ -5,7 +5,7 @@ store while the service runs.
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ CHECK_INTERVAL_S = 2.0
 
 class StoreAction(StrEnum):
     BACKUP = "backup"
+    CHECK = "check"
     COUNT_EVENTS = "count events"
     DELETE_EVENTS = "delete events"
 
@@ -82,6 +83,8 @@ class EventStoreActions:
             case StoreAction.BACKUP:
                 await (await self.events.open()).backup(Path(fields["target"]))
                 return {}
+            case StoreAction.CHECK:
+                return asdict(await (await self.events.open()).check())
             case StoreAction.COUNT_EVENTS | StoreAction.DELETE_EVENTS:
                 is_dry_run = action == StoreAction.COUNT_EVENTS
                 return {"events": await self._delete(dict(fields), is_dry_run=is_dry_run)}

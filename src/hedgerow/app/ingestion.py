@@ -116,7 +116,9 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
     return Ingestion(
         progress=progress,
         read_barrier=ReadBarrier(
-            progress, events.open, timeout_s=settings.read_after_write_timeout_s
+            progress,
+            events.open_or_unavailable,
+            timeout_s=settings.read_after_write_timeout_s,
         ),
         capture=Capture(inbox, progress, admission, cookieless),
         cookieless=cookieless,

@@ -104,6 +104,11 @@ def _ingestion_gauges(ingestion: Ingestion) -> Iterable[Gauge]:
         ingestion.event_store.engine_restarts,
     )
     yield (
+        "hedgerow_event_store_damage_total",
+        "Findings of damaged files of the event store: failed calls, and parts put aside.",
+        ingestion.event_store.damage_count,
+    )
+    yield (
         "hedgerow_inbox_events_dead_lettered",
         "Dead letters of the installation.",
         ingestion.lag_monitor.dead_letters,

@@ -42,17 +42,19 @@ class CheckResult:
 
 class Doctor:
     """Runs all checks. `format_command` returns a command line to paste. `check_workload` is called
-    if the database is usable."""
+    if the database is usable, `check_events` in any case."""
 
     def __init__(
         self,
         settings: Settings,
         format_command: Callable[[str], str],
         check_workload: Callable[[Connection], Iterator[CheckResult]],
+        check_events: Callable[[], Iterator[CheckResult]],
     ) -> None:
         self._settings = settings
         self._format_command = format_command
         self._check_workload = check_workload
+        self._check_events = check_events
         self._location = state_location(settings)
 
     def run(self) -> list[CheckResult]:
@@ -61,6 +63,7 @@ class Doctor:
             CheckResult("ok", "versions", versions),
             *self._check_directory(),
             *self._check_database(),
+            *self._check_events(),
             CheckResult("ok", "location", describe_geoip(self._settings.geoip_file)),
             _check_clock(),
         ]
@@ -146,12 +149,12 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
         if location.is_sqlite:
             version = connection.exec_driver_sql("SELECT sqlite_version()").scalar_one()
             yield CheckResult("ok", "engine", f"SQLite {version}")
-            answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            answer = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
             is_intact = answer == "ok"
             yield CheckResult(
                 "ok" if is_intact else "problem",
                 "database file",
-                "intact" if is_intact else answer,
+                "intact" if is_intact else f"{answer}. Restore a backup.",
             )
             return
         version = connection.execute(text("SHOW server_version")).scalar_one()

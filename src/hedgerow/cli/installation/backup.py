@@ -45,7 +45,7 @@ def restore(
     """Create an installation from a backup.
 
     The data directory must not contain an installation. A backup of PostgreSQL also needs an empty
-    database: set HEDGEROW_DATABASE_URL.
+    database: set HEDGEROW_DATABASE_URL. All files are compared with their checksums first.
     """
     settings = load_command_settings(data_dir=data)
     commands.backup.check_local_events(settings)

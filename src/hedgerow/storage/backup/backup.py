@@ -3,6 +3,7 @@
 The manifest is written last: a backup without it is incomplete.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from hedgerow import __version__
 from hedgerow.errors import OperatorError
@@ -52,19 +54,27 @@ class Backup:
             raise OperatorError(f"Cannot use {self.folder}: {error.strerror}.") from None
 
     def write_manifest(self, now: datetime, tables: StateCopy | None) -> None:
-        note = {
+        content = {
             "hedgerow": __version__,
             "made_at": format_iso(now),
             "events": self.events.is_dir(),
             "postgresql": tables and asdict(tables),
+            "files": self._hash_files(),
         }
-        (self.folder / MANIFEST).write_text(json.dumps(note, indent=2) + "\n")
+        content["checksum"] = _hash_content(content)
+        manifest = self.folder / MANIFEST
+        manifest.write_text(json.dumps(content, indent=2) + "\n")
+        _sync(manifest)
 
     def read_manifest(self) -> StateCopy | None:
-        """Return what the copy of PostgreSQL contains; None for SQLite. Raises OperatorError for an
-        incomplete backup."""
+        """Compare all files with their checksums and return what the copy of PostgreSQL contains;
+        None for SQLite. Raises OperatorError for an incomplete or damaged backup."""
         try:
-            tables = json.loads((self.folder / MANIFEST).read_text()).get("postgresql")
+            content = json.loads((self.folder / MANIFEST).read_text())
+            # Backups of versions before the first release have no checksums.
+            if content.get("files"):
+                self._check_files(content)
+            tables = content.get("postgresql")
             return StateCopy(**tables) if tables else None
         except FileNotFoundError:
             raise OperatorError(
@@ -75,14 +85,49 @@ class Backup:
                 f"{self.folder / MANIFEST} is damaged, or of another version of Hedgerow."
             ) from None
 
+    def _hash_files(self) -> dict[str, str]:
+        files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
+        return {
+            str(file.relative_to(self.folder)): _hash_file(file)
+            for file in files
+            if file != self.folder / MANIFEST
+        }
+
+    def _check_files(self, content: dict[str, Any]) -> None:
+        if content.pop("checksum", None) != _hash_content(content):
+            raise ValueError
+        expected: dict[str, str] = content["files"]
+        actual = self._hash_files()
+        for name, checksum in expected.items():
+            if name not in actual:
+                raise OperatorError(f"{self.folder} is not a complete backup: it lacks {name}.")
+            if actual[name] != checksum:
+                raise OperatorError(
+                    f"{self.folder / name} is damaged: its checksum is not the one in {MANIFEST}. "
+                    "Use another backup."
+                )
+
+
+def _hash_file(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _hash_content(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
 
 def copy_state(source: Path, target: Path) -> None:
-    """Copy a snapshot of the database, also while other processes write to it."""
+    """Copy a snapshot of the database, also while other processes write to it. Raises OperatorError
+    if the copy is damaged, because the source was."""
     try:
         target.touch(mode=0o600)
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
             old.backup(new)
+            (finding,) = new.execute("PRAGMA integrity_check(1)").fetchone()
         _sync(target)
+        if finding != "ok":
+            raise OperatorError(f"The database {source} is damaged: {finding}. Use another copy.")
     except (sqlite3.Error, OSError) as error:
         raise OperatorError(f"Cannot copy the database to {target}: {error}.") from error
 

@@ -103,7 +103,11 @@ class ChdbProcess:
             self._end()
         self._control, theirs = socket.socketpair()
         with theirs:
-            self._process = self._spawn(theirs)
+            try:
+                self._process = self._spawn(theirs)
+            except OSError:
+                self._end()
+                raise
         self.starts += 1
         self._wait_until_ready(self._control)
         return self._control
@@ -131,7 +135,8 @@ class ChdbProcess:
         control.settimeout(None)
         if answer != b"ready":
             self._end()
-            reason = answer.decode(errors="replace") or "its process ended"
+            # The first line is the error, the others are the engine's call stack.
+            reason = answer.decode(errors="replace").partition("\n")[0] or "its process ended"
             raise OperatorError(f"The event store in {self._folder} cannot be opened: {reason}")
 
     def _send_connection(self, control: socket.socket) -> socket.socket:
@@ -177,6 +182,10 @@ def open_chdb(folder: Path, lock: FolderLock | None = None) -> ClickHousePool:
 
     try:
         process.start()
+    except OSError as error:
+        release()
+        problem = f"The event store in {folder} cannot be opened: {error.strerror or error}."
+        raise OperatorError(problem) from error
     except OperatorError:
         release()
         raise

@@ -14,6 +14,7 @@ from queue import Empty, LifoQueue
 from typing import Any, Protocol
 
 import clickhouse_connect
+import structlog
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import (
     DatabaseError,
@@ -37,7 +38,12 @@ SERVER_TIMEOUT_S = 45
 EMBEDDED_TIMEOUT_S = 24 * 3600
 # How long a server may take to insert one block.
 INSERT_TIMEOUT_S = 25
+# How often errors because of damaged files are logged.
+REPORT_INTERVAL_S = 60.0
 
+DAMAGED = (
+    "The event store has damaged files. Run `hedgerow doctor`: it names them and says what to do."
+)
 _DISK_FULL = "The disk of the event store is full: nothing can be stored until space is freed."
 _OVERLOADED = "The event store is overloaded. Try again shortly."
 _NO_ANSWER = "The event store does not answer."
@@ -47,10 +53,13 @@ _REJECTED_USER = "The event store rejects the user name or password: check HEDGE
 _UNAVAILABLE_REASONS = {
     60: "The event store lacks a table. See `hedgerow migrate --help` for how to create the tables "
     "of a cluster.",
+    40: DAMAGED,
     74: "The event store cannot read its files: check its disk.",
     75: _DISK_FULL,
     76: "The event store cannot open its files.",
     81: "The event store's database does not exist.",
+    89: DAMAGED,
+    107: DAMAGED,
     164: "The event store cannot be written at the moment.",
     192: _REJECTED_USER,
     193: _REJECTED_USER,
@@ -61,22 +70,33 @@ _UNAVAILABLE_REASONS = {
     209: _NO_ANSWER,
     210: _NO_ANSWER,
     225: _NO_COORDINATION,
+    226: DAMAGED,
+    227: DAMAGED,
+    228: DAMAGED,
+    231: DAMAGED,
     236: _OVERLOADED,
     241: "The event store does not have enough memory at the moment.",
     242: "The event store cannot be written at the moment.",
     243: _DISK_FULL,
+    246: DAMAGED,
     252: _OVERLOADED,
+    271: DAMAGED,
     279: _NO_ANSWER,
     285: "Too few replicas of the event store are available.",
     286: "Too few replicas of the event store are available.",
     319: "Too few replicas of the event store have answered.",
     341: "Not all replicas of the event store have finished yet. Try again later.",
     342: _NO_ANSWER,
+    432: DAMAGED,
     497: "The user of HEDGEROW_CLICKHOUSE_URL lacks a right in the event store: grant it.",
     516: _REJECTED_USER,
     999: _NO_COORDINATION,
 }
 _TIMEOUT_EXCEEDED, TOO_MANY_ROWS = 159, 396
+# Data ends too early: in a file, or in a text that a query converts.
+_END_OF_DATA = (3, 32, 33)
+_READING_FILE = "while reading"
+_CONVERTING = "Cannot parse"
 
 _CLIENT_OPTIONS: dict[str, Any] = {
     "tz_mode": "aware",
@@ -84,6 +104,8 @@ _CLIENT_OPTIONS: dict[str, Any] = {
     "autogenerate_session_id": False,
     "form_encode_query_params": True,
 }
+
+_log = structlog.get_logger("hedgerow.events")
 
 # It logs every retry; errors are translated and logged by their callers.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -193,6 +215,8 @@ class ClickHousePool:
         self._idle: LifoQueue[PooledClient] = LifoQueue()
         self._free = threading.BoundedSemaphore(MAX_CLIENTS)
         self._is_closed = False
+        self._next_report = 0.0
+        self.damage_count = 0
 
     @property
     def restarts(self) -> int:
@@ -219,9 +243,23 @@ class ClickHousePool:
             finally:
                 self._return_client(leased)
         except (Error, OSError) as error:
-            raise translate_error(error) from error
+            translated = translate_error(error)
+            self._report_damage(translated, error)
+            raise translated from error
+        except Unavailable as error:
+            self._report_damage(error, error.__cause__)
+            raise
         finally:
             self._free.release()
+
+    def _report_damage(self, error: BaseException, cause: BaseException | None) -> None:
+        """Count calls that failed because of damaged files, and log one of them a minute."""
+        if not isinstance(error, Unavailable) or error.detail != DAMAGED:
+            return
+        self.damage_count += 1
+        if time.monotonic() > self._next_report:
+            self._next_report = time.monotonic() + REPORT_INTERVAL_S
+            _log.error("the event store has damaged files", reason=str(cause), remedy=DAMAGED)
 
     def abort(self, leased: PooledClient) -> None:
         """End a call that nothing else can end. An embedded engine is killed: calls of others
@@ -299,6 +337,8 @@ def connect_embedded(
 def translate_error(error: Error | OSError) -> Exception:
     """Convert a driver error to Unavailable or, for an exceeded query limit, to Invalid."""
     code = error.code if isinstance(error, Error) else None
+    if code in _END_OF_DATA and _READING_FILE in str(error) and _CONVERTING not in str(error):
+        return Unavailable(DAMAGED)
     if code in _UNAVAILABLE_REASONS:
         return Unavailable(_UNAVAILABLE_REASONS[code])
     if code == _TIMEOUT_EXCEEDED:

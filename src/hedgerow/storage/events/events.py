@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.errors import Invalid, OperatorError
@@ -27,6 +28,7 @@ from hedgerow.storage.events.clickhouse import (
     PooledClient,
     fetch_rows,
 )
+from hedgerow.storage.events.integrity import StoreFindings, check_tables, find_set_aside
 from hedgerow.storage.events.purge import purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import TableLayout, check_same_server, prepare_tables
@@ -39,10 +41,12 @@ MAX_BLOCK_BYTES = 32 << 20
 MAX_PARTS = 50
 # The embedded engine removes so many merged parts in one thread.
 MAX_PARTS_PER_REMOVAL = 1_000_000
+MAX_LISTED_PARTS = 5
 
 # How many bytes of UUIDs are read at a time when the filter is loaded.
 UUID_READ_BYTES = UUID_BYTES << 18
 
+_log = structlog.get_logger("hedgerow.events")
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 Item = TypeVar("Item")
@@ -63,6 +67,15 @@ class ClickHouseEventStore(CountableEvents):
     def engine_restarts(self) -> int:
         """How often the embedded engine was started again."""
         return self._pool.restarts
+
+    @property
+    def damage_count(self) -> int:
+        """How often damaged files were found: by a failed call, or by the engine at its start."""
+        return self._pool.damage_count
+
+    async def check(self) -> StoreFindings:
+        """Look for missing columns and damaged parts. A server checks its files itself."""
+        return await run_in_thread(self._check)
 
     async def prepare(self) -> None:
         """Create the tables. Any first call would do so too."""
@@ -176,7 +189,17 @@ class ClickHouseEventStore(CountableEvents):
                 self._layout = prepare_tables(client)
                 if self._pool.is_embedded:
                     _limit_threads(client)
+                self._report_set_aside(client)
             yield client, self._layout
+
+    def _report_set_aside(self, client: Client) -> None:
+        if self._pool.is_embedded and (folders := find_set_aside(client)):
+            self._pool.damage_count += len(folders)
+            _log.error(
+                "the event store has put damaged files aside: their events are missing",
+                folders=folders,
+                remedy="Run `hedgerow doctor`.",
+            )
 
     def _fetch_layout(self) -> None:
         if self._layout is None:
@@ -188,6 +211,11 @@ class ClickHouseEventStore(CountableEvents):
     ) -> list[dict[str, Any]]:
         with self._client() as (client, _):
             return fetch_rows(client, sql, dict(parameters), **settings)
+
+    def _check(self) -> StoreFindings:
+        # Without `_client`, which creates missing tables.
+        with self._pool.client() as client:
+            return check_tables(client, reads_files=self._pool.is_embedded)
 
     def _append(self, events: Sequence[Event]) -> int:
         with self._write_lock, self._client() as (client, layout):
@@ -309,6 +337,7 @@ class ClickHouseEventStore(CountableEvents):
             raise OperatorError(f"{folder} already exists: a backup needs a new folder.")
         with self._embedded_client() as client:
             client.command(f"BACKUP TABLE {TABLE} TO File({_quote_path(folder)})")
+            _check_events(client, "The event store has damaged files, so the backup is incomplete")
 
     def _restore(self, folder: Path) -> None:
         if not (folder / ".backup").is_file():
@@ -321,6 +350,7 @@ class ClickHouseEventStore(CountableEvents):
             client.command(f"DROP TABLE {TABLE} SYNC")
             self._layout = self._uuid_filter = None
             client.command(f"RESTORE TABLE {TABLE} FROM File({_quote_path(folder)})")
+            _check_events(client, "The backup has damaged events")
 
     @contextmanager
     def _embedded_client(self) -> Iterator[Client]:
@@ -336,6 +366,11 @@ class _Condition:
 
     where: str
     parameters: dict[str, Any]
+
+
+def _check_events(client: Client, problem: str) -> None:
+    if damaged := check_tables(client, reads_files=True).damaged:
+        raise OperatorError(f"{problem}: {'; '.join(damaged[:MAX_LISTED_PARTS])}.")
 
 
 def _count_events(client: Client, chosen: _Condition) -> int:

@@ -5,6 +5,8 @@ Each row has a version; the highest version of a key counts, and a deleted row h
 Read these tables with FINAL.
 """
 
+import re
+
 PERSONS = "persons"
 DISTINCT_IDS = "person_distinct_ids"
 GROUPS = "groups"
@@ -47,6 +49,13 @@ KEY_COLUMNS = {
     GROUPS: ("project_id", "group_type_index", "group_key"),
     MEMBERS: ("project_id", "cohort_id", "person_id"),
 }
+
+
+def list_columns() -> dict[str, list[str]]:
+    """Return the columns of each table."""
+    return {
+        table: re.findall(r"^    (\w+) ", _build_columns(table), re.MULTILINE) for table in TABLES
+    }
 
 
 def build_server_ddl() -> list[str]:

@@ -85,6 +85,14 @@ SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
     non_replicated_deduplication_window = 1000"""
 
 
+def list_columns() -> list[str]:
+    return [*COLUMNS, *_FROM_PROPERTIES]
+
+
+def list_indexes() -> list[str]:
+    return [f"index {name}" for name in re.findall(r"INDEX (\w+)", _BODY)]
+
+
 def build_server_ddl() -> list[str]:
     """Build the DDL for chDB or a single ClickHouse server."""
     return [f"CREATE TABLE IF NOT EXISTS {TABLE} {_BODY}\nENGINE = MergeTree\n{_LAYOUT}"]

@@ -14,11 +14,10 @@ from hedgerow.errors import OperatorError
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.bootstrap import InitialKeys, build_installation
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
-from hedgerow.storage.migrations.schema_check import check_columns
+from hedgerow.storage.migrations.schema_check import build_alembic_config, check_columns
 from hedgerow.storage.migrations.skipped_migrations import add_skipped_parts
 from hedgerow.storage.migrations.state import (
     SchemaState,
-    build_alembic_config,
     read_schema_state,
     translate_database_errors,
 )

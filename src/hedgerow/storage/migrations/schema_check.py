@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from alembic import command
+from alembic.config import Config
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from hedgerow.errors import OperatorError
-from hedgerow.storage.migrations.state import build_alembic_config
+from hedgerow.storage.migrations.state import MIGRATIONS_DIR
 from hedgerow.storage.tables import metadata
 
 # Indexes and triggers that a migration creates on one engine only.
@@ -78,6 +79,12 @@ def find_missing_objects(connection: Connection) -> list[str]:
     expected = {each for each in build_expected_schema() if each.name not in other_engine}
     lost = this_engine - {each.name for each in actual | expected}
     return [*_subtract(expected, actual), *sorted(f"index {name}" for name in lost)]
+
+
+def build_alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS_DIR))
+    return config
 
 
 def build_expected_schema() -> set[SchemaObject]:

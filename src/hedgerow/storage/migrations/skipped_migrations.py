@@ -12,8 +12,11 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection
 
-from hedgerow.storage.migrations.schema_check import SchemaObject, read_schema
-from hedgerow.storage.migrations.state import build_alembic_config
+from hedgerow.storage.migrations.schema_check import (
+    SchemaObject,
+    build_alembic_config,
+    read_schema,
+)
 
 # No later migration was changed or skipped: a test pins them.
 LAST_CHANGED_MIGRATION = "0017"

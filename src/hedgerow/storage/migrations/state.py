@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from alembic.config import Config
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
@@ -43,12 +42,6 @@ def read_schema_state(connection: Connection) -> SchemaState:
     return _compare_to_migrations(
         connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     )
-
-
-def build_alembic_config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS_DIR))
-    return config
 
 
 def check_migration_is_known(migration: str) -> None:

@@ -1,0 +1,70 @@
+"""The checks of the event store for `hedgerow doctor`."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from hedgerow.app.commands.doctor import CheckResult
+from hedgerow.app.event_store import LazyEventStore, event_store_location
+from hedgerow.app.event_store_requests import StoreAction, request_from_service
+from hedgerow.errors import AppError, OperatorError
+from hedgerow.settings import Settings
+from hedgerow.storage.connect import has_event_store
+from hedgerow.storage.events.folder_lock import FolderInUseError
+from hedgerow.storage.migrations.schema_check import summarize_missing
+
+MAX_LISTED_PARTS = 5
+
+
+def check_event_store(settings: Settings) -> Iterator[CheckResult]:
+    """Check tables and files, in the running service if it has the store open."""
+    if not has_event_store(event_store_location(settings)):
+        yield CheckResult("ok", "event store", "no event was stored yet")
+        return
+    try:
+        findings = asyncio.run(_find_problems(settings))
+    except (AppError, OperatorError) as error:
+        yield CheckResult("problem", "event store", str(error))
+        return
+    problems = list(_describe_findings(**findings))
+    yield from problems
+    if not problems:
+        what = "all tables exist" if settings.clickhouse_url else "all files are intact"
+        yield CheckResult("ok", "event store", what)
+
+
+async def _find_problems(settings: Settings) -> dict[str, list[str]]:
+    place = event_store_location(settings)
+    events = LazyEventStore(place)
+    try:
+        store = await events.open()
+        return asdict(await store.check())
+    except FolderInUseError:
+        return dict(await request_from_service(place.folder, StoreAction.CHECK, {}))
+    finally:
+        await events.close()
+
+
+def _describe_findings(
+    missing: Sequence[str], damaged: Sequence[str], set_aside: Sequence[str]
+) -> Iterator[CheckResult]:
+    if missing:
+        detail = (
+            f"it lacks {summarize_missing(missing)}. Restore a backup, or see `hedgerow migrate`."
+        )
+        yield CheckResult("problem", "event store", detail)
+    for folder in damaged[:MAX_LISTED_PARTS]:
+        detail = (
+            f"damaged: {folder}. Restore a backup; or stop the service and move this folder away, "
+            "which gives up its events."
+        )
+        yield CheckResult("problem", "event store", detail)
+    for folder in set_aside[:MAX_LISTED_PARTS]:
+        detail = (
+            f"damaged, so the engine has put it aside and its events are missing: {folder}. "
+            "Restore a backup; or delete this folder to give them up."
+        )
+        yield CheckResult("problem", "event store", detail)
+    more = len(damaged[MAX_LISTED_PARTS:]) + len(set_aside[MAX_LISTED_PARTS:])
+    if more:
+        yield CheckResult("problem", "event store", f"{more} more folders are damaged")

@@ -1,0 +1,158 @@
+"""Damaged files of the state, the event store and backups are found and named."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    read_error,
+    run_hedgerow,
+    run_in_process,
+    wait_for,
+)
+
+EVENTS = 300
+
+
+def send(client: httpx.Client, number: int) -> None:
+    batch = [{"event": "seen", "distinct_id": f"user {each}"} for each in range(number)]
+    response = client.post("/batch", json={"api_key": PROJECT_KEY, "batch": batch})
+    assert response.status_code == 200
+
+
+def query(client: httpx.Client, sql: str) -> httpx.Response:
+    body = {"query": {"kind": "HogQLQuery", "query": sql}}
+    return client.post("/api/projects/1/query/", json=body)
+
+
+def count(client: httpx.Client) -> int:
+    rows: list[list[int]] = query(client, "SELECT count(distinct uuid) FROM events").json()[
+        "results"
+    ]
+    return rows[0][0]
+
+
+def doctor(data: Path) -> tuple[int, str]:
+    done = run_in_process("doctor", "--json", data=data)
+    found = [each for each in json.loads(done.stdout) if each["verdict"] == "problem"]
+    return done.returncode, "\n".join(f"{each['check']}: {each['detail']}" for each in found)
+
+
+def flip(file: Path, start: int = 0, step: int = 64) -> None:
+    """Invert one of `step` bytes from `start` on."""
+    content = bytearray(file.read_bytes())
+    for position in range(start, len(content), step):
+        content[position] ^= 0xFF
+    file.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the data directory `data` of a stopped service, and its `backup`."""
+    folder = tmp_path_factory.mktemp("damage")
+    with LiveServer(folder / "data") as server, server.client() as client:
+        send(client, EVENTS)
+        wait_for(lambda: count(client) == EVENTS, at_most_s=60)
+    done = run_hedgerow("backup", str(folder / "backup"), data=folder / "data")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def copy_data(folder: Path, target: Path) -> Path:
+    """Copy the data directory and return the largest part of its event store."""
+    shutil.copytree(folder / "data", target, symlinks=True)
+    largest = max(target.glob("events/chdb/store/*/*/*/data.bin"), key=lambda p: p.stat().st_size)
+    return largest.parent
+
+
+def test_queries_of_a_damaged_part_get_503_until_it_is_moved_away(
+    folder: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    part = copy_data(folder, data)
+    flip(part / "data.bin")
+    with LiveServer(data) as server, server.client() as client:
+        response = query(client, "SELECT max(properties), uniq(uuid) FROM events")
+        assert response.status_code == 503, response.text
+        error = read_error(response)
+        assert "Run `hedgerow doctor`" in error["detail"]
+        assert "hedgerow_event_store_damage_total 0" not in client.get("/metrics").text
+        send(client, 1)
+        status, problems = doctor(data)
+    assert status == 1
+    assert f"event store: damaged: {part}" in problems
+    assert "move this folder away" in problems
+    assert '"the event store has damaged files"' in server.errors
+    shutil.move(part, tmp_path / "given up")
+    with LiveServer(data) as server, server.client() as client:
+        wait_for(lambda: count(client) == 1, at_most_s=60)
+
+
+def test_a_part_that_the_engine_puts_aside_is_named(folder: Path, tmp_path: Path) -> None:
+    part = copy_data(folder, tmp_path / "data")
+    (marks,) = part.glob("data.*mrk*")
+    flip(marks)
+    status, problems = doctor(tmp_path / "data")
+    assert (status, "put it aside and its events are missing" in problems) == (1, True), problems
+    assert part.name in problems
+
+
+def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
+    folder: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    shutil.copy(folder / "backup" / "hedgerow.db", data)
+    with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'persons_by_uuid'"
+        (page,) = connection.execute(sql).fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray((data / "hedgerow.db").read_bytes())
+    content[(page - 1) * page_bytes : page * page_bytes] = bytes(page_bytes)
+    (data / "hedgerow.db").write_bytes(content)
+    status, problems = doctor(data)
+    assert (status, "Restore a backup" in problems) == (1, True), problems
+    done = run_in_process("backup", str(tmp_path / "backup"), data=data)
+    assert (done.returncode, "damaged" in done.stderr) == (1, True), done.stderr
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def change_letter(file: Path) -> None:
+    """Change a text without damaging the structure of the file."""
+    file.write_bytes(file.read_bytes().replace(b"user 7", b"user X", 1))
+
+
+DAMAGE: list[tuple[str, Callable[[Path], None], str]] = [
+    ("events/**/data.bin", flip, "data.bin is damaged"),
+    ("events/**/data.*mrk*", flip, "is damaged"),
+    ("events/**/data.bin", truncate, "data.bin is damaged"),
+    ("events/**/checksums.txt", Path.unlink, "is not a complete backup: it lacks events/"),
+    ("events/.backup", flip, ".backup is damaged"),
+    ("hedgerow.db", change_letter, "hedgerow.db is damaged"),
+    ("hedgerow.db", truncate, "hedgerow.db is damaged"),
+    ("encryption.key", flip, "encryption.key is damaged"),
+    ("backup.json", truncate, "backup.json is damaged"),
+    ("backup.json", Path.unlink, "lacks backup.json"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "damage", "problem"), DAMAGE)
+def test_a_damaged_backup_is_refused_and_nothing_is_restored(
+    folder: Path, tmp_path: Path, pattern: str, damage: Callable[[Path], None], problem: str
+) -> None:
+    shutil.copytree(folder / "backup", tmp_path / "backup")
+    damage(next((tmp_path / "backup").glob(pattern)))
+    done = run_in_process("restore", str(tmp_path / "backup"), data=tmp_path / "new")
+    assert (done.returncode, problem in done.stderr) == (1, True), done.stderr
+    assert not (tmp_path / "new").exists()
