@@ -1,5 +1,6 @@
 """Every periodic background task of a process, with its interval."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
@@ -11,7 +12,7 @@ from hedgerow.app.state import state_location
 from hedgerow.events.deletion import EventRetention
 from hedgerow.events.purge import DeletedDataPurge
 from hedgerow.http.sdk.sdk_config import SdkConfigs
-from hedgerow.lib.clock import utc_now
+from hedgerow.lib.clock import ClockWatch, utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.deliverer import (
     LEASE_RENEW_INTERVAL_S as DELIVERY_LEASE_INTERVAL_S,
@@ -228,6 +229,13 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
     async def delete_old() -> None:
         await delivery.records.expire_old(delivery.ages, utc_now())
 
+    watch = ClockWatch(utc_now, time.monotonic)
+
+    async def follow_clock() -> None:
+        newest = await delivery.records.find_last_failure() if watch.is_new else None
+        if watch.was_set_back(newest):
+            await delivery.records.shorten_waits(utc_now())
+
     notifier = delivery.notifier
     return [
         *(
@@ -255,6 +263,7 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=DELIVERY_LEASE_INTERVAL_S,
             run=delivery.deliverer.renew_leases,
         ),
+        PeriodicTask(name="follow the clock", interval_s=CHECK_INTERVAL_S, run=follow_clock),
         PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
         PeriodicTask(
             name="complete export files",

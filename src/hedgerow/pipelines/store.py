@@ -284,6 +284,15 @@ class DeliveryStore(Protocol):
         """Store the outcome of a round in one transaction."""
         ...
 
+    async def find_last_failure(self) -> datetime | None:
+        """Return when the newest log line was written: one for each failed round."""
+        ...
+
+    async def shorten_waits(self, now: datetime) -> None:
+        """Let no retry and no pause last longer than it may after its failures. They do if the
+        clock was set back; a longer wait that a destination asked for is given up as well."""
+        ...
+
     async def expire_old(self, ages: RetentionPeriods, now: datetime) -> None:
         """Turn deliveries that are too old into dead letters, and remove old dead letters."""
         ...

@@ -155,7 +155,7 @@ class Directory:
     def _record_use(self, key: PersonalKey) -> None:
         now = self._clock()
         last = self._last_use.get(key.id) or key.last_used_at
-        if last is None or now - last >= LAST_USE_RESOLUTION:
+        if last is None or abs(now - last) >= LAST_USE_RESOLUTION:
             self._last_use[key.id] = self._unsaved_use[key.id] = now
 
     def add_last_use(self, key: PersonalKey) -> PersonalKey:

@@ -46,4 +46,6 @@ class Freshness:
     max_age: timedelta
 
     def is_fresh(self, cached: CachedResult[Any], state: int, now: datetime) -> bool:
-        return cached.state == state and now - cached.at < self.max_age
+        # Not from the future, which is a result from before the clock was set back.
+        age = now - cached.at
+        return cached.state == state and timedelta(0) <= age < self.max_age

@@ -367,8 +367,8 @@ def _linger_s(destination: Destination, deliveries: Sequence[Delivery], now: dat
     ):
         return 0
     waited_ms = _to_ms(now) - min(delivery.created_ms for delivery in deliveries)
-    # A delivery from the future was stored before the clock was corrected.
-    return max(0, destination.batch_ms - max(0, waited_ms)) / 1000
+    # A delivery from the future was stored before the clock was set back.
+    return max(0, destination.batch_ms - waited_ms) / 1000 if waited_ms >= 0 else 0
 
 
 def _drop_partial_batch(

@@ -30,6 +30,15 @@ class NotificationReceiver:
     secret: str
 
 
+def compute_wait_ms(attempts: int) -> int:
+    """Return the longest wait after this many attempts: the backoff, or a claim."""
+    return max(_compute_backoff(attempts), CLAIM_DURATION) // timedelta(milliseconds=1)
+
+
+def _compute_backoff(attempts: int) -> timedelta:
+    return INITIAL_BACKOFF * (1 << max(0, attempts - 1))
+
+
 def build_notification(kind: str, record: Record, name: str, error: str, now: datetime) -> str:
     """Return the JSON body of a notification."""
     body: dict[str, Any] = {
@@ -72,7 +81,7 @@ class Notifier:
             attempts = each.attempts + 1
             if isinstance(outcome, Failed) and attempts < MAX_ATTEMPTS:
                 await self._store.postpone(
-                    each.id, attempts, self._clock() + INITIAL_BACKOFF * 2**each.attempts
+                    each.id, attempts, self._clock() + _compute_backoff(attempts)
                 )
                 continue
             if isinstance(outcome, Failed):

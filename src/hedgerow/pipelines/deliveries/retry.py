@@ -67,11 +67,21 @@ def decide_next(outcome: Outcome, attempt: DeliveryAttempt, policy: RetryPolicy)
         final_reason = f"Gave up, the delivery is too old: {outcome.reason}"
     if final_reason:
         return DeadDelivery(since_ms=policy.now_ms, attempts=max(attempts, 1), reason=final_reason)
-    pause = min(INITIAL_BACKOFF_MS * 2 ** max(0, attempts - 1), MAX_BACKOFF_MS)
-    wait = pause * (0.5 + policy.jitter / 2)
+    wait = compute_backoff_ms(attempts) * (0.5 + policy.jitter / 2)
     if outcome.retry_after_s is not None:
         wait = max(wait, min(outcome.retry_after_s * 1000, MAX_RETRY_AFTER_MS))
     return RetryAt(due_ms=policy.now_ms + int(wait), attempts=attempts, reason=outcome.reason)
+
+
+def compute_backoff_ms(attempts: int) -> int:
+    """Return the longest wait after this many attempts, unless the destination asks for more."""
+    return min(INITIAL_BACKOFF_MS << max(0, attempts - 1), MAX_BACKOFF_MS)
+
+
+def compute_probe_interval_ms(failures: int) -> int:
+    """Return how long a destination is paused after this many failures in a row."""
+    over = min(max(0, failures - FAILURES_TO_PAUSE), 20)
+    return min(INITIAL_PROBE_INTERVAL_MS << over, MAX_PROBE_INTERVAL_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +109,9 @@ class PauseState:
         if outcome.event_rejected:
             return PauseState(error=outcome.reason)
         failures = self.failures + 1
-        over = failures - FAILURES_TO_PAUSE
-        if over < 0:
+        if failures < FAILURES_TO_PAUSE:
             return PauseState(error=outcome.reason, failures=failures)
-        pause = min(INITIAL_PROBE_INTERVAL_MS * 2 ** min(over, 20), MAX_PROBE_INTERVAL_MS)
+        pause = compute_probe_interval_ms(failures)
         if outcome.retry_after_s is not None:
             pause = max(pause, min(int(outcome.retry_after_s * 1000), MAX_RETRY_AFTER_MS))
         return PauseState(

@@ -22,8 +22,9 @@ class Route:
     matches: EventPredicate
 
     def accepts(self, event: Event, now: datetime) -> bool:
-        accepted_ms = event.created_at.timestamp() * 1000
-        later = sum(switch > accepted_ms for switch in self.switches)
+        accepted_ms, now_ms = event.created_at.timestamp() * 1000, now.timestamp() * 1000
+        # A switch in the future happened before the clock was set back, and so before the event.
+        later = sum(accepted_ms < switch <= now_ms for switch in self.switches)
         return self.is_enabled is (later % 2 == 0) and self.matches(event, now)
 
 

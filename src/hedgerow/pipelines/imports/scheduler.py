@@ -50,7 +50,7 @@ class ImportScheduler:
         now_ms = int(now.timestamp() * 1000)
         for record, planned in await self._store.importers():
             schedule = str(record.config.get("schedule") or "")
-            if planned is None or planned.schedule != schedule:
+            if planned is None or planned.schedule != schedule or _is_too_late(planned, now):
                 if schedule or planned is not None:
                     await self._store.plan(record.id, _plan_run(schedule, now, None))
             elif planned.next_run_ms is not None and planned.next_run_ms <= now_ms:
@@ -71,6 +71,16 @@ class ImportScheduler:
                 )
                 last = datetime.fromtimestamp(planned.next_run_ms / 1000, UTC)
                 await self._store.run(record, job, planned, _plan_run(schedule, now, last))
+
+
+def _is_too_late(planned: PlannedRun, now: datetime) -> bool:
+    """Return whether the run was planned before the clock was set back."""
+    following = _plan_run(planned.schedule, now, now).next_run_ms
+    return (
+        planned.next_run_ms is not None
+        and following is not None
+        and planned.next_run_ms > following
+    )
 
 
 def _plan_run(schedule: str, now: datetime, last: datetime | None) -> PlannedRun:

@@ -41,7 +41,7 @@ from hedgerow.storage.engine.leases import Leases
 from hedgerow.storage.pipelines import notifications
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import deliveries as table
-from hedgerow.storage.tables import delivery_leases, destination_states
+from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 UNREADABLE_EVENT_ERROR = "The event cannot be decoded: its row in the database is damaged."
@@ -255,6 +255,13 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
             return len(found)
 
         return await self._database.write(change)
+
+    async def find_last_failure(self) -> datetime | None:
+        newest = select(delivery_logs.c.created_at).order_by(delivery_logs.c.id.desc()).limit(1)
+        return await self._database.read(lambda connection: connection.execute(newest).scalar())
+
+    async def shorten_waits(self, now: datetime) -> None:
+        await retention.shorten_waits(self._database, now)
 
     async def expire_old(self, periods: RetentionPeriods, now: datetime) -> None:
         await retention.apply_retention(self._database, periods, now)

@@ -10,8 +10,14 @@ from functools import partial
 
 from sqlalchemy import Column, Connection, bindparam, func, select
 
+from hedgerow.pipelines.deliveries import notifications
 from hedgerow.pipelines.deliveries.model import RetentionPeriods
-from hedgerow.pipelines.deliveries.retry import MAX_RETRY_AFTER_MS
+from hedgerow.pipelines.deliveries.retry import (
+    MAX_ATTEMPTS,
+    MAX_RETRY_AFTER_MS,
+    compute_backoff_ms,
+    compute_probe_interval_ms,
+)
 from hedgerow.pipelines.model import RecordId
 from hedgerow.storage.deliveries import counts, delivered
 from hedgerow.storage.deliveries.logs import delete_old_log_lines
@@ -47,6 +53,47 @@ _SELECT_OLD_DEAD = (
     "SELECT id FROM deliveries WHERE record_id = ? AND status = 'dead' AND due_ms < ?"
     " ORDER BY due_ms LIMIT ?"
 )
+
+
+def _build_case(column: str, compute: Callable[[int], int]) -> str:
+    """Build an expression that has the value of `compute` for the number in a column."""
+    cases = " ".join(f"WHEN {number} THEN {compute(number)}" for number in range(MAX_ATTEMPTS))
+    return f"CASE {column} {cases} ELSE {compute(MAX_ATTEMPTS)} END"
+
+
+_BACKOFF_MS = _build_case("attempts", compute_backoff_ms)
+_PROBE_INTERVAL_MS = _build_case("failures", compute_probe_interval_ms)
+_NOTIFICATION_WAIT_MS = _build_case("attempts", notifications.compute_wait_ms)
+_SELECT_LATE_RETRIES = (
+    "SELECT id FROM deliveries WHERE record_id = ? AND status = 'retrying'"  # noqa: S608 - our own
+    f" AND due_ms > ? AND due_ms - {_BACKOFF_MS} > ? LIMIT ?"
+)
+_SHORTEN_RETRIES = f"UPDATE deliveries SET due_ms = ? + {_BACKOFF_MS} WHERE id IN ({{numbers}})"  # noqa: S608
+_SHORTEN_PAUSES = (
+    f"UPDATE destination_states SET paused_until_ms = ? + {_PROBE_INTERVAL_MS}"  # noqa: S608
+    f" WHERE paused_until_ms - {_PROBE_INTERVAL_MS} > ?"
+)
+_SHORTEN_NOTIFICATIONS = (
+    f"UPDATE notifications SET due_ms = ? + {_NOTIFICATION_WAIT_MS}"  # noqa: S608
+    f" WHERE due_ms - {_NOTIFICATION_WAIT_MS} > ?"
+)
+
+
+async def shorten_waits(database: Database, now: datetime) -> None:
+    now_ms = int(now.timestamp() * 1000)
+
+    def shorten_retries(id: RecordId, connection: Connection) -> int:
+        rows = bulk.select(connection, _SELECT_LATE_RETRIES, id, now_ms, now_ms, BATCH_SIZE)
+        found = _unwrap_ids(rows)
+        return bulk.execute(connection, _SHORTEN_RETRIES, now_ms, found) if found else 0
+
+    def shorten_others(connection: Connection) -> None:
+        bulk.execute(connection, _SHORTEN_PAUSES, now_ms, now_ms)
+        bulk.execute(connection, _SHORTEN_NOTIFICATIONS, now_ms, now_ms)
+
+    await database.write(shorten_others)
+    for id in await _list_records(database, deliveries.c.record_id):
+        await _repeat_until_done(database, partial(shorten_retries, id))
 
 
 async def apply_retention(database: Database, periods: RetentionPeriods, now: datetime) -> None:

@@ -158,7 +158,13 @@ def test_routing_depends_on_the_time_of_acceptance(
         second
         for second in range(5)
         if router.destinations(
-            msgspec.structs.replace(event(), created_at=START + timedelta(seconds=second)), START
+            msgspec.structs.replace(event(), created_at=START + timedelta(seconds=second)),
+            START + timedelta(seconds=5),
         )
     ]
     assert got == gets
+
+
+def test_a_switch_before_the_clock_was_set_back_is_in_the_past() -> None:
+    assert DestinationRouter([route(True, 3600)]).destinations(event(), START) == [RecordId(7)]
+    assert DestinationRouter([route(False, 3600)]).destinations(event(), START) == []
