@@ -5,12 +5,15 @@ import json
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
+from hedgerow.flags.local_evaluation.etag_stream import MAX_LISTENERS_PER_KEY
 from hedgerow.http.server.connections import LONG_REQUEST_S
 from tests.support.live import (
     HEDGEROW,
@@ -135,3 +138,15 @@ def test_connection_goes_on_after_a_refusal(tmp_path: Path) -> None:
             connection.sendall(sent)
             statuses.append(read_response(connection).status_code)
     assert statuses == [200, 429, 200, 429, 200]
+
+
+def test_simultaneous_streams_of_one_key_are_limited(tmp_path: Path) -> None:
+    """None passes between the check and the count."""
+    with LiveServer(tmp_path) as server, ExitStack() as opened:
+        connections = [
+            opened.enter_context(server.connect()) for _ in range(MAX_LISTENERS_PER_KEY + 10)
+        ]
+        for connection in connections:
+            connection.sendall(STREAM)
+        statuses = Counter(connection.recv(12)[9:] for connection in connections)
+    assert statuses == {b"200": MAX_LISTENERS_PER_KEY, b"429": 10}

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hedgerow.errors import Throttled
@@ -51,8 +52,17 @@ class EtagStreams:
         self._by_key: Counter[str] = Counter()
         self._by_address: Counter[tuple[ProjectId, str]] = Counter()
 
-    def check_capacity(self, listener: Listener) -> None:
-        """Raise Throttled if the project, the key or the address has too many streams."""
+    @contextmanager
+    def hold(self, listener: Listener) -> Iterator[None]:
+        """Count a stream. Raises Throttled if the project, the key or the address has too many."""
+        self._check_capacity(listener)
+        self._count(listener, 1)
+        try:
+            yield
+        finally:
+            self._count(listener, -1)
+
+    def _check_capacity(self, listener: Listener) -> None:
         id = listener.project.id
         if (
             self._total >= MAX_LISTENERS
@@ -73,26 +83,21 @@ class EtagStreams:
         self._by_address += Counter()
 
     async def stream_etags(
-        self, listener: Listener, is_authorized: Callable[[], Awaitable[bool]]
+        self, project: Project, is_authorized: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[str | None]:
         """Yield the ETag at once, so that no change is missed, and again after each change. Yields
         None as a heartbeat. Ends when `is_authorized` returns false."""
-        project = listener.project
-        self._count(listener, 1)
-        try:
-            last = ""
-            while not self._stopping.is_set():
-                seen = await self._flag_cache.snapshot(project)
-                etag = (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
-                if etag != last:
-                    last = etag
-                    yield etag
-                if not await self._wait_for_change(project, seen):
-                    if not await is_authorized():
-                        return
-                    yield None
-        finally:
-            self._count(listener, -1)
+        last = ""
+        while not self._stopping.is_set():
+            seen = await self._flag_cache.snapshot(project)
+            etag = (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
+            if etag != last:
+                last = etag
+                yield etag
+            if not await self._wait_for_change(project, seen):
+                if not await is_authorized():
+                    return
+                yield None
 
     async def _wait_for_change(self, project: Project, seen: FlagSnapshot) -> bool:
         """Return False if nothing changes until the next heartbeat."""

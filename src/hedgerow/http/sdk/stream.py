@@ -3,8 +3,10 @@ clients need not poll.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from hedgerow.errors import AppError
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, Listener
@@ -19,6 +21,20 @@ from hedgerow.lib import jsonio
 
 EVENT_STREAM = "text/event-stream"
 KEEP_ALIVE = b": still here\n\n"
+
+
+class CountedStream(ApiStreamingResponse):
+    """A stream that counts until it has ended. It is closed also if it never begins."""
+
+    def __init__(self, events: AsyncIterator[bytes], held: ExitStack) -> None:
+        # Without the second header, nginx buffers the events.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type=EVENT_STREAM, headers=headers)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
 
 
 class StreamEndpoints:
@@ -40,16 +56,12 @@ class StreamEndpoints:
     async def stream_changes(self, call: SdkCall) -> Response:
         """Send a server-sent event for each change of the flag definitions, until the client
         disconnects. Each event carries the new `ETag`."""
-        listener = _identify(call)
-        self._streams.check_capacity(listener)
-        return ApiStreamingResponse(
-            self._events(call, listener),
-            media_type=EVENT_STREAM,
-            # Without the second, nginx buffers the events.
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+        with ExitStack() as held:
+            # From now on: of many requests at the same time, only as many as allowed get a stream.
+            held.enter_context(self._streams.hold(_identify(call)))
+            return CountedStream(self._events(call), held.pop_all())
 
-    async def _events(self, call: SdkCall, listener: Listener) -> AsyncIterator[bytes]:
+    async def _events(self, call: SdkCall) -> AsyncIterator[bytes]:
         scope = call.request.scope
 
         async def is_key_valid() -> bool:
@@ -61,7 +73,7 @@ class StreamEndpoints:
                 return False
             return True
 
-        async for etag in self._streams.stream_etags(listener, is_key_valid):
+        async for etag in self._streams.stream_etags(call.project, is_key_valid):
             if etag is None:
                 yield KEEP_ALIVE
             else:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -39,8 +40,15 @@ class StreamFixture:
     async def is_allowed(self) -> bool:
         return self.allowed
 
-    def open_stream(self, listener: Listener | None = None) -> AsyncIterator[str | None]:
-        return self.streams.stream_etags(listener or make_listener(), self.is_allowed)
+    def open_stream(self) -> AsyncIterator[str | None]:
+        return self.streams.stream_etags(make_project(), self.is_allowed)
+
+    def is_full(self, listener: Listener) -> bool:
+        try:
+            with self.streams.hold(listener):
+                return False
+        except Throttled:
+            return True
 
 
 async def next_etag(stream: AsyncIterator[str | None]) -> str | None:
@@ -102,16 +110,12 @@ async def test_listeners_per_project_are_limited_and_slots_are_released(
     monkeypatch.setattr(module, "MAX_LISTENERS_PER_PROJECT", 2)
     monkeypatch.setattr(module, "MAX_LISTENERS", 3)
     fixture = StreamFixture()
-    streams = [fixture.open_stream() for _ in range(2)]
-    for stream in streams:
-        fixture.streams.check_capacity(make_listener())
-        await next_etag(stream)
-    with pytest.raises(Throttled):
-        fixture.streams.check_capacity(make_listener())
-    other = make_project(TWO, token="phc_another")
-    fixture.streams.check_capacity(make_listener(other, key="other"))
-    await streams[0].aclose()  # type: ignore[attr-defined]
-    fixture.streams.check_capacity(make_listener())
+    with fixture.streams.hold(make_listener()):
+        with fixture.streams.hold(make_listener()):
+            assert fixture.is_full(make_listener())
+            other = make_project(TWO, token="phc_another")
+            assert not fixture.is_full(make_listener(other, key="other"))
+        assert not fixture.is_full(make_listener())
 
 
 @pytest.mark.parametrize(
@@ -126,31 +130,23 @@ async def test_one_key_or_address_cannot_take_all_streams(
 ) -> None:
     monkeypatch.setattr(module, limit, 2)
     fixture = StreamFixture()
-    streams = [fixture.open_stream() for _ in range(2)]
-    for stream in streams:
-        await next_etag(stream)
-    with pytest.raises(Throttled):
-        fixture.streams.check_capacity(make_listener(**same))
-    fixture.streams.check_capacity(make_listener(**different))
-    await streams[0].aclose()  # type: ignore[attr-defined]
-    fixture.streams.check_capacity(make_listener(**same))
+    with fixture.streams.hold(make_listener()):
+        with fixture.streams.hold(make_listener()):
+            assert fixture.is_full(make_listener(**same))
+            assert not fixture.is_full(make_listener(**different))
+        assert not fixture.is_full(make_listener(**same))
 
 
 async def test_key_is_limited_in_all_projects_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LISTENERS_PER_KEY", 2)
+    monkeypatch.setattr(module, "MAX_LISTENERS_PER_KEY", 1)
     fixture = StreamFixture()
-    streams = [fixture.open_stream() for _ in range(2)]
-    for stream in streams:
-        await next_etag(stream)
-    with pytest.raises(Throttled):
-        fixture.streams.check_capacity(make_listener(make_project(TWO, token="phc_another")))
+    with fixture.streams.hold(make_listener()):
+        assert fixture.is_full(make_listener(make_project(TWO, token="phc_another")))
 
 
 async def test_key_that_reached_its_limit_leaves_streams_to_others_at_its_address() -> None:
     fixture = StreamFixture()
-    streams = [fixture.open_stream() for _ in range(module.MAX_LISTENERS_PER_KEY)]
-    for stream in streams:
-        await next_etag(stream)
-    fixture.streams.check_capacity(make_listener(key="other"))
-    for stream in streams:
-        await stream.aclose()  # type: ignore[attr-defined]
+    with ExitStack() as streams:
+        for _ in range(module.MAX_LISTENERS_PER_KEY):
+            streams.enter_context(fixture.streams.hold(make_listener()))
+        assert not fixture.is_full(make_listener(key="other"))
