@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from hedgerow.errors import Unavailable
+from hedgerow.errors import Invalid, Unavailable
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.config import MASK
 from hedgerow.pipelines.jobs import runner as job_runner
 from hedgerow.pipelines.jobs.runner import JobRunner
 from hedgerow.pipelines.jobs.running import JobContext, JobStep
 from hedgerow.pipelines.model import ComponentId, Job, JobId, JobStatus
 from hedgerow.pipelines.records.records import Records
-from hedgerow.plugin.component import Component, Family
+from hedgerow.plugin.component import Component, Family, SettingField
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.imports import JobError
 from hedgerow.storage.pipelines.running_jobs import SqlRunningJobStore
@@ -27,15 +28,24 @@ from tests.contract.storage.pipelines.test_jobs import build_job
 ODD = ComponentId(1000)
 
 
-def build_runner(stores: Stores, work: Callable[[JobContext], Awaitable[None]]) -> JobRunner:
+def build_runner(
+    stores: Stores,
+    work: Callable[[JobContext], Awaitable[None]],
+    on_error: Callable[[JobId, BaseException], None] = lambda *_: None,
+) -> JobRunner:
     catalogue = Catalogue()
     component = Component(
-        key="test/odd", family=Family.DESTINATION, name="Odd", description="", version="1"
+        key="test/odd",
+        family=Family.DESTINATION,
+        name="Odd",
+        description="",
+        version="1",
+        settings=(SettingField(key="password", name="Password", secret=True),),
     )
     catalogue.add({component.key: ODD}, [component], [])
     records = Records(stores.pipelines, catalogue, EncryptionKeys([generate_encryption_key()]))
     return JobRunner(
-        SqlRunningJobStore(stores.database), records, {"replay": work}, utc_now, lambda *_: None
+        SqlRunningJobStore(stores.database), records, {"replay": work}, utc_now, on_error
     )
 
 
@@ -100,6 +110,32 @@ async def test_failing_job_does_not_affect_others(stores: Stores) -> None:
     ends = [each.entry.activity for each in entries if each.entry.activity.startswith("job_")]
     assert ends.count("job_failed") == 5
     assert ends.count("job_done") == 1
+
+
+async def test_reasons_of_failures_hide_the_secrets_of_the_record(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "a-password-that-nobody-may-see"
+    monkeypatch.setattr(Records, "usable_settings", lambda *_: {"password": secret})
+
+    async def work(held: JobContext) -> None:
+        raise {
+            "fails": JobError(f"Refused {secret}."),
+            "times out": TransportError("." * 490 + secret),
+            "is invalid": Invalid(f"{secret} is wrong.", attr="config__password"),
+            "raises": KeyError(secret),
+        }[held.job.id]
+
+    logged: list[BaseException] = []
+    jobs = await add_jobs(stores, "fails", "times out", "is invalid", "raises")
+    runner = build_runner(stores, work, lambda _, error: logged.append(error))
+    found = await run_until_finished(stores, jobs, runner)
+    assert found["fails"].error == f"Refused {MASK}."
+    assert found["is invalid"].error == f"password: {MASK} is wrong."
+    assert found["raises"].error == "The component failed: KeyError"
+    entries = await stores.list_entries(scope="PluginConfig")
+    shown = str([[job.error for job in found.values()], entries, logged])
+    assert "a-pass" not in shown
 
 
 async def test_job_continues_when_its_dependency_is_available_again(

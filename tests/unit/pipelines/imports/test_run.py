@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from hedgerow.pipelines.config import MASK
 from hedgerow.pipelines.imports import run
-from hedgerow.plugin.imports import ImportBatch, ImportContext, JobError
+from hedgerow.pipelines.secret_mask import SecretMask
+from hedgerow.plugin.imports import BadRow, ImportBatch, ImportContext, JobError
 from hedgerow.projects.model import ProjectId
 
 BOUND_S = 0.5
@@ -30,6 +32,21 @@ def ctx() -> ImportContext:
         sleep=long,
         clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
+
+
+def test_bad_rows_hide_the_secrets_of_the_record() -> None:
+    secret = "postgresql://reader:hush-hush@db/x"
+    counts = run.ImportCounts({}, SecretMask([secret]))
+    reason = "." * (run.TEXT_MAX - 20)
+    rows = [
+        BadRow(location=f"row 1 of {secret}", reason="hush-hush"),
+        BadRow(location="row 2", reason=reason + secret),
+    ]
+    lines = counts.add_bad_rows(rows)
+    assert [each["place"] for each in counts.samples] == [f"row 1 of {MASK}", "row 2"]
+    shown = str([counts.samples, lines])
+    assert "hush" not in shown
+    assert "reader" not in shown
 
 
 async def test_requested_wait_does_not_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ from hedgerow.pipelines.builtin import BUILTIN_COMPONENTS
 from hedgerow.pipelines.builtin.transformations.mask_ip import mask_address
 from hedgerow.pipelines.event_filters import check_settings, compile_transformation_filter
 from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.pipelines.transformations.chain import (
     MAX_REASONS,
+    REASON_MAX,
     ChainStep,
     TransformationChain,
     TransformationCounts,
@@ -294,6 +296,24 @@ def test_each_step_gets_the_result_of_the_previous_one() -> None:
     assert result is not None
     assert result.properties == {"b": 1, "c": 3}
     assert counts(all_counts) == [(1, 1, 0, 0)] * 3
+
+
+@pytest.mark.parametrize("before", [0, REASON_MAX - 20])
+def test_reasons_hide_the_secrets_of_the_record(before: int) -> None:
+    """Also a secret that is cut at the end of the reason."""
+    secret = "a-salt-that-nobody-may-see"
+
+    def fail(_: IncomingEvent) -> IncomingEvent:
+        raise TransformError("." * before + f"hashed with {secret}.")
+
+    steps = TransformationChain(
+        [ChainStep(record_id=RecordId(1), transform=fail, mask=SecretMask([secret]))]
+    )
+    [count] = steps.new_counts()
+    steps.apply(event(), [count])
+    assert count.failed == 1
+    assert count.error.startswith("." * before + "hashed ")
+    assert "a-salt" not in count.error
 
 
 def test_dropped_event_skips_the_other_steps() -> None:
