@@ -40,6 +40,7 @@ TIMEOUT_S = 60
 FEW_DESCRIPTORS = 300
 SLOW_CONNECTIONS = 400
 LEVELS, REFERENCES = 11, 4
+FLOOD_PIPELINE = 16
 
 
 @dataclass(slots=True)
@@ -165,7 +166,70 @@ async def attack_slow_functions(world: World) -> None:
 
 
 async def attack_flood(world: World) -> None:
-    await repeat(lambda: decide(world, world.key), copies=64)
+    """Pipelined requests over few connections, without the cost of an HTTP client."""
+    requests = build_decide_request(world.key) * FLOOD_PIPELINE
+
+    async def send() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        try:
+            while True:
+                writer.write(requests)
+                for _ in range(FLOOD_PIPELINE):
+                    count_status(world, await read_response(reader))
+        finally:
+            writer.close()
+
+    await repeat(lambda: ignore_errors(send), copies=16)
+
+
+async def attack_reconnects(world: World) -> None:
+    """A new connection for each request."""
+    request = build_decide_request(world.key, "connection: close\r\n")
+
+    async def send() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        try:
+            writer.write(request)
+            count_status(world, await reader.read())
+        finally:
+            writer.close()
+
+    await repeat(lambda: ignore_errors(send), copies=64)
+
+
+async def attack_changes(world: World) -> None:
+    """Changes of one project, which wait for each other."""
+    names = iter(range(1_000_000))
+    await repeat(
+        lambda: world.send(
+            "POST",
+            "/api/projects/1/feature_flags/",
+            json={"key": f"flag-{next(names)}", "filters": {"groups": [{"properties": []}]}},
+        ),
+        copies=64,
+    )
+
+
+def build_decide_request(key: str, more_headers: str = "") -> bytes:
+    body = json.dumps({"api_key": key, "distinct_id": "ann"})
+    head = f"POST /decide/?v=3 HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}{more_headers}\r\n{body}".encode()
+
+
+async def read_response(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    await reader.readexactly(int(length[1]) if length else 0)
+    return head
+
+
+def count_status(world: World, response: bytes) -> None:
+    world.answers[response[9:12].decode() or "closed"] += 1
+
+
+async def ignore_errors(send: Callable[[], Awaitable[None]]) -> None:
+    with suppress(OSError, asyncio.IncompleteReadError):
+        await send()
 
 
 async def attack_streams(world: World) -> None:
@@ -202,6 +266,8 @@ async def attack_slow_connections(world: World) -> None:
 
 ATTACKS: dict[str, Attack] = {
     "flood": attack_flood,
+    "reconnects": attack_reconnects,
+    "changes": attack_changes,
     "cohorts": attack_nested_cohorts,
     "cohorts-query": attack_nested_cohorts_in_queries,
     "look-around": attack_look_around,
