@@ -178,7 +178,7 @@ class World:
                 inbox=inbox,
                 events=CrashingEvents(self.events, crash),
                 progress=progress,
-                is_only_worker=True,
+                watch=None,
                 idle_s=0.01,
                 locate_ip=_no_location,
                 transform_stage=TransformStage(self.transformations()),
@@ -466,7 +466,7 @@ async def test_capture_requests_take_precedence_over_processing(
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     assert not processing.done()
-    await node.progress.wait_until_processed((PROJECT, "ann"), timeout_s=0.01)
+    await node.progress.wait_until_processed(PROJECT, ["ann"], timeout_s=0.01)
     async with asyncio.timeout(60):
         await processing
     monkeypatch.setattr(CrashingInbox, "process", original)

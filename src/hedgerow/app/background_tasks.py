@@ -7,6 +7,7 @@ from functools import partial
 from hedgerow.app.container import Container
 from hedgerow.app.event_store import event_store_location
 from hedgerow.app.event_store_requests import EventStoreActions, EventStoreRequests
+from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import PeriodicTask
 from hedgerow.app.state import state_location
 from hedgerow.events.deletion import EventRetention
@@ -31,7 +32,8 @@ from hedgerow.storage.projects.rate_usage import SqlUsageExchange
 from hedgerow.surveys.lifecycle import SurveyLifecycle
 
 INGESTION_INTERVAL_S = 0.01
-PROGRESS_INTERVAL_S = 0.05
+PROGRESS_INTERVAL_S = 0.5
+READER_INTERVAL_S = 0.02
 DELIVERY_INTERVAL_S = 0.5
 JOB_INTERVAL_S = 0.5
 CHECK_INTERVAL_S = 1.0
@@ -93,13 +95,8 @@ def build_usage_tasks(container: Container, limits: CallLimits) -> list[Periodic
 def build_shared_tasks(container: Container) -> list[PeriodicTask]:
     """Tasks of every process, whether it serves, works or does both."""
     ingestion = container.ingestion
-    progress = PeriodicTask(
-        name="poll ingestion progress",
-        interval_s=PROGRESS_INTERVAL_S,
-        run=ingestion.processor.poll_backlog,
-    )
     return [
-        *([] if ingestion.is_embedded else [progress]),
+        *_build_shared_inbox_tasks(ingestion),
         PeriodicTask(
             name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
         ),
@@ -112,6 +109,24 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             name="close idle connections",
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,
+        ),
+    ]
+
+
+def _build_shared_inbox_tasks(ingestion: Ingestion) -> list[PeriodicTask]:
+    if ingestion.watch is None:
+        return []
+    return [
+        PeriodicTask(
+            name="count waiting events",
+            interval_s=PROGRESS_INTERVAL_S,
+            run=ingestion.processor.poll_backlog,
+        ),
+        PeriodicTask(
+            name="look for what readers wait for",
+            interval_s=READER_INTERVAL_S,
+            run=ingestion.watch.poll,
+            max_backoff_s=PROGRESS_INTERVAL_S,
         ),
     ]
 

@@ -122,6 +122,7 @@ class HttpServices:
             FreshEvaluationData(
                 SqlEvaluationDataStore(database),
                 container.ingestion.progress,
+                container.ingestion.watch,
                 timeout_s=settings.read_after_write_timeout_s,
             ),
             container.evaluation_pacer,

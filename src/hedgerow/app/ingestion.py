@@ -14,11 +14,12 @@ from hedgerow.events.deletion import CountableEvents, EventDeletion
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
+from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.lag_monitor import LagMonitor
 from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.read_barrier import ReadBarrier
+from hedgerow.ingestion.read_barrier import ReadBarrier, SharedReadBarrier
 from hedgerow.ingestion.store import Stage
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib.clock import utc_now
@@ -57,6 +58,8 @@ class InboxShares:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingestion:
     progress: Progress
+    # Only if other processes accept or process events, too.
+    watch: InboxWatch | None
     read_barrier: ReadBarrier
     capture: Capture
     cookieless: CookielessVisitors
@@ -66,8 +69,11 @@ class Ingestion:
     inbox: SqlInboxStore
     lag_monitor: LagMonitor
     warnings: SqlWarningStore
-    # Whether no other process accepts or processes events.
-    is_embedded: bool
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether no other process accepts or processes events."""
+        return self.watch is None
 
 
 def build_deletion(
@@ -96,6 +102,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
     is_embedded = database.engine_name == "sqlite"
     inbox = SqlInboxStore(database, 1 if is_embedded else BUCKETS)
     progress = Progress()
+    watch = None if is_embedded else InboxWatch(inbox, progress)
     admission = AdmissionControl(
         progress,
         lambda: shutil.disk_usage(settings.data_dir).free,
@@ -115,18 +122,15 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
     cookieless = CookielessVisitors(SqlCookielessStore(database), locate_ip, get_timezone)
     return Ingestion(
         progress=progress,
-        read_barrier=ReadBarrier(
-            progress,
-            events.open_or_unavailable,
-            timeout_s=settings.read_after_write_timeout_s,
-        ),
+        watch=watch,
+        read_barrier=_build_read_barrier(settings, inbox, progress, watch, events),
         capture=Capture(inbox, progress, admission, cookieless),
         cookieless=cookieless,
         processor=Processor(
             inbox=inbox,
             events=events,
             progress=progress,
-            is_only_worker=is_embedded,
+            watch=watch,
             idle_s=EMBEDDED_IDLE_S if is_embedded else SHARED_IDLE_S,
             locate_ip=locate_ip,
             transform_stage=TransformStage(transformations),
@@ -140,8 +144,20 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
         inbox=inbox,
         lag_monitor=LagMonitor(inbox, utc_now),
         warnings=SqlWarningStore(database),
-        is_embedded=is_embedded,
     )
+
+
+def _build_read_barrier(
+    settings: Settings,
+    inbox: SqlInboxStore,
+    progress: Progress,
+    watch: InboxWatch | None,
+    events: LazyEventStore,
+) -> ReadBarrier:
+    timeout_s = settings.read_after_write_timeout_s
+    if watch is None:
+        return ReadBarrier(progress, events.open, timeout_s=timeout_s)
+    return SharedReadBarrier(inbox, watch, events.open, timeout_s=timeout_s)
 
 
 def _log_dead_letters() -> OnDeadLetter:

@@ -34,7 +34,7 @@ from hedgerow.http.payload.workers import (
     encode_response,
     parse_events,
 )
-from hedgerow.ingestion.accept import find_merged_id
+from hedgerow.ingestion.changed_names import collect_changed_names
 from hedgerow.ingestion.cookieless.resolve import is_cookieless
 from hedgerow.ingestion.model import AcceptedIds, CaptureBatch, CapturedEvent, PackedBatch
 from hedgerow.ingestion.parsing.request import AllEventsRejected
@@ -148,8 +148,7 @@ def _pack_batch(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch
 def _collect_ids(events: Sequence[CapturedEvent]) -> Iterator[AcceptedIds]:
     for start in range(0, len(events), EVENTS_PER_IDS):
         part = events[start : start + EVENTS_PER_IDS]
-        ids = {event.distinct_id for event in part} | {find_merged_id(event) for event in part}
-        yield AcceptedIds(number=len(part), distinct_ids=sorted(ids - {""}))
+        yield AcceptedIds(number=len(part), names=sorted(collect_changed_names(part)))
 
 
 def _pack_parts(events: Sequence[CapturedEvent]) -> Iterator[bytes]:

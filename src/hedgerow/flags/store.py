@@ -65,13 +65,15 @@ class FlagStore(Protocol):
 
 
 class StoredData(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored data about a person; empty for an unknown one."""
+    """The stored data about a person; empty for an unknown one. It is stale if accepted events that
+    change it are not processed."""
 
     person_id: int | None
     properties: Mapping[str, Any]
     cohorts: frozenset[int]
     hash_keys: Mapping[str, str]
     groups: Mapping[int, Mapping[str, Any]]
+    is_stale: bool = False
 
 
 class EvaluationDataStore(Protocol):

@@ -8,6 +8,7 @@ import msgspec
 
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.changed_names import find_other_name
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors, is_cookieless
 from hedgerow.ingestion.model import (
     AcceptedIds,
@@ -16,7 +17,6 @@ from hedgerow.ingestion.model import (
     IngestionWarning,
     PackedBatch,
 )
-from hedgerow.ingestion.persons.loaded_state import MERGE_PROPERTIES, normalize_distinct_id
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import InboxStore
 from hedgerow.projects.model import ProjectId
@@ -60,8 +60,8 @@ class Capture:
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
         self._admission.count_accepted(project_id, len(batch.events))
         for event in batch.events:
-            if merged_id := find_merged_id(event):
-                self._progress.add_distinct_id(project_id, merged_id)
+            if other := find_other_name(event):
+                self._progress.add_name(project_id, other)
         self.accepted += len(batch.events)
         self.rejected += len(batch.rejected)
 
@@ -76,7 +76,7 @@ class Capture:
             await self._inbox.add_packed(project_id, batch.rows, warnings, now)
         for encoded in batch.ids:
             ids = _decode_ids(encoded)
-            self._progress.accept_together(project_id, ids.number, ids.distinct_ids)
+            self._progress.accept_together(project_id, ids.number, ids.names)
             self._admission.count_accepted(project_id, ids.number)
             self.accepted += ids.number
             await asyncio.sleep(0)
@@ -99,11 +99,3 @@ class Capture:
         allowed = warnings[: max(0, MAX_WARNINGS_PER_MINUTE - count)]
         self._warning_counts[project_id] = count + len(allowed)
         return allowed
-
-
-def find_merged_id(event: CapturedEvent) -> str:
-    """Return the distinct id that an event merges with its own, "" if there is none."""
-    merged = MERGE_PROPERTIES.get(event.event)
-    if merged and merged in event.properties:
-        return normalize_distinct_id(event.properties[merged])
-    return ""

@@ -63,18 +63,20 @@ class CaptureBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Encoded events of one bucket, as the inbox stores them."""
+    """Encoded events of one bucket, as the inbox stores them. `keys` are the hashes of what they
+    change, as decimal numbers separated by commas; empty if there is only one bucket."""
 
     bucket: int
     events: bytes
     number: int
+    keys: str = ""
 
 
 class AcceptedIds(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The distinct ids that `number` consecutive events of a batch name or merge."""
+    """The distinct ids and groups that `number` consecutive events of a batch change."""
 
     number: int
-    distinct_ids: Sequence[str]
+    names: Sequence[str]
 
 
 class PackedBatch(msgspec.Struct, frozen=True, kw_only=True):

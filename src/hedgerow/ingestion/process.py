@@ -5,6 +5,7 @@ processed becomes a dead letter and does not block other events.
 """
 
 import asyncio
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
+from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
@@ -38,7 +40,8 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for a full batch: large transactions and event store blocks are cheaper.
 PROCESS_LINGER_S = 0.05
 STORE_LINGER_S = 0.5
-BACKLOG_POLL_INTERVAL_S = 0.5
+# How many buckets one of several workers processes before it looks whether a reader waits.
+BUCKETS_PER_TURN = 4
 # Under load a worker pauses for this multiple of its working time, so that requests are answered.
 PAUSE_FACTOR = 4
 MAX_PAUSE_S = 2.0
@@ -50,8 +53,9 @@ MAX_FLAG_TEXT_CHARS = 400
 
 
 class Processor:
-    """One worker. The only worker (`is_only_worker`) tracks progress by counting; one of several
-    polls the backlog (`poll_backlog`). `idle_s` is the longest wait for new events."""
+    """One worker. The only worker tracks progress by counting. One of several has a `watch`, looks
+    for work in the database, and estimates the progress (`poll_backlog`). `idle_s` is the longest
+    wait for new events."""
 
     def __init__(  # noqa: PLR0913 - collaborators, all named
         self,
@@ -59,7 +63,7 @@ class Processor:
         inbox: InboxStore,
         events: EventStore,
         progress: Progress,
-        is_only_worker: bool,
+        watch: InboxWatch | None,
         idle_s: float,
         locate_ip: LocateIp,
         transform_stage: TransformStage,
@@ -71,7 +75,8 @@ class Processor:
         self._inbox = inbox
         self._events = events
         self._progress = progress
-        self._is_only_worker = is_only_worker
+        self._watch = watch
+        self._is_only_worker = watch is None
         self._idle_s = idle_s
         self._locate_ip = locate_ip
         self._transform_stage = transform_stage
@@ -91,10 +96,15 @@ class Processor:
             on_dead_letter,
             self._dead_letter_processed,
         )
-        self._deduplicator = Deduplicator(events, is_only_worker=is_only_worker)
+        self._deduplicator = Deduplicator(events, is_only_worker=self._is_only_worker)
         # Events that this process has processed and stored.
         self.processed = self.stored = 0
         self._is_appending = False
+        # Of several workers: the bucket to begin with, so that each begins with another one.
+        self._next_bucket = secrets.randbelow(inbox.bucket_count)
+        # Of several workers: since when processed events wait, and the last reader they know of.
+        self._unstored_since: float | None = None
+        self._announcement = 0
 
     @property
     def dead_lettered(self) -> int:
@@ -128,12 +138,47 @@ class Processor:
     async def process(self) -> None:
         """Wait for captured events, then process one batch of each bucket."""
         if not self._process_bisector.is_isolating:
-            await self._progress.wait_for_unprocessed(
-                PROCESS_BATCH_EVENTS, idle_s=self._idle_s, linger_s=PROCESS_LINGER_S
-            )
+            await self._wait_for_unprocessed()
         accepted, processed, started = self._progress.accepted, self.processed, time.monotonic()
         buckets = await self._inbox.unprocessed_buckets()
         self._process_bisector.forget_other_buckets(buckets)
+        for part in self._split_by_urgency(buckets):
+            await self._process_buckets(part)
+        if self._progress.accepted - accepted > self.processed - processed:
+            # More events arrive than are processed. Requests take precedence.
+            await self._pause(PAUSE_FACTOR * (time.monotonic() - started))
+
+    async def _wait_for_unprocessed(self) -> None:
+        if self._is_only_worker:
+            await self._progress.wait_for_unprocessed(
+                PROCESS_BATCH_EVENTS, idle_s=self._idle_s, linger_s=PROCESS_LINGER_S
+            )
+        else:
+            await self._progress.wait_for_readers(idle_s=self._idle_s)
+
+    def _split_by_urgency(self, buckets: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield the buckets that readers of this process wait for, then the others, a few at a
+        time: as soon as a reader waits for another one, the rest has its turn later."""
+        if self._watch is None:
+            yield buckets
+            return
+        urgent = self._watch.urgent_buckets
+        first = [bucket for bucket in buckets if bucket in urgent]
+        if first:
+            yield first
+        count = self._inbox.bucket_count
+        rest = sorted(
+            (bucket for bucket in buckets if bucket not in urgent),
+            key=lambda bucket: (bucket - self._next_bucket) % count,
+        )
+        for start in range(0, len(rest), BUCKETS_PER_TURN):
+            part = rest[start : start + BUCKETS_PER_TURN]
+            yield part
+            self._next_bucket = (part[-1] + 1) % count
+            if not self._watch.urgent_buckets <= urgent:
+                return
+
+    async def _process_buckets(self, buckets: Sequence[int]) -> None:
         found = {
             bucket: self._process_bisector.select_rows(
                 bucket, await self._inbox.fetch_unprocessed(bucket)
@@ -152,9 +197,6 @@ class Processor:
                 self.processed += number
                 if self._is_only_worker:
                     self._progress.mark_processed(number)
-        if self._progress.accepted - accepted > self.processed - processed:
-            # More events arrive than are processed. Requests take precedence.
-            await self._pause(PAUSE_FACTOR * (time.monotonic() - started))
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, but not longer than more events arrive, and not while a reader waits."""
@@ -181,12 +223,16 @@ class Processor:
 
     async def store(self) -> None:
         """Wait for processed events, then store one batch of each bucket."""
-        if not self._store_bisector.is_isolating:
+        if self._is_only_worker and not self._store_bisector.is_isolating:
             await self._progress.wait_for_unstored(
                 STORE_BATCH_EVENTS, idle_s=self._idle_s, linger_s=STORE_LINGER_S
             )
+        if not self._is_only_worker:
+            await asyncio.sleep(self._idle_s)
         buckets = await self._inbox.unstored_buckets()
         self._store_bisector.forget_other_buckets(buckets)
+        if not self._is_only_worker and not await self._is_due(buckets):
+            return
         for bucket in buckets:
             rows = self._store_bisector.select_rows(
                 bucket, await self._inbox.fetch_processed(bucket)
@@ -201,6 +247,26 @@ class Processor:
                 self.stored += number
                 if self._is_only_worker:
                     self._progress.mark_stored(number)
+
+    async def _is_due(self, buckets: Sequence[int]) -> bool:
+        """Return whether one of several workers stores the processed events now: they have waited
+        for some time, or a reader of any process waits for them."""
+        if not buckets:
+            self._unstored_since = None
+            return False
+        now = time.monotonic()
+        if self._unstored_since is None:
+            self._unstored_since = now
+        announcement = await self._inbox.fetch_reader_announcement()
+        is_due = (
+            self._store_bisector.is_isolating
+            or announcement != self._announcement
+            or now - self._unstored_since >= STORE_LINGER_S
+        )
+        self._announcement = announcement
+        if is_due:
+            self._unstored_since = None
+        return is_due
 
     async def _store(self, bucket: int, rows: Sequence[ProcessedRow]) -> bool:
         # The process may have been frozen since it fetched the rows.
@@ -225,9 +291,8 @@ class Processor:
             await self._inbox.renew_leases()
 
     async def poll_backlog(self) -> None:
-        """Observe the progress of other workers, more often while a reader waits. Pauses longer
-        when counting a large backlog is slow."""
-        await self._progress.wait_for_readers(idle_s=BACKLOG_POLL_INTERVAL_S)
+        """Observe the progress of all workers. Pauses longer when counting a large backlog is
+        slow."""
         accepted, started = self._progress.accepted, time.monotonic()
         backlog = await self._inbox.count_backlog()
         self._progress.observe(accepted, unprocessed=backlog.unprocessed, unstored=backlog.unstored)

@@ -1,17 +1,19 @@
 """Tracks how far accepted events have come, so that readers can wait for earlier writes.
 
-Events are processed and stored in the order in which they were accepted, so counters suffice: the
-n-th event has its person once n are processed, and can be queried once n are stored.
+The only worker processes and stores events in the order in which they were accepted, so counters
+suffice: the n-th event has its person once n are processed, and can be queried once n are stored.
+With several workers the counters are estimates, and readers wait with `inbox_watch.py`.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from hedgerow.lib.eager import ensure_task
 from hedgerow.projects.model import ProjectId
 
-DistinctIdKey = tuple[ProjectId, str]
+Key = tuple[ProjectId, str]
 
 
 class Progress:
@@ -21,9 +23,9 @@ class Progress:
         self._restored = 0
         # The backlog of all processes at the last observation.
         self._observed = 0
-        # The distinct ids of unprocessed events, oldest first, and the last event of each.
-        self._unprocessed: deque[tuple[int, DistinctIdKey]] = deque()
-        self._last_event: dict[DistinctIdKey, int] = {}
+        # What unprocessed events change, oldest first, and the last event of each.
+        self._unprocessed: deque[tuple[int, Key]] = deque()
+        self._last_event: dict[Key, int] = {}
         # How many readers wait for events to be processed or stored.
         self._readers = 0
         # Set at the next change; None while nobody waits.
@@ -52,18 +54,16 @@ class Progress:
             self._last_event[key] = self.accepted
         self._notify()
 
-    def accept_together(
-        self, project_id: ProjectId, number: int, distinct_ids: Iterable[str]
-    ) -> None:
-        """Count `number` events that have or change these distinct ids."""
+    def accept_together(self, project_id: ProjectId, number: int, names: Iterable[str]) -> None:
+        """Count `number` events that change these distinct ids and groups."""
         self.accepted += number
-        for distinct_id in distinct_ids:
-            self.add_distinct_id(project_id, distinct_id)
+        for name in names:
+            self.add_name(project_id, name)
         self._notify()
 
-    def add_distinct_id(self, project_id: ProjectId, distinct_id: str) -> None:
-        """Register another distinct id that the last accepted event changes."""
-        key = (project_id, distinct_id)
+    def add_name(self, project_id: ProjectId, name: str) -> None:
+        """Register another distinct id or group that the last accepted event changes."""
+        key = (project_id, name)
         self._unprocessed.append((self.accepted, key))
         self._last_event[key] = self.accepted
 
@@ -87,16 +87,24 @@ class Progress:
         self.mark_processed(max(0, accepted - unprocessed - self.processed))
         self.mark_stored(max(0, accepted - unprocessed - unstored - self.stored))
 
-    def is_processed(self, key: DistinctIdKey) -> bool:
-        return key not in self._last_event and self.processed >= self._restored
+    def is_processed(self, project_id: ProjectId, names: Iterable[str]) -> bool:
+        """Return whether no accepted event that changes one of these is unprocessed."""
+        return self.processed >= self._restored and not any(
+            (project_id, name) in self._last_event for name in names
+        )
 
-    async def wait_until_processed(self, key: DistinctIdKey, *, timeout_s: float) -> None:
-        """Wait until the accepted events of a distinct id are processed, or for the timeout."""
-        target = self._last_event.get(key, self._restored)
+    async def wait_until_processed(
+        self, project_id: ProjectId, names: Sequence[str], *, timeout_s: float
+    ) -> bool:
+        """Wait until the accepted events that change these are processed, or for the timeout.
+        Return whether they are."""
+        target = max(self._last_event.get((project_id, name), self._restored) for name in names)
         await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
-        if self.processed < target == self._restored:
+        is_processed = self.processed >= target
+        if not is_processed and target == self._restored:
             # The restored backlog takes longer than the timeout: only one reader waits for it.
             self._restored = 0
+        return is_processed
 
     async def wait_until_all_processed(self, *, timeout_s: float) -> None:
         """Wait until all events accepted by now are processed, or for the timeout."""
@@ -132,13 +140,19 @@ class Progress:
     def _has_readers(self) -> bool:
         return self._readers > 0
 
-    async def _wait_as_reader(self, is_met: Callable[[], bool], timeout_s: float) -> None:
+    @contextmanager
+    def register_reader(self) -> Iterator[None]:
+        """Make workers of this process hurry during the block."""
         self._readers += 1
         self._notify()
         try:
-            await self._wait(is_met, timeout_s)
+            yield
         finally:
             self._readers -= 1
+
+    async def _wait_as_reader(self, is_met: Callable[[], bool], timeout_s: float) -> None:
+        with self.register_reader():
+            await self._wait(is_met, timeout_s)
 
     async def _wait(self, is_met: Callable[[], bool], timeout_s: float) -> None:
         if is_met():

@@ -28,6 +28,8 @@ STORE_BATCH_EVENTS = 5000
 PROCESS_BATCH_BYTES = 8 << 20
 STORE_BATCH_BYTES = 32 << 20
 
+MAX_ROW_ID = 2**63 - 1
+
 # The step in which an event became a dead letter.
 Stage = Literal["process", "store"]
 
@@ -46,6 +48,29 @@ class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
 class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):
     unprocessed: int
     unstored: int
+
+
+class InboxPositions(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids of the first and last rows that are unprocessed, and of those that are processed but
+    not stored. Ids increase in the order in which rows are added."""
+
+    first_unprocessed: int = MAX_ROW_ID
+    last_unprocessed: int = 0
+    first_unstored: int = MAX_ROW_ID
+    last_unstored: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.last_unprocessed and not self.last_unstored
+
+
+class UnprocessedRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids of the first and last inbox rows that change a person or group, and one of their
+    buckets."""
+
+    first: int
+    last: int
+    bucket: int
 
 
 ProcessRows = Callable[[ProjectId, Sequence[CapturedEvent], LoadedState], ProcessingResult]
@@ -138,6 +163,21 @@ class InboxStore(Protocol):
         ...
 
     async def count_backlog(self) -> InboxBacklog: ...
+
+    async def find_unprocessed(self, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
+        """Return the unprocessed events that change what these keys stand for, by key. Only if
+        there are several buckets."""
+        ...
+
+    async def fetch_positions(self) -> InboxPositions: ...
+
+    async def announce_reader(self) -> None:
+        """Tell the workers of all processes that a reader waits for events to be stored."""
+        ...
+
+    async def fetch_reader_announcement(self) -> int:
+        """Return a number that increases with every announcement."""
+        ...
 
     async def oldest_accepted_at(self) -> datetime | None:
         """Return when the oldest unstored event was accepted, None if there is none."""

@@ -380,6 +380,16 @@ inbox = Table(
     Column("accepted_ms", BigInteger, nullable=False),
 )
 
+# The persons and groups that the events of an inbox row change, as hashes of their ids. PostgreSQL
+# only: the one process on SQLite knows them.
+unprocessed_ids = Table(
+    "unprocessed_ids",
+    metadata,
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    Column("inbox_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("bucket", Integer, nullable=False),
+)
+
 # Processed events that wait for the event store.
 ready_events = Table(
     "ready_events",

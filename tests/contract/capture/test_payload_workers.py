@@ -87,7 +87,7 @@ async def test_events_come_back_as_rows_of_the_inbox(workers: PayloadWorkers) ->
     assert (odd.ip, odd.accepted_at) == (ARGUMENTS.ip, ARGUMENTS.now)
     ids = [msgspec.msgpack.decode(each, type=AcceptedIds) for each in batch.ids]
     assert [each.number for each in ids] == [1000, 1000, 500]
-    assert set(ids[0].distinct_ids) == {*(f"d{n}" for n in range(7)), "anon"}
+    assert set(ids[0].names) == {*(f"d{n}" for n in range(7)), "anon"}
     assert [each.type for each in batch.warnings[:1]] == ["replaced_characters"]
 
 

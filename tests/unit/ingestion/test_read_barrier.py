@@ -60,7 +60,7 @@ async def test_engine_that_fails_to_load_does_not_block_readers(failure: Excepti
 
 async def test_evaluation_data_is_loaded_after_the_events_are_processed() -> None:
     progress, stored = Progress(), FakeEvaluationDataStore()
-    fresh = FreshEvaluationData(stored, progress, timeout_s=LONG_S)
+    fresh = FreshEvaluationData(stored, progress, None, timeout_s=LONG_S)
     progress.accept(ONE, ["ann"])
     loading = asyncio.create_task(fresh.load(ONE, "ann", {}))
     assert (await fresh.load(ONE, "bob", {})).properties == {}
@@ -75,7 +75,7 @@ async def test_cancelled_load_reads_nothing() -> None:
     progress, stored = Progress(), FakeEvaluationDataStore()
     progress.accept(ONE, ["ann"])
     loading = asyncio.create_task(
-        FreshEvaluationData(stored, progress, timeout_s=LONG_S).load(ONE, "ann", {})
+        FreshEvaluationData(stored, progress, None, timeout_s=LONG_S).load(ONE, "ann", {})
     )
     await asyncio.sleep(0)
     loading.cancel()

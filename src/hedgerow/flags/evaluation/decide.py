@@ -1,7 +1,7 @@
 """Decide the requested flags for one person.
 
 Stored data is loaded only if an outcome depends on it. If it cannot be loaded, flags that do not
-need it are still correct, and the decision has `has_errors` set.
+need it are still correct, and the decision has `has_errors` set. So it has if the data is stale.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,15 +66,16 @@ class Decider:
         snapshot = self._flag_cache.get_cached(project) or await self._flag_cache.refresh(project)
         flags = _select_flags(snapshot, request)
         context = build_context(snapshot, request, now)
-        is_saved = True
+        is_saved = is_fresh = True
         if request.anonymous_id and _has_continuity(snapshot, flags):
             is_saved = await self._save_hash_keys(project, snapshot, request, request.anonymous_id)
         plan = snapshot.plan(flags)
         outcomes = await self._evaluate(project, snapshot, plan, context, stop=True)
         if context.needs_stored_data:
-            await self._add_stored_data(project, snapshot, context, request.anonymous_id)
+            is_fresh = await self._add_stored_data(project, snapshot, context, request.anonymous_id)
             outcomes = await self._evaluate(project, snapshot, plan, context, stop=False)
-        return FlagDecision(outcomes=outcomes, has_errors=context.has_errors or not is_saved)
+        has_errors = context.has_errors or not (is_saved and is_fresh)
+        return FlagDecision(outcomes=outcomes, has_errors=has_errors)
 
     async def _evaluate(
         self,
@@ -98,8 +99,9 @@ class Decider:
         snapshot: FlagSnapshot,
         context: EvaluationContext,
         before: str | None,
-    ) -> None:
-        """Load the stored data into the context. Does nothing if the database is unavailable."""
+    ) -> bool:
+        """Load the stored data into the context. Does nothing if the database is unavailable.
+        Return False if the data is stale."""
         try:
             stored = await self._data.load(
                 project.id,
@@ -114,13 +116,14 @@ class Decider:
                 earlier = await self._data.load(project.id, before, {}, cohorts=False)
                 hash_keys = {**earlier.hash_keys, **hash_keys}
         except Unavailable:
-            return
+            return True
         context.add_stored_data(
             stored.properties,
             groups=stored.groups,
             cohorts=stored.cohorts,
             hash_keys=hash_keys,
         )
+        return not stored.is_stale
 
     async def _save_hash_keys(
         self, project: Project, snapshot: FlagSnapshot, request: EvaluationRequest, before: str

@@ -121,7 +121,7 @@ class PayloadResponse(msgspec.Struct, frozen=True, kw_only=True):
     error: PayloadError | None = None
     token: str | None = None
     batch: PackedBatch | None = None
-    row_heads: list[tuple[int, int, int]] = []
+    row_heads: list[tuple[int, int, int, str]] = []
     id_sizes: list[int] = []
 
 
@@ -187,7 +187,7 @@ def encode_response(response: PayloadResponse, data: bytes = b"") -> bytes:
     header = msgspec.structs.replace(
         response,
         batch=msgspec.structs.replace(response.batch, rows=(), ids=()),
-        row_heads=[(row.bucket, row.number, len(row.events)) for row in rows],
+        row_heads=[(row.bucket, row.number, len(row.events), row.keys) for row in rows],
         id_sizes=[len(each) for each in ids],
     )
     return _join(header, [*(row.events for row in rows), *ids])
@@ -203,9 +203,9 @@ def decode_response(frame: bytes) -> ParsedPayload:
         value = _decode_value(data) if data else None
         return ParsedPayload(token=response.token, value=value)
     rows, ids, position = [], [], 0
-    for bucket, number, size in response.row_heads:
+    for bucket, number, size, keys in response.row_heads:
         events = bytes(data[position : position + size])
-        rows.append(PackedRow(bucket=bucket, number=number, events=events))
+        rows.append(PackedRow(bucket=bucket, number=number, events=events, keys=keys))
         position += size
     for size in response.id_sizes:
         ids.append(bytes(data[position : position + size]))

@@ -1,7 +1,7 @@
 """The inbox: captured events wait here for processing, processed events for the event store."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -37,8 +37,10 @@ from hedgerow.ingestion.store import (
     STORE_BATCH_BYTES,
     STORE_BATCH_EVENTS,
     InboxBacklog,
+    InboxPositions,
     InboxStore,
     ProcessRows,
+    UnprocessedRows,
 )
 from hedgerow.lib.text import describe_error
 from hedgerow.lib.threads import run_in_thread
@@ -46,9 +48,10 @@ from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import queue
+from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.flags import calls
-from hedgerow.storage.ingestion import dead_letters, ingestion_warnings
+from hedgerow.storage.ingestion import dead_letters, ingestion_warnings, unprocessed_ids
 from hedgerow.storage.ingestion.bucket_leases import BucketLeases
 from hedgerow.storage.ingestion.inbox_packing import (
     DECODE_ERRORS,
@@ -68,6 +71,7 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 5
 # Rows may be large: fetch a few, then twice as many, until there are enough.
 MIN_FETCH_ROWS = 8
+READERS_TOPIC = "readers"
 # Distinguishes these advisory locks from others in the same database.
 ADVISORY_LOCK_CLASS = 4812
 
@@ -116,6 +120,16 @@ _select_next_ready = PreparedQuery(
     .offset(_ZERO)
 )
 
+_select_positions = PreparedQuery(
+    select(
+        *(
+            select(function(table.c.id)).scalar_subquery()
+            for table in (inbox, ready_events)
+            for function in (func.min, func.max)
+        )
+    )
+)
+
 
 class SqlInboxStore(InboxStore):
     """Workers share the work by bucket; all events of a distinct id are in the same bucket. With
@@ -124,6 +138,7 @@ class SqlInboxStore(InboxStore):
     def __init__(self, database: Database, buckets: int) -> None:
         self._database = database
         self._buckets = buckets
+        self._is_shared = buckets > 1 and database.engine_name == "postgresql"
         self._leases = BucketLeases(database, buckets)
         # How many rows the last fetch of each query needed.
         self._row_estimates: dict[PreparedQuery, int] = {}
@@ -151,12 +166,14 @@ class SqlInboxStore(InboxStore):
     ) -> None:
         now_ms = int(now.timestamp() * 1000)
         values = [(row.bucket, project_id, row.events, row.number, now_ms) for row in rows]
-        if not warnings:
+        if not warnings and not self._is_shared:
             await self._database.append(_INSERT_INBOX, values)
             return
 
         def change(connection: Connection) -> None:
-            if values:
+            if values and self._is_shared:
+                unprocessed_ids.add_rows(connection, values, [row.keys for row in rows])
+            elif values:
                 named = [dict(zip(_INSERT_INBOX.columns, each, strict=True)) for each in values]
                 connection.execute(insert(inbox), named)
             ingestion_warnings.add_warnings(connection, project_id, warnings, now)
@@ -246,7 +263,7 @@ class SqlInboxStore(InboxStore):
             # Dropped events count as stored together with the others.
             values[-1]["number"] += number - len(made)
             connection.execute(insert(ready_events), values)
-            _remove_processed(connection, rows)
+            self._remove_processed(connection, rows)
             # Last, because other workers update the same rows and wait from here on.
             transformation_counts.add_counts(connection, counts, now)
             return True
@@ -298,7 +315,7 @@ class SqlInboxStore(InboxStore):
             if self._buckets > 1 and not _lock_rows(connection, bucket, [row]):
                 return False
             dead_letters.add_inbox_row(connection, bucket, row, reason, now)
-            _remove_processed(connection, [row])
+            self._remove_processed(connection, [row])
             if row.number:
                 # Release the read barrier for these events, in their order.
                 ((nothing, _),) = pack_processed([])
@@ -326,6 +343,17 @@ class SqlInboxStore(InboxStore):
 
         await self._database.write(change)
 
+    def _remove_processed(self, connection: Connection, rows: Sequence[InboxRow]) -> None:
+        """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
+        ended = [row.id for row in rows if not row.rest]
+        connection.execute(delete(inbox).where(inbox.c.id.in_(ended)))
+        if self._is_shared:
+            unprocessed_ids.remove_rows(connection, ended)
+        for row in rows:
+            if row.rest:
+                left = {"events": pack_single_row(row.rest), "number": inbox.c.number - row.number}
+                connection.execute(update(inbox).where(inbox.c.id == row.id).values(left))
+
     async def count_dead_letters(self) -> int:
         return await self._database.read(dead_letters.count_events)
 
@@ -351,6 +379,23 @@ class SqlInboxStore(InboxStore):
 
         return await self._database.read(run)
 
+    async def find_unprocessed(self, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
+        return await unprocessed_ids.find_rows(self._database, keys)
+
+    async def fetch_positions(self) -> InboxPositions:
+        ((*found,),) = await self._database.fetch(_select_positions, {})
+        names = InboxPositions.__struct_fields__
+        known = {name: id for name, id in zip(names, found, strict=True) if id is not None}
+        return InboxPositions(**known)
+
+    async def announce_reader(self) -> None:
+        await self._database.write(
+            lambda connection: generations.advance(connection, READERS_TOPIC)
+        )
+
+    async def fetch_reader_announcement(self) -> int:
+        return await generations.fetch_generation(self._database, READERS_TOPIC)
+
     async def oldest_accepted_at(self) -> datetime | None:
         def run(connection: Connection) -> datetime | None:
             oldest = [
@@ -373,16 +418,6 @@ def _lock_rows(connection: Connection, bucket: int, rows: Sequence[InboxRow]) ->
     size = func.sum(func.length(inbox.c.events))
     there = select(func.count(), size).where(inbox.c.id.in_([row.id for row in rows]))
     return connection.execute(there).one() == (len(rows), sum(row.size for row in rows))
-
-
-def _remove_processed(connection: Connection, rows: Sequence[InboxRow]) -> None:
-    """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
-    ended = [row.id for row in rows if not row.rest]
-    connection.execute(delete(inbox).where(inbox.c.id.in_(ended)))
-    for row in rows:
-        if row.rest:
-            left = {"events": pack_single_row(row.rest), "number": inbox.c.number - row.number}
-            connection.execute(update(inbox).where(inbox.c.id == row.id).values(left))
 
 
 def _keep_remainder(connection: Connection, row: ProcessedRow) -> bool:

@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
+from hedgerow.ingestion.changed_names import collect_changed_names, hash_name
 from hedgerow.ingestion.model import CapturedEvent, PackedRow
 from hedgerow.ingestion.store import PROCESS_BATCH_EVENTS
 from hedgerow.projects.model import ProjectId
@@ -41,8 +42,9 @@ def pack_captured(events: Sequence[CapturedEvent], bucket_count: int) -> Iterato
     for bucket, of_bucket in _split_by_bucket(events, bucket_count).items():
         for start in range(0, len(of_bucket), PROCESS_BATCH_EVENTS):
             part = of_bucket[start : start + PROCESS_BATCH_EVENTS]
+            keys = _list_keys(part) if bucket_count > 1 else ""
             for packed, number in _split(part, _pack_captured):
-                yield PackedRow(bucket=bucket, events=packed, number=number)
+                yield PackedRow(bucket=bucket, events=packed, number=number, keys=keys)
 
 
 def pack_processed(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
@@ -80,6 +82,10 @@ def _split_by_bucket(
     for event in events:
         by_bucket[crc32(event.distinct_id.encode()) % bucket_count].append(event)
     return by_bucket
+
+
+def _list_keys(events: Sequence[CapturedEvent]) -> str:
+    return ",".join(str(hash_name(name)) for name in collect_changed_names(events))
 
 
 def _split(

@@ -1,0 +1,75 @@
+"""Which persons and groups have unprocessed events. PostgreSQL only: processes share the inbox, and
+each must know what the others accepted.
+
+Rows older than the inbox count for nothing: an older version leaves them when it deletes the rows
+of the inbox.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    any_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+)
+
+from hedgerow.ingestion.store import UnprocessedRows
+from hedgerow.storage.engine.database import Database, PreparedQuery
+from hedgerow.storage.tables import inbox
+from hedgerow.storage.tables import unprocessed_ids as table
+
+_KEYS = "keys"
+
+_is_unprocessed = (table.c.key == any_(bindparam(_KEYS, type_=ARRAY(BigInteger)))) & (
+    table.c.inbox_id >= select(func.min(inbox.c.id)).scalar_subquery()
+)
+_select_rows = PreparedQuery(
+    select(
+        table.c.key,
+        func.min(table.c.inbox_id),
+        func.max(table.c.inbox_id),
+        func.min(table.c.bucket),
+    )
+    .where(_is_unprocessed)
+    .group_by(table.c.key)
+)
+
+# A condition for queries with a parameter `keys`: whether unprocessed events change one of these.
+HAS_UNPROCESSED: ColumnElement[bool] = exists().where(_is_unprocessed)
+
+# One statement for both tables: capture waits for it.
+_ADD = """
+WITH added AS (
+  INSERT INTO inbox (bucket, project_id, events, number, accepted_ms) VALUES (%s, %s, %s, %s, %s)
+  RETURNING id, bucket, project_id
+)
+INSERT INTO unprocessed_ids (key, inbox_id, bucket)
+SELECT hash # project_id::bigint, id, bucket FROM added, unnest(%s::bigint[]) AS hash
+"""
+
+
+def add_rows(connection: Connection, rows: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> None:
+    """Add rows to the inbox, with the keys of each: hashes as decimal numbers with commas."""
+    params = [(*row, f"{{{each}}}") for row, each in zip(rows, keys, strict=True)]
+    connection.exec_driver_sql(_ADD, params if len(params) > 1 else params[0])
+
+
+def remove_rows(connection: Connection, inbox_ids: Sequence[int]) -> None:
+    connection.execute(delete(table).where(table.c.inbox_id.in_(inbox_ids)))
+
+
+async def find_rows(database: Database, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
+    """Return the unprocessed rows for those of these keys that have some."""
+    rows = await database.fetch(_select_rows, {_KEYS: list(keys)})
+    return {
+        key: UnprocessedRows(first=first, last=last, bucket=bucket)
+        for key, first, last, bucket in rows
+    }

@@ -1,0 +1,146 @@
+"""Readers wait for the events of all processes, and for nothing else."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hedgerow.ingestion.changed_names import group_name
+from hedgerow.ingestion.inbox_watch import InboxWatch
+from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.persons.changes import PersonChanges
+from hedgerow.ingestion.persons.loaded_state import LoadedState
+from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.store import ProcessingResult
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from tests.contract.storage.conftest import NOW, Stores
+from tests.support.factories import captured_event
+
+PROJECT, OTHER = ProjectId(1), ProjectId(2)
+LONG_S = 60.0
+
+
+@pytest.fixture
+def inbox(stores: Stores) -> SqlInboxStore:
+    """The inbox as another process uses it."""
+    if stores.database.engine_name == "sqlite":
+        pytest.skip("one process works alone there")
+    return SqlInboxStore(stores.database, 16)
+
+
+@pytest.fixture
+def watch(inbox: SqlInboxStore) -> InboxWatch:
+    return InboxWatch(inbox, Progress())
+
+
+def _process(_: ProjectId, __: Sequence[CapturedEvent], ___: LoadedState) -> ProcessingResult:
+    nothing = PersonChanges(persons=[], groups=[], group_types={})
+    return ProcessingResult(events=[], changes=nothing, warnings=[], flag_calls={})
+
+
+async def _process_first_row(inbox: SqlInboxStore, distinct_id: str = "ann") -> None:
+    for bucket in await inbox.unprocessed_buckets():
+        rows = await inbox.fetch_unprocessed(bucket)
+        if rows[0].events[0].distinct_id == distinct_id:
+            assert await inbox.process(bucket, rows[:1], _process, NOW)
+            return
+
+
+async def _store_all(inbox: SqlInboxStore) -> None:
+    for bucket in await inbox.unstored_buckets():
+        await inbox.mark_stored(await inbox.fetch_processed(bucket), {}, NOW)
+
+
+@contextmanager
+def _poll_in_background(watch: InboxWatch) -> Iterator[None]:
+    async def run() -> None:
+        while True:
+            await watch.poll()
+            await asyncio.sleep(0.001)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _expect_waiting(reading: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    task = asyncio.create_task(reading)
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    return task
+
+
+async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
+    stores: Stores, inbox: SqlInboxStore
+) -> None:
+    data = SqlEvaluationDataStore(stores.database)
+    group = {"$group_type": "company", "$group_key": "acme"}
+    events = [
+        captured_event("seen", "ann"),
+        captured_event("$identify", "bob", {"$anon_distinct_id": "before"}),
+        captured_event("$groupidentify", "cleo", group),
+    ]
+    await inbox.add(PROJECT, events, [], NOW)
+
+    async def is_stale(distinct_id: str, project_id: ProjectId = PROJECT, **groups: str) -> bool:
+        keys = dict(enumerate(groups.values()))
+        return (await data.load(project_id, distinct_id, keys)).is_stale
+
+    stale = [each for each in ("ann", "bob", "before", "cleo", "dan") if await is_stale(each)]
+    assert stale == ["ann", "bob", "before", "cleo"]
+    assert not await is_stale("ann", OTHER)
+    assert await is_stale("dan", company="acme")
+    assert not await is_stale("dan", company="other")
+    for distinct_id in ("ann", "bob", "cleo"):
+        await _process_first_row(inbox, distinct_id)
+    assert not any([await is_stale(each, company="acme") for each in ("ann", "bob", "before")])
+
+
+async def test_dead_letters_make_nothing_stale(stores: Stores, inbox: SqlInboxStore) -> None:
+    await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
+    (bucket,) = await inbox.unprocessed_buckets()
+    (row,) = await inbox.fetch_unprocessed(bucket)
+    assert await inbox.dead_letter_unprocessed(bucket, row, "bad", NOW)
+    assert not (await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})).is_stale
+
+
+async def test_reader_of_a_person_does_not_wait_for_later_events(
+    inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
+    for distinct_id in ("ann", "bob"):
+        await inbox.add(PROJECT, [captured_event("seen", distinct_id)], [], NOW)
+    names = ["ann", group_name("acme")]
+    with _poll_in_background(watch):
+        reading = watch.wait_until_processed(PROJECT, names, timeout_s=LONG_S)
+        waiting = await _expect_waiting(reading)
+        assert len(watch.urgent_buckets) == 1
+        await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
+        await _process_first_row(inbox)
+        assert await waiting
+        assert not await watch.wait_until_processed(PROJECT, names, timeout_s=0.01)
+        assert await watch.wait_until_processed(PROJECT, ["cleo"], timeout_s=LONG_S)
+
+
+async def test_reader_of_all_events_waits_until_they_are_stored(
+    inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
+    await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
+    last = (await inbox.fetch_positions()).last_unprocessed
+    with _poll_in_background(watch):
+        persons = await _expect_waiting(watch.wait_until_all_processed(timeout_s=LONG_S))
+        events = await _expect_waiting(watch.wait_until_stored(last, timeout_s=LONG_S))
+        assert await inbox.fetch_reader_announcement()
+        await inbox.add(PROJECT, [captured_event("seen", "bob")], [], NOW)
+        await _process_first_row(inbox)
+        await persons
+        await asyncio.sleep(0.05)
+        assert not events.done()
+        await _store_all(inbox)
+        await events
+        assert not (await inbox.fetch_positions()).is_empty
