@@ -446,6 +446,26 @@ async def test_deleted_event_can_be_stored_again(world: World) -> None:
     assert (await world.properties())["n"] == 2
 
 
+async def test_capture_requests_do_not_fill_the_inbox(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processing pauses for them only while few events wait."""
+    monkeypatch.setattr("hedgerow.ingestion.process.PAUSE_FACTOR", 10_000)
+    monkeypatch.setattr("hedgerow.ingestion.process.MAX_PAUSE_BACKLOG", 2)
+    node = await world.process(Crash(""))
+    await node.accept([build_event("first", "ann")])
+    original = CrashingInbox.process
+
+    async def process_in_a_rush(*args: Any) -> bool:
+        await node.accept([build_event("second", "ann"), build_event("third", "ann")])
+        return await original(*args)
+
+    monkeypatch.setattr(CrashingInbox, "process", process_in_a_rush)
+    async with asyncio.timeout(60):
+        await node.processor.process()
+    assert node.progress.waiting == 3
+
+
 async def test_capture_requests_take_precedence_over_processing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,8 @@ PAUSE_FACTOR = 4
 MAX_PAUSE_S = 2.0
 # A pause ends when no event has arrived for this time.
 QUIET_S = 0.25
+# With more waiting events than this it does not pause: requests must not fill the inbox.
+MAX_PAUSE_BACKLOG = 5_000
 # A stopping worker does not wait for a hanging database: leases expire.
 RELEASE_TIMEOUT_S = 2.0
 MAX_FLAG_TEXT_CHARS = 400
@@ -144,7 +146,8 @@ class Processor:
         self._process_bisector.forget_other_buckets(buckets)
         for part in self._split_by_urgency(buckets):
             await self._process_buckets(part)
-        if self._progress.accepted - accepted > self.processed - processed:
+        is_falling_behind = self._progress.accepted - accepted > self.processed - processed
+        if is_falling_behind and self._progress.waiting < MAX_PAUSE_BACKLOG:
             # More events arrive than are processed. Requests take precedence.
             await self._pause(PAUSE_FACTOR * (time.monotonic() - started))
 
