@@ -47,12 +47,12 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.ingestion_tables import inbox
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
     flag_calls,
     flags,
-    inbox,
     person_distinct_ids,
     persons,
     transformation_counts,

@@ -4,9 +4,12 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, TypeDecorator
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
+
+# Of all tables of the state database.
+metadata = MetaData()
 
 Id = BigInteger().with_variant(Integer, "sqlite")
 

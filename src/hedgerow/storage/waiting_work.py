@@ -11,15 +11,12 @@ from hedgerow.pipelines.store import Backlog
 from hedgerow.plugin.component import Family
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries.backlogs import read_backlogs
+from hedgerow.storage.ingestion_tables import inbox, inbox_leases, inbox_workers, ready_events
 from hedgerow.storage.tables import (
     delivery_leases,
     destination_states,
-    inbox,
-    inbox_leases,
-    inbox_workers,
     pipeline_jobs,
     pipeline_records,
-    ready_events,
 )
 
 

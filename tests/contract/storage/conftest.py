@@ -123,7 +123,7 @@ class Stores:
         return await self.persons.delete_person(
             DEFAULT_PROJECT,
             uuid,
-            lambda person: build_deletion_entry(person, ACTOR, None),
+            lambda person: build_deletion_entry(person, ACTOR, events=None, copies=0),
             LATER,
         )
 

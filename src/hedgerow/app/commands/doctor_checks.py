@@ -12,7 +12,7 @@ from hedgerow.plugin.component import Family
 from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import is_locked
 from hedgerow.storage.ingestion.project_backlogs import count_waiting
-from hedgerow.storage.tables import set_aside_events
+from hedgerow.storage.ingestion_tables import set_aside_events
 from hedgerow.storage.waiting_work import (
     RecordHealth,
     count_open_jobs,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.leases import EXPIRY_SQL, LEASE_S, UncancelledWrites
-from hedgerow.storage.tables import inbox_leases, inbox_workers
+from hedgerow.storage.ingestion_tables import inbox_leases, inbox_workers
 
 # How often a worker counts the others.
 BALANCE_INTERVAL_S = 1.0

@@ -62,9 +62,9 @@ from hedgerow.storage.ingestion.inbox_packing import (
     unpack_keys,
     unpack_processed,
 )
+from hedgerow.storage.ingestion_tables import inbox, ready_events
 from hedgerow.storage.persons import changes
 from hedgerow.storage.pipelines import transformation_counts
-from hedgerow.storage.tables import inbox, ready_events
 
 T = TypeVar("T")
 

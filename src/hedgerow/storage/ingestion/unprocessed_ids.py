@@ -23,8 +23,8 @@ from sqlalchemy import (
 
 from hedgerow.ingestion.store import UnprocessedRows
 from hedgerow.storage.engine.database import Database, PreparedQuery
-from hedgerow.storage.tables import inbox
-from hedgerow.storage.tables import unprocessed_ids as table
+from hedgerow.storage.ingestion_tables import inbox
+from hedgerow.storage.ingestion_tables import unprocessed_ids as table
 
 _KEYS = "keys"
 

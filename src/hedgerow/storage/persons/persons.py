@@ -25,13 +25,7 @@ from hedgerow.storage.flags.flags import flag_topic
 from hedgerow.storage.persons.changes import choose_person_uuids
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
-from hedgerow.storage.tables import (
-    cohort_people,
-    group_types,
-    groups,
-    person_distinct_ids,
-    persons,
-)
+from hedgerow.storage.tables import cohort_people, group_types, groups, person_distinct_ids, persons
 
 ids = person_distinct_ids
 SEVERAL_PERSONS_DETAIL = "These distinct ids belong to several persons."

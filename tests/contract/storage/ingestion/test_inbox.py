@@ -27,7 +27,7 @@ from hedgerow.storage.engine.leases import LEASE_S
 from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
-from hedgerow.storage.tables import ready_events
+from hedgerow.storage.ingestion_tables import ready_events
 from tests.contract.storage.conftest import (
     DEFAULT_PROJECT,
     LATER,

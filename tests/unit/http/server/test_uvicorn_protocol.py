@@ -29,7 +29,8 @@ class MemoryTransport(asyncio.Transport):
 
 async def test_closed_connection_is_freed_without_the_collector() -> None:
     route = FastRoute(handler=fine, methods=("POST",), is_quick=True)
-    server = build_server(GatewayFixture(App(), fast=route).gateway, header_timeout_s=30, grace_s=1)
+    gateway = GatewayFixture(App(), fast=route).gateway
+    server = build_server(gateway, header_timeout_s=30, drain_s=0, grace_s=1)
     server.config.load()
     transport = MemoryTransport()
     protocol_class: Any = server.config.http_protocol_class

@@ -1,14 +1,14 @@
 """The workers that share the buckets of the inbox, and the last row of a batch that is stored.
 
 Revision ID: 0019
-Revises: 0017
+Revises: 0018
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0019"
-down_revision = "0017"
+down_revision = "0018"
 
 Moment = sa.DateTime(timezone=True)
 

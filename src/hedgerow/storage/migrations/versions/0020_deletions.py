@@ -1,14 +1,14 @@
 """Deletions, until their data is gone from the disk, and claims of tasks that one process runs.
 
-Revision ID: 0021
-Revises: 0017
+Revision ID: 0020
+Revises: 0019
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0017"
+revision = "0020"
+down_revision = "0019"
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Moment = sa.DateTime(timezone=True)
