@@ -17,6 +17,9 @@ class RecordingDeletion:
     def __init__(self) -> None:
         self.calls: list[tuple[ProjectId, EventSelection, Actor]] = []
 
+    async def count(self, project_id: ProjectId, selection: EventSelection) -> int:
+        return 1
+
     async def delete(
         self, project_id: ProjectId, selection: EventSelection, actor: Actor, now: datetime
     ) -> int:
