@@ -111,7 +111,7 @@ BAD: list[tuple[str, str, str]] = [
     ("delivery_max_age_days", "0", "a whole number from 1 to 365"),
     ("dead_letter_retention_days", "0", "a whole number from 1 to 3650"),
     ("delivered_retention_days", "0", "a whole number from 1 to 3650"),
-    ("purge_interval_s", "60", 60.0),
+    ("purge_interval_s", "0", "a number of seconds from 1 to 604800"),
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
