@@ -10,10 +10,12 @@ from hedgerow.app.event_store_requests import StoreAction, request_from_service
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import has_event_store
+from hedgerow.storage.events import replica_schema, schema
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.migrations.schema_check import summarize_missing
 
 MAX_LISTED_PARTS = 5
+NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
 
 
 def check_event_store(settings: Settings) -> Iterator[CheckResult]:
@@ -48,7 +50,10 @@ async def _find_problems(settings: Settings) -> dict[str, list[str]]:
 def _describe_findings(
     missing: Sequence[str], damaged: Sequence[str], set_aside: Sequence[str]
 ) -> Iterator[CheckResult]:
-    if missing:
+    if set(missing) == NO_TABLES:
+        detail = "it has no tables yet: Hedgerow creates them with the first event"
+        yield CheckResult("warning", "event store", detail)
+    elif missing:
         detail = (
             f"it lacks {summarize_missing(missing)}. Restore a backup, or see `hedgerow migrate`."
         )
