@@ -288,7 +288,6 @@ def _measure_load(*arguments: str) -> Load:
         ("flags", "export"),
         ("flags", "evaluate", "-", "ann"),
         ("pipelines", "export"),
-        ("doctor",),
     ],
 )
 def test_a_command_on_the_database_loads_its_driver_and_no_engine_of_the_service(

@@ -22,7 +22,15 @@ BAD_GATEWAY: tuple[int, Mapping[str, str], bytes] = (
     {"content-type": "text/html"},
     b"<html><head><title>502 Bad Gateway</title></head></html>\r\n",
 )
-HOP_BY_HOP_HEADERS = {"connection", "content-length", "date", "host", "keep-alive", "server"}
+HOP_BY_HOP_HEADERS = {
+    "connection",
+    "content-length",
+    "date",
+    "host",
+    "keep-alive",
+    "server",
+    "transfer-encoding",
+}
 
 
 class Fault(Enum):

@@ -1,6 +1,6 @@
 """The `hedgerow` command line. `commands` lists every command; `root` runs one."""
 
-from hedgerow.lib.imports import import_without_gc
+from hedgerow.lib.garbage import import_without_gc
 
 
 def main() -> None:

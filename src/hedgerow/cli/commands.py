@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from hedgerow.cli.coercion import PlainCommand, use_plain_coercion
-from hedgerow.lib.imports import import_without_gc
+from hedgerow.lib.garbage import import_without_gc
 
 
 @dataclass(frozen=True, slots=True)

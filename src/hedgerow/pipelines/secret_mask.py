@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from hedgerow.lib.escapes import DecodedText, decode_escapes
 from hedgerow.pipelines.config import MASK
+from hedgerow.pipelines.escapes import DecodedText, decode_escapes
 from hedgerow.plugin.component import Component
 
 # Shorter texts occur in others by chance, so they cannot be masked.

@@ -140,3 +140,11 @@ deletions = Table(
     Column("deleted_at", Moment),
     Column("purged_at", Moment),
 )
+
+# When a process last began a task that only one of all processes runs.
+task_claims = Table(
+    "task_claims",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("claimed_at", Moment, nullable=False),
+)

@@ -7,7 +7,7 @@ A module is imported when it is first used. `hedgerow keys list` does not load t
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hedgerow.lib.imports import import_without_gc
+from hedgerow.lib.garbage import import_without_gc
 
 if TYPE_CHECKING:
     from hedgerow.app.commands import backup as backup

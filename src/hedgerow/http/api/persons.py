@@ -38,6 +38,8 @@ from hedgerow.projects.validation import check_known_fields, check_storable
 
 ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
 MAX_IDS = 1000
+# Path segments that are not persons, with the methods of their own routes.
+RESERVED = {"deletion_status": "GET, HEAD"}
 LIST_PARAMETERS = (
     Parameter("distinct_id", "Only the person with this distinct id."),
     Parameter("email", "Only persons with this email."),
@@ -290,7 +292,7 @@ class PersonEndpoints:
 
     async def _find(self, call: ProjectCall) -> Person:
         """Find a person after all events accepted so far are processed."""
-        person_id = call.path_param("person_id")
+        person_id = call.path_param("person_id", RESERVED)
         await self._read_barrier.wait_until_processed()
         person = (
             None

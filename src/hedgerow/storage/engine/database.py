@@ -18,10 +18,13 @@ Rows = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedInsert:
-    """An insert that is compiled once: a table and the columns that its rows provide."""
+    """An insert that is compiled once: a table and the columns that its rows provide. `array_sql`
+    is for PostgreSQL: a statement that inserts rows into several tables, from one array per
+    column."""
 
     table: Table
     columns: tuple[str, ...]
+    array_sql: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,7 +184,7 @@ class PostgresDatabase(Database):
         await self._appends.append(to, rows)
 
     async def _insert(self, to: PreparedInsert, rows: Rows) -> None:
-        sql = _compile_array_insert(to)
+        sql = to.array_sql or _compile_array_insert(to)
         columns = tuple(list(values) for values in zip(*rows, strict=True))
 
         async def run(connection: AsyncConnection) -> None:

@@ -166,19 +166,23 @@ class SqlInboxStore(InboxStore):
     ) -> None:
         now_ms = int(now.timestamp() * 1000)
         values = [(row.bucket, project_id, row.events, row.number, now_ms) for row in rows]
-        if not warnings and not self._is_shared:
+        if self._is_shared:
+            keyed = [(*each, row.keys) for each, row in zip(values, rows, strict=True)]
+            if keyed:
+                await self._database.append(unprocessed_ids.INSERT_ROWS, keyed)
+            values = []
+        elif not warnings:
             await self._database.append(_INSERT_INBOX, values)
             return
 
         def change(connection: Connection) -> None:
-            if values and self._is_shared:
-                unprocessed_ids.add_rows(connection, values, [row.keys for row in rows])
-            elif values:
+            if values:
                 named = [dict(zip(_INSERT_INBOX.columns, each, strict=True)) for each in values]
                 connection.execute(insert(inbox), named)
             ingestion_warnings.add_warnings(connection, project_id, warnings, now)
 
-        await self._database.write(change)
+        if warnings or values:
+            await self._database.write(change)
 
     async def unprocessed_buckets(self) -> Sequence[int]:
         return await self._list_nonempty_buckets(inbox)

@@ -6,7 +6,6 @@ of the inbox.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -22,7 +21,7 @@ from sqlalchemy import (
 )
 
 from hedgerow.ingestion.store import UnprocessedRows
-from hedgerow.storage.engine.database import Database, PreparedQuery
+from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.ingestion_tables import inbox
 from hedgerow.storage.ingestion_tables import unprocessed_ids as table
 
@@ -45,21 +44,24 @@ _select_rows = PreparedQuery(
 # A condition for queries with a parameter `keys`: whether unprocessed events change one of these.
 HAS_UNPROCESSED: ColumnElement[bool] = exists().where(_is_unprocessed)
 
-# One statement for both tables: capture waits for it.
-_ADD = """
-WITH added AS (
-  INSERT INTO inbox (bucket, project_id, events, number, accepted_ms) VALUES (%s, %s, %s, %s, %s)
-  RETURNING id, bucket, project_id
+# Adds rows to the inbox with the keys of each: hashes as decimal numbers with commas. One statement
+# for both tables and for the rows of many requests: capture waits for it.
+INSERT_ROWS = PreparedInsert(
+    table=inbox,
+    columns=("bucket", "project_id", "events", "number", "accepted_ms", "keys"),
+    array_sql="""
+WITH new AS (
+  SELECT nextval(pg_get_serial_sequence('inbox', 'id')) AS id, given.*
+  FROM unnest(%b::int[], %b::bigint[], %b::bytea[], %b::int[], %b::bigint[], %b::text[])
+    AS given (bucket, project_id, events, number, accepted_ms, keys)
+), added AS (
+  INSERT INTO inbox (id, bucket, project_id, events, number, accepted_ms)
+  SELECT id, bucket, project_id, events, number, accepted_ms FROM new
 )
 INSERT INTO unprocessed_ids (key, inbox_id, bucket)
-SELECT hash # project_id::bigint, id, bucket FROM added, unnest(%s::bigint[]) AS hash
-"""
-
-
-def add_rows(connection: Connection, rows: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> None:
-    """Add rows to the inbox, with the keys of each: hashes as decimal numbers with commas."""
-    params = [(*row, f"{{{each}}}") for row, each in zip(rows, keys, strict=True)]
-    connection.exec_driver_sql(_ADD, params if len(params) > 1 else params[0])
+SELECT hash # project_id, id, bucket FROM new, unnest(('{' || keys || '}')::bigint[]) AS hash
+""",
+)
 
 
 def remove_rows(connection: Connection, inbox_ids: Sequence[int]) -> None:

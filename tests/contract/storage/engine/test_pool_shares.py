@@ -46,6 +46,7 @@ async def test_a_sender_gets_at_most_half_of_the_connections(database: PostgresD
 
     async def keep_gate_closed() -> None:
         async with database._engine.connect() as connection:
+            await connection.exec_driver_sql("BEGIN")
             assert await connection.run_sync(_close_gate)
             closed.set()
             await released.wait()
@@ -72,6 +73,7 @@ async def test_captured_events_do_not_wait_for_a_change(database: PostgresDataba
 
     async def hold_lock() -> None:
         async with database._engine.connect() as connection:
+            await connection.exec_driver_sql("BEGIN")
             await connection.run_sync(lock_project, DEFAULT_PROJECT)
             locked.set()
             await finish.wait()

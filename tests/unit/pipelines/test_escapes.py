@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.lib.escapes import decode_escapes
+from hedgerow.pipelines.escapes import decode_escapes
 from tests.unit.generated import bounded
 
 

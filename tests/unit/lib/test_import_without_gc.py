@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from hedgerow.lib.imports import import_without_gc
+from hedgerow.lib.garbage import import_without_gc
 
 NAME = "hedgerow_test_module"
 
