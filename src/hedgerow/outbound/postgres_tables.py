@@ -96,7 +96,8 @@ async def _execute_many(
 
 async def _create_table(connection: Connection, target: TableTarget) -> None:
     # Another client may create it concurrently.
-    with contextlib.suppress(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable):
+    errors = psycopg.errors
+    with contextlib.suppress(errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject):
         await connection.execute(_build_create_table(target))
 
 
