@@ -56,13 +56,13 @@ fix: setup ## Format, and fix what can be fixed automatically
 	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix src tests benchmarks examples
 
-unit: setup ## Run the unit tests (about 20 s on two quiet cores)
+unit: setup ## Run the unit tests but a few slow ones (about 20 s on two quiet cores)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync unit-half-0 unit-half-1
 
 # Two processes that each collect half of the files; with pytest-xdist both would collect all of them. Files of similar size
 # go to different halves, so that both take about as long.
 unit-half-%:
-	@$(PYTEST) --quiet $$(ls -S $$(find tests/unit -name 'test_*.py') | awk 'NR % 2 == $*')
+	@$(PYTEST) --quiet -m 'not slow' $$(ls -S $$(find tests/unit -name 'test_*.py') | awk 'NR % 2 == $*')
 
 bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.state

@@ -162,6 +162,7 @@ def find_route(method: str, path: str) -> Route | None:
     return next((route for route in ROUTES if route.matches(scope)[0] is Match.FULL), None)
 
 
+@pytest.mark.slow
 def test_most_specific_route_takes_each_path() -> None:
     reached = set()
     for path in sample_paths():

@@ -66,6 +66,7 @@ POSTHOG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unleash", "flagsmith", "posthog"])
 def test_odd_values_in_a_document_raise_no_other_error(kind: str) -> None:
     documents = {"unleash": UNLEASH, "flagsmith": FLAGSMITH, "posthog": _without_people(POSTHOG)}

@@ -59,6 +59,7 @@ def test_syntax_errors_are_refused(template: Any) -> None:
         compile_template(template)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "template",
     [

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from hedgerow.errors import OperatorError
 from hedgerow.storage.migrations.state import MIGRATIONS_DIR
 from hedgerow.storage.tables import metadata
+
+if TYPE_CHECKING:  # importing it takes long, and commands that run no migration do without
+    from alembic.config import Config
 
 # Indexes and triggers that a migration creates on one engine only.
 ONLY_ON_SQLITE: frozenset[str] = frozenset()
@@ -81,8 +84,8 @@ def find_missing_objects(connection: Connection) -> list[str]:
     return [*_subtract(expected, actual), *sorted(f"index {name}" for name in lost)]
 
 
-def build_alembic_config() -> Config:
-    config = Config()
+def build_alembic_config() -> "Config":
+    config: Config = import_module("alembic.config").Config()
     config.set_main_option("script_location", str(MIGRATIONS_DIR))
     return config
 
@@ -92,7 +95,7 @@ def build_expected_schema() -> set[SchemaObject]:
     with create_engine("sqlite://").connect() as connection:
         config = build_alembic_config()
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        import_module("alembic.command").upgrade(config, "head")
         return read_schema(connection)
 
 
