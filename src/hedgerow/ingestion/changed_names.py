@@ -43,7 +43,7 @@ def list_read_names(distinct_id: str, groups: Mapping[int, str]) -> list[str]:
 
 def group_name(key: str) -> str:
     """Return the name of a group, whatever its type. It may equal a distinct id: then a reader
-    waits in vain, but not for long."""
+    waits without need, for a short time."""
     return f"$group:{key}"
 
 

@@ -28,7 +28,7 @@ class Progress:
         self._last_event: dict[Key, int] = {}
         # How many readers wait for events to be processed or stored.
         self._readers = 0
-        # Set at the next change; None while nobody waits.
+        # Set at the next change; None while no task waits for it.
         self._advanced: asyncio.Event | None = None
 
     @property

@@ -16,9 +16,9 @@ from hedgerow.http.server.proxies import Address, Origins
 
 
 def find_user_address(scope: Scope, body: Mapping[str, Any], origins: Origins) -> Address | None:
-    """Return the address of the user, None if the request does not tell it.
+    """Return the address of the user, None if the request does not contain it.
 
-    - `HTTP_X_FORWARDED_FOR` is the user's address, whoever sends it: a caller can also send any
+    - `HTTP_X_FORWARDED_FOR` is the user's address, from any caller: a caller can also send any
       `$geoip_…` property.
     - A server SDK is not at the user's address. A proxy adds the address of the server to
       `X-Forwarded-For`, so only an address before that is the user's.

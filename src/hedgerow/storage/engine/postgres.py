@@ -152,7 +152,8 @@ class PostgresDatabase(Database):
         # `timeout_s` limits connecting, a lock and a query each; this limits their sum.
         self._answer_timeout_s = 1.5 * timeout_s
         idle_s = IDLE_TRANSACTION_TIMEOUT_S
-        # Nobody waits any longer for the result of a read. A change may take longer, and succeed.
+        # After this time no caller waits for the result of a read. A change may take longer, and
+        # succeed.
         reading = _build_settings(timeout_s, idle_s=idle_s, statement_s=self._answer_timeout_s)
         self._begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {reading}".encode()
         self._begin_change = f"BEGIN; {_build_settings(timeout_s, idle_s=idle_s)}".encode()

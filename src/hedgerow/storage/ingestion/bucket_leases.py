@@ -127,7 +127,7 @@ class BucketLeases:
         self._expiries.clear()
 
     def _expire(self, connection: Connection, buckets: Sequence[int]) -> None:
-        """The rows stay: whoever takes over has to know the unfinished batch."""
+        """The rows stay: the worker that takes over must know the unfinished batch."""
         ours = (inbox_leases.c.holder == self._holder) & inbox_leases.c.bucket.in_(buckets)
         ended = func.clock_timestamp() - text("interval '1 millisecond'")
         connection.execute(update(inbox_leases).where(ours).values(holder="", expires_at=ended))

@@ -170,8 +170,14 @@ class SqlInboxStore(InboxStore):
             keyed = [(*each, row.keys) for each, row in zip(values, rows, strict=True)]
             if keyed:
                 await self._database.append(unprocessed_ids.INSERT_ROWS, keyed)
-            values = []
-        elif not warnings:
+            if warnings:
+                await self._database.write(
+                    lambda connection: ingestion_warnings.add_warnings(
+                        connection, project_id, warnings, now
+                    )
+                )
+            return
+        if not warnings:
             await self._database.append(_INSERT_INBOX, values)
             return
 
@@ -181,8 +187,7 @@ class SqlInboxStore(InboxStore):
                 connection.execute(insert(inbox), named)
             ingestion_warnings.add_warnings(connection, project_id, warnings, now)
 
-        if warnings or values:
-            await self._database.write(change)
+        await self._database.write(change)
 
     async def unprocessed_buckets(self) -> Sequence[int]:
         return await self._list_nonempty_buckets(inbox)
