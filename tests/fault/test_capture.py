@@ -50,7 +50,7 @@ def embedded(tmp_path: Path) -> Installation:
     return Installation(data=tmp_path / "data", settings={})
 
 
-@pytest.mark.timeout(60 * max(4, ASKED_KILLS))
+@pytest.mark.timeout(60 * max(15, ASKED_KILLS))
 def test_nothing_acknowledged_is_lost_or_stored_twice(
     embedded: Installation, tell: Callable[[str], None]
 ) -> None:

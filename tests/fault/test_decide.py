@@ -134,7 +134,6 @@ def test_cyclic_and_deep_dependencies_do_not_affect_other_flags(tmp_path: Path) 
     assert_unharmed(server)
 
 
-@pytest.mark.timeout(300)
 def test_two_thousand_flags_with_a_hundred_conditions_are_evaluated(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from hedgerow.storage import tables
 from tests.contract.api.exchange import LAYERS
@@ -248,7 +247,6 @@ def create_flags_of_every_kind(client: httpx.Client) -> None:
     )
 
 
-@pytest.mark.timeout(300)
 def test_fuzzed_bodies_get_no_5xx_and_no_slow_response(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer
 from tests.support.postgres import PostgresTestServer
 
@@ -149,7 +147,6 @@ def _send_all(server: LiveServer, requests: list[Any]) -> list[tuple[int, Any, b
     return results
 
 
-@pytest.mark.timeout(300)
 def test_hostile_requests_to_every_endpoint_get_no_5xx(
     tmp_path: Path, postgres: PostgresTestServer, tell: Callable[[str], None]
 ) -> None:
