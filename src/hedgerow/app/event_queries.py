@@ -14,6 +14,7 @@ from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.query_runners import ExperimentQueryRunner
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.insights.trends.runner import TrendsQueryRunner
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
@@ -86,20 +87,22 @@ def build_event_queries(
     def state() -> int:
         return database.stats().changes
 
+    queries = Queries(
+        HogQLQueryRunner(reading),
+        EventsQueryRunner(selecting),
+        freshness,
+        state,
+        reading.wait_until_readable,
+        utc_now,
+    )
+    queries.register({"TrendsQuery": TrendsQueryRunner(reading).prepare})
     return EventQueryServices(
         executor=reading,
         workers=workers,
         listing=listing,
         select_listing=selecting,
         property_values=PropertyValues(reading),
-        queries=Queries(
-            HogQLQueryRunner(reading),
-            EventsQueryRunner(selecting),
-            freshness,
-            state,
-            reading.wait_until_readable,
-            utc_now,
-        ),
+        queries=queries,
         freshness=freshness,
         change_counter=state,
     )

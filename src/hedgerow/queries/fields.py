@@ -17,6 +17,13 @@ class QueryFields:
     def attr(self, name: str) -> str:
         return f"{self._attr}__{name}"
 
+    def all(self) -> Mapping[str, Any]:
+        return self._fields
+
+    def raw(self, name: str) -> Any:
+        """Return the value as it was sent, or None."""
+        return self._fields.get(name)
+
     def text(self, name: str) -> str:
         """Return the text, or an empty string."""
         value = self._fields.get(name)

@@ -56,6 +56,16 @@ class ExperimentOutput(msgspec.Struct, frozen=True, kw_only=True):
     date_range: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
+class InsightOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of an insight query. `results` is encoded JSON."""
+
+    results: msgspec.Raw
+    hogql: str
+    timings: Sequence[Timing]
+    has_more: bool = False
+    resolved_date_range: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
+
+
 class QueryResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The response of the query endpoint. Some fields have no value in Hedgerow and exist because
     PostHog clients expect them. The fields from `kind` to `date_range` are for experiments only."""
@@ -81,6 +91,7 @@ class QueryResponse(msgspec.Struct, frozen=True, kw_only=True):
     last_refresh: datetime | None = None
     next_allowed_client_refresh: datetime | None = None
     query_status: None = None
+    resolved_date_range: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
     kind: str | msgspec.UnsetType = msgspec.UNSET
     warnings: Sequence[Mapping[str, Any]] | msgspec.UnsetType = msgspec.UNSET
     metric: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET

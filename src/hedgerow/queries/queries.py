@@ -22,10 +22,16 @@ from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
 from hedgerow.queries.events_query import EventsQueryRunner, read_events_query
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.hogql_query import HogQLQueryRunner, read_hogql_query
-from hedgerow.queries.model import ExperimentOutput, QueryOutput, QueryResponse, QueryStatus
+from hedgerow.queries.model import (
+    ExperimentOutput,
+    InsightOutput,
+    QueryOutput,
+    QueryResponse,
+    QueryStatus,
+)
 from hedgerow.queries.runs import QueryRun, QueryRuns
 
-RunQuery = Callable[[], Awaitable[QueryOutput | ExperimentOutput]]
+RunQuery = Callable[[], Awaitable[QueryOutput | ExperimentOutput | InsightOutput]]
 # Prepares a query of one kind. Raises Invalid.
 PrepareQuery = Callable[[Project, QueryFields, datetime], RunQuery]
 

@@ -1,0 +1,1 @@
+"""Insights: trends, funnels, retention and paths over events, in PostHog's query kinds."""

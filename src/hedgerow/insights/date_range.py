@@ -1,0 +1,243 @@
+"""The date range of an insight, cut into intervals in the project's time zone.
+
+Dates follow PostHog: a range without a time of day contains its whole last day, and the first
+interval is complete, unless the client sends `explicitDate`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.hogql.ast import Compare, Expr
+from hedgerow.hogql.builders import all_of, call, compare, constant
+from hedgerow.lib.clock import format_iso
+from hedgerow.lib.dates import EARLIEST, LATEST
+from hedgerow.projects.validation import parse_date_parameter
+from hedgerow.queries.fields import QueryFields
+
+DEFAULT_FROM = "-7d"
+MAX_INTERVALS = 2_000
+ALL_TIME = "all"
+
+_TICK = timedelta(microseconds=1)
+_TIME_OF_DAY = re.compile(r"\d[T ]\d")
+_RELATIVE = re.compile(r"[+-]?(\d*)([hdwmqy])(Start|End)?", re.ASCII)
+_SECONDS = {"minute": 60, "hour": 3600}
+
+
+class Interval(StrEnum):
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+    @property
+    def has_time_of_day(self) -> bool:
+        return self in (Interval.MINUTE, Interval.HOUR)
+
+    def start_of(self, moment: datetime) -> datetime:
+        """Return the start of the interval that contains a local time. Weeks begin on Sunday."""
+        match self:
+            case Interval.MINUTE:
+                return moment.replace(second=0, microsecond=0)
+            case Interval.HOUR:
+                return moment.replace(minute=0, second=0, microsecond=0)
+        day = datetime.combine(moment.date(), time.min, moment.tzinfo)
+        match self:
+            case Interval.WEEK:
+                return day - timedelta(days=day.isoweekday() % 7)
+            case Interval.MONTH:
+                return day.replace(day=1)
+        return day
+
+    def add_to(self, start: datetime, count: int) -> datetime:
+        """Return the start of the interval `count` later. Hours and minutes are elapsed time, also
+        across a clock change."""
+        if seconds := _SECONDS.get(self):
+            return (start.astimezone(UTC) + timedelta(seconds=seconds * count)).astimezone(
+                start.tzinfo
+            )
+        if self is Interval.MONTH:
+            year, month = divmod(start.year * 12 + start.month - 1 + count, 12)
+            return start.replace(year=year, month=month + 1)
+        return start + timedelta(days=count * (7 if self is Interval.WEEK else 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateRange:
+    """Local times: events from `start` to `end`, both included, in intervals of which the first
+    begins at or before `start`."""
+
+    start: datetime
+    end: datetime
+    interval: Interval
+
+    @cached_property
+    def first(self) -> datetime:
+        return self.interval.start_of(self.start)
+
+    @cached_property
+    def interval_starts(self) -> Sequence[datetime]:
+        found: list[datetime] = []
+        while (start := self.interval.add_to(self.first, len(found))) <= self.end:
+            found.append(start)
+        return found
+
+    @property
+    def days(self) -> list[str]:
+        """The starts of the intervals as PostHog writes them."""
+        form = "%Y-%m-%d %H:%M:%S" if self.interval.has_time_of_day else "%Y-%m-%d"
+        return [each.strftime(form) for each in self.interval_starts]
+
+    @property
+    def labels(self) -> list[str]:
+        form = "-%b-%Y %H:%M" if self.interval.has_time_of_day else "-%b-%Y"
+        return [f"{each.day}{each.strftime(form)}" for each in self.interval_starts]
+
+    def describe(self) -> dict[str, str]:
+        return {"date_from": format_iso(self.start), "date_to": format_iso(self.end)}
+
+    def contains(self, timestamp: Expr) -> Expr:
+        return all_of(
+            [
+                compare(timestamp, Compare.GT_EQ, constant(self.start)),
+                compare(timestamp, Compare.LT_EQ, constant(self.end)),
+            ]
+        )
+
+    def number_interval(self, timestamp: Expr) -> Expr:
+        """Build the number of the interval that contains a time, from 0."""
+        if seconds := _SECONDS.get(self.interval):
+            elapsed = call(
+                "minus",
+                call("toUnixTimestamp", timestamp),
+                constant(int(self.first.timestamp())),
+            )
+            return call("intDiv", elapsed, constant(seconds))
+        unit = "month" if self.interval is Interval.MONTH else "day"
+        zone = constant(str(self.first.tzinfo))
+        count = call("dateDiff", constant(unit), constant(self.first), timestamp, zone)
+        return call("intDiv", count, constant(7)) if self.interval is Interval.WEEK else count
+
+    def narrow_to(self, number: int) -> "DateRange":
+        """Return the part within one interval."""
+        start = self.interval.add_to(self.first, number)
+        end = self.interval.add_to(self.first, number + 1) - _TICK
+        return replace(self, start=max(start, self.start), end=min(end, self.end))
+
+
+def parse_interval(fields: QueryFields, name: str = "interval") -> Interval:
+    sent = fields.text(name).lower() or Interval.DAY
+    try:
+        return Interval(sent)
+    except ValueError:
+        detail = f"Expected one of: {', '.join(Interval)}."
+        raise Invalid(detail, attr=fields.attr(name), code="invalid_choice") from None
+
+
+def parse_date_range(
+    sent: Mapping[str, Any], interval: Interval, query_time: QueryTime, earliest: datetime | None
+) -> DateRange:
+    """Parse `dateRange`. `earliest` is the time of the first event, for `date_from: "all"`."""
+    fields = QueryFields(sent, "query__dateRange")
+    zone = query_time.zone
+    is_exact = fields.boolean("explicitDate")
+    from_text = fields.text("date_from") or DEFAULT_FROM
+    if from_text == ALL_TIME:
+        start = (earliest or query_time.now).astimezone(zone)
+    else:
+        start = _parse(fields, "date_from", from_text, query_time)
+        if not is_exact and _drops_time_of_day(from_text):
+            start = Interval.DAY.start_of(start)
+    to_text = fields.text("date_to")
+    end = _parse(fields, "date_to", to_text, query_time) if to_text else query_time.now
+    end = end.astimezone(zone)
+    if not (is_exact and to_text):
+        end = _end_of_range(end, to_text, interval)
+    if not is_exact and not _is_relative_hours(from_text, interval):
+        start = interval.start_of(start)
+    if start > end:
+        raise Invalid("date_from is after date_to.", attr=fields.attr("date_from"))
+    found = DateRange(start=start, end=end, interval=interval)
+    _check_size(found, fields)
+    return found
+
+
+def _parse(fields: QueryFields, name: str, text: str, query_time: QueryTime) -> datetime:
+    moment = parse_date_parameter(text, query_time.now, query_time.zone, fields.attr(name))
+    # A little within the limits, so that a day more or less can be written.
+    margin = timedelta(days=32)
+    return min(max(moment, EARLIEST + margin), LATEST - margin).astimezone(query_time.zone)
+
+
+def _drops_time_of_day(text: str) -> bool:
+    """`-7d` is the start of that day; `-24h` and `2026-01-31T12:00` are exact."""
+    if found := _RELATIVE.fullmatch(text):
+        return found[2] != "h"
+    return not _TIME_OF_DAY.search(text)
+
+
+def _is_relative_hours(text: str, interval: Interval) -> bool:
+    found = _RELATIVE.fullmatch(text)
+    return (
+        found is not None
+        and found[2] == "h"
+        and not found[3]
+        and interval
+        in (
+            Interval.MINUTE,
+            Interval.HOUR,
+            Interval.DAY,
+        )
+    )
+
+
+def _end_of_range(end: datetime, text: str, interval: Interval) -> datetime:
+    if not interval.has_time_of_day or (text and _drops_time_of_day(text)):
+        return Interval.DAY.add_to(Interval.DAY.start_of(end), 1) - _TICK
+    if text and not _RELATIVE.fullmatch(text):
+        return end
+    return interval.add_to(interval.start_of(end), 1) - _TICK
+
+
+def _check_size(found: DateRange, fields: QueryFields) -> None:
+    length = found.end.astimezone(UTC) - found.start.astimezone(UTC)
+    seconds = {"day": 86_400, "week": 604_800, "month": 28 * 86_400} | _SECONDS
+    if length.total_seconds() / seconds[found.interval] > MAX_INTERVALS:
+        detail = (
+            f"The range has more than {MAX_INTERVALS} intervals of one {found.interval}. "
+            "Choose a longer interval or a shorter range."
+        )
+        raise Invalid(detail, attr=fields.attr("date_from"), code="query_limit_exceeded")
+
+
+def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
+    """Return the period before, of the same length. As in PostHog, weeks of days such as `-7d`
+    until now compare with the same days of the week."""
+    length = current.end - current.start
+    start = current.start - length
+    if current.interval is Interval.MINUTE:
+        return replace(current, start=start, end=start + length)
+    if current.interval is Interval.HOUR:
+        start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)
+        end = Interval.HOUR.add_to(Interval.HOUR.start_of(start + length), 1) - _TICK
+        return replace(current, start=start, end=end)
+    start = Interval.DAY.start_of(start)
+    found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
+    if (
+        found
+        and found[2] == "d"
+        and found[1]
+        and int(found[1]) % 7 == 0
+        and not sent.get("date_to")
+    ):
+        start += timedelta(days=1)
+    end = Interval.DAY.add_to(Interval.DAY.start_of(start + length), 1) - _TICK
+    return replace(current, start=start, end=end)

@@ -1,0 +1,44 @@
+"""The fields of insight queries, from PostHog's frontend/src/queries/schema. `unused` fields are
+sent by PostHog's clients and change only how a result is drawn, or how fast it is computed."""
+
+from hedgerow.lib.shape import Shape
+
+# Fields that every query kind may have without effect here.
+COMMON_UNUSED = (
+    "samplingFactor", "dataColorTheme", "modifiers", "tags", "response", "version", "name",
+)  # fmt: skip
+DATE_RANGE = Shape("date_from", "date_to", "explicitDate")
+SERIES_FIELDS = (
+    "kind", "event", "id", "name", "custom_name", "properties", "fixedProperties", "math",
+    "math_property", "math_property_type", "math_hogql", "math_group_type_index",
+    "math_multiplier",
+)  # fmt: skip
+SERIES_UNUSED = ("limit", "orderBy", "response", "version", "optionalInFunnel")
+SERIES = Shape(*SERIES_FIELDS, unused=SERIES_UNUSED)
+BREAKDOWN = Shape(
+    "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
+    "breakdown_normalize_url", "breakdown_hide_other_aggregation",
+    breakdowns=Shape("property", "type", "group_type_index", "normalize_url"),
+)  # fmt: skip
+COMPARE = Shape("compare", "compare_to")
+TRENDS_FILTER = Shape(
+    "display", "formula", "formulas", "smoothingIntervals",
+    formulaNodes=Shape("formula", "custom_name"),
+    unused=(
+        "showLegend", "showAlertThresholdLines", "aggregationAxisFormat", "aggregationAxisPrefix",
+        "aggregationAxisPostfix", "decimalPlaces", "minDecimalPlaces", "showValuesOnSeries",
+        "showLabelsOnSeries", "showPercentStackView", "yAxisScaleType", "showMultipleYAxes",
+        "hiddenLegendIndexes", "resultCustomizationBy", "resultCustomizations", "goalLines",
+        "showConfidenceIntervals", "confidenceLevel", "showTrendLines", "showMovingAverage",
+        "movingAverageIntervals", "detailedResultsAggregationType",
+    ),
+)  # fmt: skip
+TRENDS_QUERY = Shape(
+    "kind", "interval", "properties", "filterTestAccounts", "conversionGoal",
+    dateRange=DATE_RANGE,
+    series=SERIES,
+    breakdownFilter=BREAKDOWN,
+    compareFilter=COMPARE,
+    trendsFilter=TRENDS_FILTER,
+    unused=(*COMMON_UNUSED, "aggregation_group_type_index"),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""A series of an insight: which events it counts, and the math on them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.filters.compiler import FilterCompiler
+from hedgerow.events.query.context import QueryContext
+from hedgerow.hogql.ast import Expr
+from hedgerow.hogql.builders import all_of, equals, field
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.lib.text import truncate
+from hedgerow.persons.model import MAX_GROUP_TYPES
+from hedgerow.projects.validation import check_storable
+from hedgerow.queries.fields import QueryFields
+
+MAX_SERIES = 26
+EVENTS, ACTIONS = "EventsNode", "ActionsNode"
+ALL_EVENTS = "All events"
+
+_PROPERTY_MATH = ("sum", "avg", "min", "max", "median", "p75", "p90", "p95", "p99")
+_ACTOR_MATH = tuple(
+    f"{name}_count_per_actor"
+    for name in ("avg", "min", "max", "median", "p75", "p90", "p95", "p99")
+)
+_PLAIN_MATH = (
+    "total", "dau", "weekly_active", "monthly_active", "unique_session", "unique_group",
+    "first_time_for_user", "first_matching_event_for_user", "hogql",
+)  # fmt: skip
+MATH = (*_PLAIN_MATH, *_PROPERTY_MATH, *_ACTOR_MATH)
+# The place of a math property, by `math_property_type`.
+_PROPERTY_CHAINS: Mapping[str, tuple[str, ...]] = {
+    "event_properties": ("properties",),
+    "person_properties": ("person", "properties"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """`event` is None for all events. `attr` is the place of the series in the query."""
+
+    attr: str
+    event: str | None
+    name: str
+    custom_name: str | None
+    properties: Sequence[Any]
+    math: str
+    math_property: str | None
+    math_property_type: str | None
+    math_hogql: str | None
+    math_group_type_index: int | None
+    math_multiplier: float | None
+
+    @property
+    def label(self) -> str:
+        return self.event or ALL_EVENTS
+
+    @property
+    def is_property_math(self) -> bool:
+        return self.math in _PROPERTY_MATH
+
+    @property
+    def is_actor_math(self) -> bool:
+        return self.math in _ACTOR_MATH
+
+    @property
+    def actor(self) -> Expr:
+        """The column that identifies whom unique counts count."""
+        if self.math == "unique_group":
+            return field(f"$group_{self.math_group_type_index}")
+        return field("$session_id") if self.math == "unique_session" else field("person_id")
+
+    @property
+    def amount(self) -> Expr:
+        """The property that sums and averages use."""
+        assert self.math_property is not None
+        place = _PROPERTY_CHAINS[self.math_property_type or "event_properties"]
+        return field(*place, self.math_property)
+
+
+def parse_series_list(fields: QueryFields, name: str = "series") -> list[Series]:
+    sent = fields.list_field(name)
+    attr = fields.attr(name)
+    if not sent:
+        raise Invalid("Expected at least one series.", attr=attr, code="required")
+    if len(sent) > MAX_SERIES:
+        raise Invalid(f"Expected at most {MAX_SERIES} series.", attr=attr)
+    return [parse_series(each, f"{attr}__{number}") for number, each in enumerate(sent)]
+
+
+def parse_series(sent: Any, attr: str) -> Series:
+    if not isinstance(sent, dict):
+        raise Invalid("Expected an object.", attr=attr)
+    check_storable(sent, attr)
+    fields = QueryFields(sent, attr)
+    kind = fields.text("kind") or EVENTS
+    if kind != EVENTS:
+        detail = f'"{truncate(kind)}" is not supported. Expected EventsNode.'
+        raise Invalid(detail, attr=fields.attr("kind"), code="invalid_choice")
+    event = fields.text("event") or None
+    found = Series(
+        attr=attr,
+        event=event,
+        name=fields.text("name") or event or ALL_EVENTS,
+        custom_name=fields.text("custom_name") or None,
+        properties=[
+            *_read_filters(fields, "properties"),
+            *_read_filters(fields, "fixedProperties"),
+        ],
+        math=_read_choice(fields, "math", MATH) or "total",
+        math_property=fields.text("math_property") or None,
+        math_property_type=_read_choice(fields, "math_property_type", tuple(_PROPERTY_CHAINS)),
+        math_hogql=fields.text("math_hogql") or None,
+        math_group_type_index=fields.integer("math_group_type_index"),
+        math_multiplier=_read_multiplier(sent, fields),
+    )
+    _check_math(found, fields)
+    return found
+
+
+def _read_filters(fields: QueryFields, name: str) -> list[Any]:
+    """Read a list of filters, or one group of filters."""
+    sent = fields.raw(name)
+    return [sent] if isinstance(sent, dict) else fields.list_field(name)
+
+
+def _read_choice(fields: QueryFields, name: str, choices: Sequence[str]) -> str | None:
+    sent = fields.text(name)
+    if sent and sent not in choices:
+        detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(choices)}.'
+        raise Invalid(detail, attr=fields.attr(name), code="invalid_choice")
+    return sent or None
+
+
+def _read_multiplier(sent: Mapping[str, Any], fields: QueryFields) -> float | None:
+    value = sent.get("math_multiplier")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise Invalid("A valid number is required.", attr=fields.attr("math_multiplier"))
+    return value
+
+
+def _check_math(series: Series, fields: QueryFields) -> None:
+    if (series.is_property_math) and series.math_property is None:
+        detail = f'The math "{series.math}" requires the name of a property.'
+        raise Invalid(detail, attr=fields.attr("math_property"), code="required")
+    if series.math == "hogql" and series.math_hogql is None:
+        detail = 'The math "hogql" requires an aggregation, such as sum(properties.price).'
+        raise Invalid(detail, attr=fields.attr("math_hogql"), code="required")
+    index = series.math_group_type_index
+    if series.math == "unique_group" and (index is None or not 0 <= index < MAX_GROUP_TYPES):
+        detail = f"A number from 0 to {MAX_GROUP_TYPES - 1} is required."
+        raise Invalid(detail, attr=fields.attr("math_group_type_index"))
+
+
+def filter_compiler(context: QueryContext) -> FilterCompiler:
+    return FilterCompiler(context.time, context.cohorts, parse_expr)
+
+
+def match_event(series: Series) -> list[Expr]:
+    return [equals(field("event"), series.event)] if series.event else []
+
+
+def match_series(series: Series, compile_filters: Callable[[Any, str], Expr]) -> Expr:
+    """Build the condition for the events of a series."""
+    parts = match_event(series)
+    if series.properties:
+        parts.append(compile_filters(list(series.properties), f"{series.attr}__properties"))
+    return all_of(parts)

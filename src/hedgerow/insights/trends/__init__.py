@@ -1,0 +1,1 @@
+"""TrendsQuery: a number for each interval, by series and breakdown."""

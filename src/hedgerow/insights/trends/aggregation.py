@@ -1,0 +1,250 @@
+"""The SQL of one series: rows of breakdown value, numbers of intervals and their amounts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hedgerow.events.query.context import QueryContext
+from hedgerow.hogql.ast import Compare, Expr, Select
+from hedgerow.hogql.builders import all_of, call, compare, constant, field, negate
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.insights.breakdowns import Breakdown
+from hedgerow.insights.date_range import DateRange, Interval
+from hedgerow.insights.series import Series, filter_compiler, match_event, match_series
+
+ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
+_QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
+
+# A row for each value of the breakdown.
+_BY_VALUE_SQL = """
+SELECT value, groupArray(slot) AS slots, groupArray(amount) AS amounts, sum(amount) AS total
+FROM {amounts} AS amounts
+GROUP BY value
+ORDER BY total DESC, value ASC
+"""
+_PLAIN_SQL = """
+SELECT {slot} AS slot, {value} AS value, {amount} AS amount
+FROM events WHERE {matches} GROUP BY slot, value
+"""
+_FIRST_SLOT_SQL = """
+SELECT slot, value, count() AS amount
+FROM (
+    SELECT {actor} AS actor, {value} AS value, min({slot}) AS slot
+    FROM events WHERE {matches} GROUP BY actor, value
+)
+GROUP BY slot, value
+"""
+_PER_ACTOR_SQL = """
+SELECT slot, value, {amount} AS amount
+FROM (
+    SELECT {slot} AS slot, {value} AS value, person_id AS actor, count() AS events_of_actor
+    FROM events WHERE {matches} GROUP BY slot, value, actor
+)
+GROUP BY slot, value
+"""
+_ACTIVE_SQL = """
+SELECT {slot} AS slot, value, uniqExact(actor) AS amount
+FROM (
+    SELECT actor, value, arrayJoin(range({from_unit}, {from_unit} + {width})) AS unit
+    FROM (
+        SELECT DISTINCT {actor} AS actor, {value} AS value, {active_unit} AS active
+        FROM events WHERE {matches}
+    )
+)
+WHERE unit >= {lookback} AND unit < {lookback} + {count} AND {is_slot}
+GROUP BY slot, value
+"""
+_FIRST_TIME_SQL = """
+SELECT {slot} AS slot, value, count() AS amount
+FROM (
+    SELECT person_id AS actor, min(timestamp) AS at, argMin({value}, timestamp) AS value,
+        argMin({fits}, timestamp) AS fits
+    FROM events WHERE {matches} GROUP BY actor
+)
+WHERE {within} AND fits
+GROUP BY slot, value
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesQuery:
+    """One series in one period. `filters` apply to all series. With `is_total`, the whole period is
+    one interval. `excluded` are the values that are not part of Other."""
+
+    series: Series
+    period: DateRange
+    filters: Expr
+    breakdown: Breakdown | None
+    is_total: bool
+    is_cumulative: bool
+    excluded: Sequence[Sequence[str]] = ()
+
+    @property
+    def is_other(self) -> bool:
+        return bool(self.excluded)
+
+
+def build_series_query(query: SeriesQuery, context: QueryContext) -> Select:
+    """Build a query for rows of value, interval numbers, amounts and total. It has one more row
+    than the limit of the breakdown if there are more values."""
+    text = _BY_VALUE_SQL
+    if query.breakdown is not None and not query.is_other:
+        text += f"LIMIT {query.breakdown.limit + 1}"
+    return _build(text, amounts=_build_amounts(query, context))
+
+
+def is_unique_math(series: Series) -> bool:
+    return series.math in _UNIQUE_MATH
+
+
+def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
+    series = query.series
+    if series.math in ACTIVE_DAYS and query.period.interval in _sliding_intervals(series):
+        return _build_active(query, context)
+    if series.math in ("first_time_for_user", "first_matching_event_for_user"):
+        return _build_first_time(query, context)
+    parts = {
+        "slot": _build_slot(query, field("timestamp")),
+        "value": _build_value(query),
+        "matches": _build_matches(query, context),
+    }
+    if series.is_actor_math:
+        measure = series.math.removesuffix("_count_per_actor")
+        return _build(_PER_ACTOR_SQL, amount=_aggregate(measure, field("events_of_actor")), **parts)
+    if query.is_cumulative and is_unique_math(series):
+        return _build(_FIRST_SLOT_SQL, actor=series.actor, **parts)
+    return _build(_PLAIN_SQL, amount=_build_amount(series), **parts)
+
+
+def _build_slot(query: SeriesQuery, timestamp: Expr) -> Expr:
+    return constant(0) if query.is_total else query.period.number_interval(timestamp)
+
+
+def _build_value(query: SeriesQuery) -> Expr:
+    if query.breakdown is None or not query.breakdown.properties or query.is_other:
+        return parse_expr("['']")
+    return query.breakdown.build_value()
+
+
+def build_conditions(query: SeriesQuery, context: QueryContext) -> list[Expr]:
+    """Build the conditions for the events of the series, without the period."""
+    compile_filters = filter_compiler(context).compile
+    found = [match_series(query.series, compile_filters), query.filters]
+    found += _match_math(query.series)
+    if query.is_other:
+        assert query.breakdown is not None
+        known = constant([list(each) for each in query.excluded])
+        found.append(negate(call("has", known, query.breakdown.build_value())))
+    return found
+
+
+def _build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
+    return all_of([query.period.contains(field("timestamp")), *build_conditions(query, context)])
+
+
+def _match_math(series: Series) -> list[Expr]:
+    """Events without a group or session do not count as one."""
+    if series.math in ("unique_group", "unique_session"):
+        return [call("notEmpty", call("ifNull", series.actor, constant("")))]
+    return []
+
+
+def _build_amount(series: Series) -> Expr:
+    if series.math == "hogql":
+        assert series.math_hogql is not None
+        return call("ifNull", call("toFloat", parse_expr(series.math_hogql)), constant(0))
+    if is_unique_math(series):
+        return call("uniqExact", series.actor)
+    if not series.is_property_math:
+        return call("count")
+    number = call("toFloat", series.amount)
+    if series.math_multiplier is not None:
+        number = call("multiply", number, constant(float(series.math_multiplier)))
+    return _aggregate(series.math, number)
+
+
+def _aggregate(measure: str, number: Expr) -> Expr:
+    """Build an aggregation that is 0 without values. Quantiles are exact, and interpolated as
+    ClickHouse's `quantile` does."""
+    if (level := _QUANTILES.get(measure)) is not None:
+        found = replace_placeholders(
+            parse_expr(f"quantileExactInclusive({level})({{number}})"), {"number": number}
+        )
+    else:
+        found = call(measure, number)
+    return call("ifNotFinite", call("ifNull", found, constant(0)), constant(0))
+
+
+def _sliding_intervals(series: Series) -> tuple[Interval, ...]:
+    """The intervals that are shorter than the window of active users. In longer ones, active users
+    are unique users."""
+    if series.math == "weekly_active":
+        return (Interval.MINUTE, Interval.HOUR, Interval.DAY)
+    return (Interval.MINUTE, Interval.HOUR, Interval.DAY, Interval.WEEK)
+
+
+def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
+    """Build the users of the days up to each interval. The window of an interval ends with its
+    first day, or with the hour if intervals are hours."""
+    days = ACTIVE_DAYS[query.series.math]
+    period, width = query.period, days
+    if query.is_total:
+        # The last window alone.
+        last = Interval.DAY.start_of(period.end)
+        period = replace(period, interval=Interval.DAY, start=last - timedelta(days=days - 1))
+        one = replace(query, period=period)
+        return _build(
+            _PLAIN_SQL,
+            slot=constant(0),
+            value=_build_value(one),
+            amount=call("uniqExact", query.series.actor),
+            matches=_build_matches(one, context),
+        )
+    unit = replace(
+        period, interval=Interval.HOUR if period.interval.has_time_of_day else Interval.DAY
+    )
+    if unit.interval is Interval.HOUR:
+        width *= 24
+    lookback = width - 1
+    start = unit.interval.add_to(unit.first, -lookback)
+    wide = replace(unit, start=start)
+    is_week = period.interval is Interval.WEEK
+    position = parse_expr(f"unit - {lookback}")
+    return _build(
+        _ACTIVE_SQL,
+        actor=query.series.actor,
+        value=_build_value(query),
+        matches=_build_matches(replace(query, period=wide), context),
+        active_unit=wide.number_interval(field("timestamp")),
+        from_unit=field("active"),
+        width=constant(width),
+        lookback=constant(lookback),
+        count=constant(len(unit.interval_starts)),
+        slot=call("intDiv", position, constant(7)) if is_week else position,
+        is_slot=parse_expr(f"modulo(unit - {lookback}, 7) = 0" if is_week else "true"),
+    )
+
+
+def _build_first_time(query: SeriesQuery, context: QueryContext) -> Select:
+    """Build the users whose first event of the series is in each interval: their first event of
+    all, or the first that matches the filters."""
+    fits: Expr = constant(True)
+    until = compare(field("timestamp"), Compare.LT_EQ, constant(query.period.end))
+    conditions = build_conditions(query, context)
+    if query.series.math == "first_time_for_user":
+        fits = all_of(conditions)
+        conditions = match_event(query.series)
+    return _build(
+        _FIRST_TIME_SQL,
+        slot=_build_slot(query, field("at")),
+        value=_build_value(query),
+        fits=call("if", fits, constant(1), constant(0)),
+        matches=all_of([until, *conditions]),
+        within=query.period.contains(field("at")),
+    )
+
+
+def _build(text: str, **parts: Expr) -> Select:
+    return replace_placeholders(parse_select(text), parts)

@@ -1,0 +1,244 @@
+"""TrendsQuery: the world of `world.py`, worked out by hand."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.insights.world import BUY, RANGE, VIEW, ask, refuse
+
+NULL = "$$_posthog_breakdown_null_$$"
+OTHER = "$$_posthog_breakdown_other_$$"
+TOTAL = {"display": "BoldNumber"}
+
+
+def trend(client: httpx.Client, **fields: Any) -> list[Any]:
+    found: list[Any] = ask(client, "TrendsQuery", **{"series": [VIEW], **fields})["results"]
+    return found
+
+
+def data(client: httpx.Client, **fields: Any) -> Any:
+    (result,) = trend(client, **fields)
+    return result["data"]
+
+
+def total(client: httpx.Client, **fields: Any) -> Any:
+    (result,) = trend(client, trendsFilter=TOTAL, **fields)
+    return result["aggregated_value"]
+
+
+def test_a_result_has_posthogs_fields(client: httpx.Client) -> None:
+    answer = ask(client, "TrendsQuery", series=[VIEW | {"custom_name": "Views"}])
+    (result,) = answer["results"]
+    assert result["data"] == [3, 3, 1, 1]
+    assert result["days"] == ["2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05"]
+    assert result["labels"] == ["2-Mar-2026", "3-Mar-2026", "4-Mar-2026", "5-Mar-2026"]
+    assert (result["count"], result["label"]) == (8.0, "view")
+    assert result["action"]["custom_name"] == "Views"
+    assert answer["resolved_date_range"]["date_from"].startswith("2026-03-02T00:00:00")
+    assert answer["resolved_date_range"]["date_to"].startswith("2026-03-05T23:59:59.999999")
+    assert answer["hogql"].startswith("SELECT")
+    assert answer["hasMore"] is False
+
+
+@pytest.mark.parametrize(
+    ("math", "expected"),
+    [
+        ({"math": "total"}, [1, 0, 0, 1]),
+        ({"math": "sum", "math_property": "price"}, [10, 0, 0, 20]),
+        ({"math": "avg", "math_property": "price"}, [10, 0, 0, 20]),
+        ({"math": "hogql", "math_hogql": "count() * 2"}, [2, 0, 0, 2]),
+    ],
+)
+def test_math_of_purchases(client: httpx.Client, math: Any, expected: Any) -> None:
+    assert data(client, series=[BUY | math]) == expected
+
+
+@pytest.mark.parametrize(
+    ("math", "expected"),
+    [
+        ("dau", [2, 2, 1, 1]),
+        ("avg_count_per_actor", [1.5, 1.5, 1, 1]),
+        ("max_count_per_actor", [2, 2, 1, 1]),
+        ("first_time_for_user", [2, 1, 0, 0]),
+        ("weekly_active", [2, 3, 3, 3]),
+        ("monthly_active", [2, 3, 3, 3]),
+    ],
+)
+def test_math_of_persons_counts_merged_ones_once(
+    client: httpx.Client, math: str, expected: Any
+) -> None:
+    assert data(client, series=[VIEW | {"math": math}]) == expected
+
+
+def test_weekly_active_users_leave_after_seven_days(client: httpx.Client) -> None:
+    series = [VIEW | {"math": "weekly_active"}]
+    later = {"date_from": "2026-03-08", "date_to": "2026-03-12"}
+    # Ada 3 and 9, Bob 5, Cleo 3 and 10.
+    assert data(client, series=series, dateRange=later) == [3, 3, 3, 3, 2]
+    assert total(client, series=series, dateRange=later) == 2
+
+
+@pytest.mark.parametrize(
+    ("math", "expected"),
+    [("median", 20), ("p75", 25), ("min", 10), ("max", 30), ("sum", 60), ("avg", 20)],
+)
+def test_numbers_of_a_whole_period(client: httpx.Client, math: str, expected: float) -> None:
+    series = [BUY | {"math": math, "math_property": "price"}]
+    assert (
+        total(client, series=series, dateRange={"date_from": "2026-03-01", "date_to": "2026-03-31"})
+        == expected
+    )
+
+
+def test_intervals(client: httpx.Client) -> None:
+    month = {"date_from": "2026-03-02", "date_to": "2026-03-10"}
+    assert data(client, interval="week", dateRange=month) == [8, 2]
+    assert data(client, interval="month", dateRange=month) == [10]
+    hours = {"date_from": "2026-03-02T09:00:00", "date_to": "2026-03-02T12:00:00"}
+    (result,) = trend(client, interval="hour", dateRange=hours)
+    assert result["data"] == [1, 1, 0, 0]
+    assert result["days"][0] == "2026-03-02 09:00:00"
+
+
+def test_breakdown_by_event_property(client: httpx.Client) -> None:
+    results = trend(client, breakdownFilter={"breakdown": "$browser", "breakdown_type": "event"})
+    assert [(each["breakdown_value"], each["data"]) for each in results] == [
+        ("Chrome", [1, 0, 1, 1]),
+        ("Safari", [1, 1, 0, 0]),
+        ("Firefox", [1, 0, 0, 0]),
+        (NULL, [0, 2, 0, 0]),
+    ]
+    assert [each["label"] for each in results][:2] == ["Chrome", "Safari"]
+
+
+def test_values_beyond_the_limit_are_other(client: httpx.Client) -> None:
+    breakdown = {"breakdown": "$browser", "breakdown_limit": 1}
+    answer = ask(client, "TrendsQuery", series=[VIEW], breakdownFilter=breakdown)
+    assert answer["hasMore"] is True
+    assert [(each["breakdown_value"], each["data"]) for each in answer["results"]] == [
+        ("Chrome", [1, 0, 1, 1]),
+        (OTHER, [2, 3, 0, 0]),
+    ]
+    hidden = breakdown | {"breakdown_hide_other_aggregation": True}
+    assert len(trend(client, breakdownFilter=hidden)) == 1
+
+
+def test_breakdown_by_person_and_by_two_properties(client: httpx.Client) -> None:
+    by_plan = trend(client, breakdownFilter={"breakdown": "plan", "breakdown_type": "person"})
+    assert [(each["breakdown_value"], each["count"]) for each in by_plan] == [
+        ("free", 5),
+        ("paid", 3),
+    ]
+    both = {"breakdowns": [{"property": "plan", "type": "person"}, {"property": "$browser"}]}
+    found = {
+        tuple(each["breakdown_value"]): each["count"]
+        for each in trend(client, breakdownFilter=both)
+    }
+    assert found == {
+        ("free", "Chrome"): 3,
+        ("paid", "Safari"): 2,
+        ("free", NULL): 2,
+        ("paid", "Firefox"): 1,
+    }
+
+
+def test_breakdown_by_cohort(client: httpx.Client) -> None:
+    created = client.post(
+        "/api/projects/1/cohorts/",
+        json={
+            "name": "Free",
+            "filters": {
+                "properties": {
+                    "type": "AND",
+                    "values": [{"key": "plan", "value": "free", "type": "person"}],
+                }
+            },
+        },
+    )
+    id = created.json()["id"]
+    results = trend(client, breakdownFilter={"breakdown": [id, "all"], "breakdown_type": "cohort"})
+    assert [(each["breakdown_value"], each["label"], each["data"]) for each in results] == [
+        (id, "Free", [1, 2, 1, 1]),
+        ("all", "all users", [3, 3, 1, 1]),
+    ]
+
+
+def test_comparison_equals_the_query_of_the_period_before(client: httpx.Client) -> None:
+    later = {"date_from": "2026-03-06", "date_to": "2026-03-09"}
+    current, previous = trend(client, dateRange=later, compareFilter={"compare": True})
+    assert (current["compare_label"], previous["compare_label"]) == ("current", "previous")
+    assert previous["data"] == data(client, dateRange=RANGE)
+    assert previous["days"] == ["2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05"]
+    shifted = trend(
+        client,
+        dateRange={"date_from": "2026-03-09", "date_to": "2026-03-12"},
+        compareFilter={"compare": True, "compare_to": "-1w"},
+    )
+    assert shifted[1]["data"] == data(client, dateRange=RANGE)
+
+
+def test_formulas(client: httpx.Client) -> None:
+    (result,) = trend(client, series=[BUY, VIEW], trendsFilter={"formula": "A / B * 100"})
+    assert [round(each, 2) for each in result["data"]] == [33.33, 0, 0, 100]
+    assert result["label"] == "Formula (A / B * 100)"
+    nodes = [{"formula": "(A + B) * -1", "custom_name": "Both"}, {"formula": "B - A"}]
+    both = trend(client, series=[BUY, VIEW], trendsFilter={"formulaNodes": nodes})
+    assert [each["data"] for each in both] == [[-4, -3, -1, -2], [2, 3, 1, 0]]
+    assert both[0]["label"] == "Both"
+
+
+def test_cumulative_display_counts_a_person_once(client: httpx.Client) -> None:
+    display = {"display": "ActionsLineGraphCumulative"}
+    assert data(client, trendsFilter=display) == [3, 6, 7, 8]
+    assert data(client, series=[VIEW | {"math": "dau"}], trendsFilter=display) == [2, 3, 3, 3]
+
+
+def test_filters_of_a_series_and_of_the_query(client: httpx.Client) -> None:
+    chrome = {"key": "$browser", "value": "Chrome", "type": "event"}
+    paid = {"key": "plan", "value": "paid", "type": "person"}
+    assert data(client, series=[VIEW | {"properties": [chrome]}]) == [1, 0, 1, 1]
+    assert data(client, properties=[paid]) == [2, 1, 0, 0]
+    group = {
+        "type": "OR",
+        "values": [{"type": "AND", "values": [chrome]}, {"type": "AND", "values": [paid]}],
+    }
+    assert data(client, properties=group) == [3, 1, 1, 1]
+
+
+def test_breakdowns_sum_to_the_total(client: httpx.Client) -> None:
+    for math in ({}, {"math": "hogql", "math_hogql": "count()"}):
+        results = trend(client, series=[VIEW | math], breakdownFilter={"breakdown": "$browser"})
+        assert [sum(each) for each in zip(*(each["data"] for each in results), strict=True)] == [
+            3,
+            3,
+            1,
+            1,
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "attr"),
+    [
+        ({"series": []}, "query__series"),
+        ({"series": [VIEW | {"mth": "dau"}]}, "series[0].mth"),
+        ({"series": [VIEW | {"math": "mean"}]}, "query__series__0__math"),
+        ({"series": [VIEW | {"math": "sum"}]}, "query__series__0__math_property"),
+        ({"interval": "fortnight"}, "query__interval"),
+        ({"trendsFilter": {"formula": "A +"}}, "query__trendsFilter__formula"),
+        ({"trendsFilter": {"formula": "A + B"}}, "query__trendsFilter__formula"),
+        ({"trendsFilter": {"display": "Globe"}}, "query__trendsFilter__display"),
+        (
+            {"breakdownFilter": {"breakdown": "x", "breakdown_limit": 0}},
+            "query__breakdownFilter__breakdown_limit",
+        ),
+        ({"dateRange": {"date_from": "yesterday"}}, "query__dateRange__date_from"),
+        (
+            {"dateRange": {"date_from": "2020-01-01"}, "interval": "minute"},
+            "query__dateRange__date_from",
+        ),
+        ({"serie": [VIEW]}, "serie"),
+    ],
+)
+def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
+    assert refuse(client, "TrendsQuery", **{"series": [VIEW], **fields})["attr"] == attr
