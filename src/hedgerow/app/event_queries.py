@@ -14,6 +14,8 @@ from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.query_runners import ExperimentQueryRunner
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.insights.funnels.runner import FunnelsQueryRunner
+from hedgerow.insights.retention.runner import RetentionQueryRunner
 from hedgerow.insights.trends.runner import TrendsQueryRunner
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
@@ -95,7 +97,13 @@ def build_event_queries(
         reading.wait_until_readable,
         utc_now,
     )
-    queries.register({"TrendsQuery": TrendsQueryRunner(reading).prepare})
+    queries.register(
+        {
+            "TrendsQuery": TrendsQueryRunner(reading).prepare,
+            "FunnelsQuery": FunnelsQueryRunner(reading).prepare,
+            "RetentionQuery": RetentionQueryRunner(reading).prepare,
+        }
+    )
     return EventQueryServices(
         executor=reading,
         workers=workers,

@@ -156,11 +156,7 @@ def parse_date_range(
         start = _parse(fields, "date_from", from_text, query_time)
         if not is_exact and _drops_time_of_day(from_text):
             start = Interval.DAY.start_of(start)
-    to_text = fields.text("date_to")
-    end = _parse(fields, "date_to", to_text, query_time) if to_text else query_time.now
-    end = end.astimezone(zone)
-    if not (is_exact and to_text):
-        end = _end_of_range(end, to_text, interval)
+    end = parse_range_end(sent, interval, query_time)
     if not is_exact and not _is_relative_hours(from_text, interval):
         start = interval.start_of(start)
     if start > end:
@@ -168,6 +164,18 @@ def parse_date_range(
     found = DateRange(start=start, end=end, interval=interval)
     _check_size(found, fields)
     return found
+
+
+def parse_range_end(sent: Mapping[str, Any], interval: Interval, query_time: QueryTime) -> datetime:
+    """Parse the end of a `dateRange`: now if there is none, and the end of its day or interval
+    unless it is exact."""
+    fields = QueryFields(sent, "query__dateRange")
+    text = fields.text("date_to")
+    end = _parse(fields, "date_to", text, query_time) if text else query_time.now
+    end = end.astimezone(query_time.zone)
+    if text and fields.boolean("explicitDate"):
+        return end
+    return _end_of_range(end, text, interval)
 
 
 def _parse(fields: QueryFields, name: str, text: str, query_time: QueryTime) -> datetime:

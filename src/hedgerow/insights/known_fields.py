@@ -42,3 +42,41 @@ TRENDS_QUERY = Shape(
     trendsFilter=TRENDS_FILTER,
     unused=(*COMMON_UNUSED, "aggregation_group_type_index"),
 )  # fmt: skip
+FUNNELS_FILTER = Shape(
+    "funnelVizType", "funnelOrderType", "funnelWindowInterval", "funnelWindowIntervalUnit",
+    "funnelFromStep", "funnelToStep", "funnelAggregateByHogQL", "binCount",
+    "breakdownAttributionType", "breakdownAttributionValue",
+    exclusions=Shape(*SERIES_FIELDS, "funnelFromStep", "funnelToStep", unused=SERIES_UNUSED),
+    unused=(
+        "layout", "funnelStepReference", "hiddenLegendBreakdowns", "useUdf",
+        "resultCustomizations", "goalLines", "showValuesOnSeries",
+    ),
+)  # fmt: skip
+FUNNELS_QUERY = Shape(
+    "kind", "interval", "properties", "filterTestAccounts", "aggregation_group_type_index",
+    dateRange=DATE_RANGE,
+    series=SERIES,
+    breakdownFilter=BREAKDOWN,
+    funnelsFilter=FUNNELS_FILTER,
+    unused=COMMON_UNUSED,
+)  # fmt: skip
+ENTITY = Shape(
+    "id", "name", "type", "properties", "custom_name",
+    unused=("uuid", "kind", "order", "math", "aggregation_target"),
+)  # fmt: skip
+RETENTION_FILTER = Shape(
+    "retentionType", "totalIntervals", "minimumOccurrences", "period", "cumulative",
+    targetEntity=ENTITY,
+    returningEntity=ENTITY,
+    unused=(
+        "retentionReference", "meanRetentionCalculation", "display", "dashboardDisplay",
+        "showTrendLines",
+    ),
+)  # fmt: skip
+RETENTION_QUERY = Shape(
+    "kind", "properties", "filterTestAccounts", "aggregation_group_type_index",
+    dateRange=DATE_RANGE,
+    breakdownFilter=BREAKDOWN,
+    retentionFilter=RETENTION_FILTER,
+    unused=COMMON_UNUSED,
+)  # fmt: skip

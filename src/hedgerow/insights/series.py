@@ -18,6 +18,7 @@ from hedgerow.queries.fields import QueryFields
 MAX_SERIES = 26
 EVENTS, ACTIONS = "EventsNode", "ActionsNode"
 ALL_EVENTS = "All events"
+DEFAULT_EVENT = "$pageview"
 
 _PROPERTY_MATH = ("sum", "avg", "min", "max", "median", "p75", "p90", "p95", "p99")
 _ACTOR_MATH = tuple(
@@ -117,6 +118,27 @@ def parse_series(sent: Any, attr: str) -> Series:
     )
     _check_math(found, fields)
     return found
+
+
+def parse_entity(fields: QueryFields, name: str) -> Series:
+    """Parse the event of a retention, in PostHog's older shape. Pageviews if there is none."""
+    sent = fields.mapping(name) or {"id": DEFAULT_EVENT}
+    attr = fields.attr(name)
+    entity = QueryFields(sent, attr)
+    kind = entity.text("type") or "events"
+    if kind != "events":
+        detail = f'"{truncate(kind)}" is not supported. Expected events.'
+        raise Invalid(detail, attr=entity.attr("type"), code="invalid_choice")
+    event = entity.text("id")
+    return parse_series(
+        {
+            "event": event,
+            "name": sent.get("name"),
+            "custom_name": sent.get("custom_name"),
+            "properties": sent.get("properties"),
+        },
+        attr,
+    )
 
 
 def _read_filters(fields: QueryFields, name: str) -> list[Any]:

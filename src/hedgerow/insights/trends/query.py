@@ -7,9 +7,8 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.events.query.context import QueryContext
-from hedgerow.hogql.ast import Expr
-from hedgerow.hogql.builders import all_of, constant
-from hedgerow.insights.breakdowns import Breakdown, name_cohort, parse_breakdown
+from hedgerow.hogql.builders import all_of
+from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
 from hedgerow.insights.date_range import (
     DateRange,
     Interval,
@@ -17,8 +16,9 @@ from hedgerow.insights.date_range import (
     parse_interval,
     shift_to_previous,
 )
+from hedgerow.insights.filters import build_query_filters, list_cohorts, match_cohort
 from hedgerow.insights.known_fields import TRENDS_QUERY
-from hedgerow.insights.series import Series, filter_compiler, parse_series_list
+from hedgerow.insights.series import Series, parse_series_list
 from hedgerow.insights.trends.aggregation import ACTIVE_DAYS, SeriesQuery
 from hedgerow.insights.trends.formulas import Formula, parse_formula
 from hedgerow.lib.text import truncate
@@ -206,7 +206,7 @@ def plan_series(
             query=SeriesQuery(
                 series=series,
                 period=period,
-                filters=all_of([filters, _match_cohort(cohort, context)]),
+                filters=all_of([filters, match_cohort(cohort, context)]),
                 breakdown=query.breakdown,
                 is_total=query.is_total,
                 is_cumulative=query.is_cumulative,
@@ -217,33 +217,9 @@ def plan_series(
             cohort_name=name,
         )
         for period in periods
-        for cohort, name in _list_cohorts(query.breakdown, context)
+        for cohort, name in list_cohorts(query.breakdown, context)
         for order, series in enumerate(query.series)
     ]
     if len(planned) > MAX_QUERIES:
         raise Invalid(f"Expected at most {MAX_QUERIES} series in all.", attr="query__series")
     return planned
-
-
-def build_query_filters(sent: Mapping[str, Any], context: QueryContext) -> Expr:
-    """Build the condition of the filters that apply to all series."""
-    properties = sent.get("properties")
-    if not properties:
-        return constant(True)
-    return filter_compiler(context).compile(properties, "query__properties")
-
-
-def _list_cohorts(
-    breakdown: Breakdown | None, context: QueryContext
-) -> list[tuple[CohortId | None, str | None]]:
-    if breakdown is None or not breakdown.cohorts:
-        return [(None, None)]
-    attr = "query__breakdownFilter__breakdown"
-    return [(each, name_cohort(each, context, attr)) for each in breakdown.cohorts]
-
-
-def _match_cohort(cohort: CohortId | None, context: QueryContext) -> Expr:
-    if cohort is None:
-        return constant(True)
-    sent = {"type": "cohort", "key": "id", "value": int(cohort)}
-    return filter_compiler(context).compile(sent, "query__breakdownFilter__breakdown")

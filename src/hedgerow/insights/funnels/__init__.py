@@ -1,0 +1,1 @@
+"""FunnelsQuery: how many people get from step to step."""

@@ -1,0 +1,332 @@
+"""The SQL of a funnel.
+
+Each event of the first step begins an attempt, and the next step counts from the earliest event
+after the step before: that is the furthest that an attempt can get. Window functions find those
+events from the last step backwards, in one pass for each step, however many events an actor has.
+The time limit of the funnel starts with the attempt. An actor gets as far as its best attempt.
+
+In an unordered funnel, each event begins an attempt, and the earliest event of each other step
+counts. In a strict funnel, all events of an actor are rows, and a step must follow the one before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedgerow.events.query.context import QueryContext
+from hedgerow.hogql.ast import Expr, Select
+from hedgerow.hogql.builders import all_of, any_of, call, constant, field
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.insights.breakdowns import NULL_LABEL
+from hedgerow.insights.date_range import DateRange
+from hedgerow.insights.funnels.query import Attribution, FunnelOrder, FunnelsQuery
+from hedgerow.insights.groups import build_actor, match_actor
+from hedgerow.insights.series import filter_compiler, match_series
+
+# Later than any event, in microseconds: a step that is never reached.
+NEVER = 10**17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funnel:
+    """A funnel in a period. `filters` apply to all steps. `excluded` are the values of the
+    breakdown that are not part of Other."""
+
+    query: FunnelsQuery
+    period: DateRange
+    filters: Expr
+    excluded: Sequence[Sequence[str]] = ()
+
+    @property
+    def step_count(self) -> int:
+        return len(self.query.steps)
+
+    @property
+    def has_values(self) -> bool:
+        return self.query.breakdown is not None
+
+
+def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
+    """Build rows of actor, value, at, times and level: when the attempt that begins with the event
+    reaches each step, and how many it reaches. The level is 0 if no attempt begins."""
+    rows = _build_rows(funnel, context)
+    if funnel.query.order is FunnelOrder.UNORDERED:
+        return _build_unordered(funnel, rows)
+    for step in reversed(range(funnel.step_count)):
+        rows = _add_chain(funnel, rows, step)
+    return _measure_chains(funnel, rows)
+
+
+def build_actors(funnel: Funnel, context: QueryContext) -> Select:
+    """Build a row for each actor who enters the funnel: actor, value, level and times of the best
+    attempt: the first to get that far, and of those the last to begin."""
+    group = "actor, value" if funnel.query.attribution is Attribution.ALL_EVENTS else "actor"
+    return _build(
+        f"""
+        SELECT actor, {{value}} AS value, max(level) AS reached,
+            argMax(times, tuple(level, -arrayElement(times, level), at)) AS step_times
+        FROM {{attempts}} AS attempts
+        GROUP BY {group}
+        HAVING reached > 0
+        """,  # noqa: S608 - ours
+        value=_attribute(funnel),
+        attempts=build_attempts(funnel, context),
+    )
+
+
+def build_steps_query(funnel: Funnel, context: QueryContext) -> Select:
+    """Build rows of value, number of actors for each step, and the average and median seconds from
+    the step before. It has one more row than the limit if there are more values."""
+    steps = range(1, funnel.step_count + 1)
+    gap = "(arrayElement(step_times, {n}) - arrayElement(step_times, {n} - 1)) / 1000000"
+    counts = ", ".join(f"countIf(reached >= {n})" for n in steps)
+    means = ", ".join(f"avgIf({gap.format(n=n)}, reached >= {n})" for n in steps[1:])
+    medians = ", ".join(
+        f"quantileExactInclusiveIf(0.5)({gap.format(n=n)}, reached >= {n})" for n in steps[1:]
+    )
+    limit = ""
+    if funnel.query.breakdown is not None and not funnel.excluded:
+        limit = f"LIMIT {funnel.query.breakdown.limit + 1}"
+    return _build(
+        f"""
+        SELECT value, [{counts}] AS counts, [{means}] AS means, [{medians}] AS medians
+        FROM {{actors}} AS actors
+        GROUP BY value ORDER BY arrayElement(counts, 1) DESC, value ASC {limit}
+        """,  # noqa: S608 - ours
+        actors=_group_other(funnel, build_actors(funnel, context)),
+    )
+
+
+def build_times_query(funnel: Funnel, context: QueryContext) -> Select:
+    """Build one row: number, minimum, maximum and average of the conversion times in seconds."""
+    return _build(
+        "SELECT count(), min(seconds), max(seconds), avg(seconds) FROM {times} AS times",
+        times=_build_conversion_times(funnel, context),
+    )
+
+
+def build_bins_query(funnel: Funnel, context: QueryContext, first: int, width: int) -> Select:
+    """Build rows of bin number and number of actors, for bins of `width` seconds from `first`."""
+    return _build(
+        f"""
+        SELECT toInt(floor((seconds - {first}) / {width})) AS bin, count() FROM {{times}} AS times
+        GROUP BY bin
+        """,  # noqa: S608 - ours
+        times=_build_conversion_times(funnel, context),
+    )
+
+
+def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
+    """Build rows of value, interval numbers, and the actors who begin in each interval and reach
+    the first and the last step of the rate."""
+    start, end = funnel.query.from_step + 1, funnel.query.to_step + 1
+    slot = funnel.period.number_interval(parse_expr("fromUnixTimestamp64Micro(_toInt64(at))"))
+    limit = ""
+    if funnel.query.breakdown is not None:
+        limit = f"LIMIT {funnel.query.breakdown.limit}"
+    return _build(
+        f"""
+        SELECT value, groupArray(slot) AS slots, groupArray(entered) AS entered_all,
+            groupArray(converted) AS converted_all, sum(entered) AS total
+        FROM (
+            SELECT value, slot, countIf(reached >= {start}) AS entered,
+                countIf(reached >= {end}) AS converted
+            FROM (
+                SELECT actor, value, {{slot}} AS slot, max(level) AS reached
+                FROM {{attempts}} AS attempts WHERE level > 0 GROUP BY actor, value, slot
+            )
+            GROUP BY value, slot
+        )
+        GROUP BY value ORDER BY total DESC, value ASC {limit}
+        """,  # noqa: S608 - ours
+        slot=slot,
+        attempts=build_attempts(funnel, context),
+    )
+
+
+def _build_conversion_times(funnel: Funnel, context: QueryContext) -> Select:
+    start, end = funnel.query.from_step + 1, funnel.query.to_step + 1
+    return _build(
+        f"""
+        SELECT (arrayElement(step_times, {end}) - arrayElement(step_times, {start})) / 1000000
+            AS seconds
+        FROM {{actors}} AS actors WHERE reached >= {end}
+        """,  # noqa: S608 - ours
+        actors=build_actors(funnel, context),
+    )
+
+
+def _group_other(funnel: Funnel, actors: Select) -> Select:
+    """With excluded values, keep the others, as one."""
+    if not funnel.excluded:
+        return actors
+    return _build(
+        """
+        SELECT [''] AS value, reached, step_times FROM {actors} AS actors
+        WHERE NOT has({known}, actors.value)
+        """,
+        actors=actors,
+        known=constant([list(each) for each in funnel.excluded]),
+    )
+
+
+def _build_rows(funnel: Funnel, context: QueryContext) -> Select:
+    compile_filters = filter_compiler(context).compile
+    query = funnel.query
+    steps = [match_series(each, compile_filters) for each in query.steps]
+    excluded = [match_series(each.series, compile_filters) for each in query.exclusions]
+    where = [funnel.period.contains(field("timestamp")), funnel.filters, _match_actor(query)]
+    if query.order is not FunnelOrder.STRICT:
+        where.append(any_of([*steps, *excluded]))
+    names = [f"step_{number}" for number in range(len(steps))]
+    names += [f"excluded_{number}" for number in range(len(excluded))]
+    columns = "".join(f", if({{{name}}}, 1, 0) AS {name}" for name in names)
+    return _build(
+        f"""
+        SELECT {{actor}} AS actor, {{value}} AS value,
+            _toUInt64(max2(toUnixTimestamp64Micro(timestamp), 0)) AS at{columns}
+        FROM events WHERE {{where}}
+        """,  # noqa: S608 - ours
+        actor=_build_actor(query),
+        value=_build_value(query),
+        where=all_of(where),
+        **dict(zip(names, [*steps, *excluded], strict=True)),
+    )
+
+
+def _build_actor(query: FunnelsQuery) -> Expr:
+    if query.actor_hogql:
+        return call("ifNull", call("toString", parse_expr(query.actor_hogql)), constant(""))
+    return build_actor(query.group_type_index)
+
+
+def _match_actor(query: FunnelsQuery) -> Expr:
+    """Events without a group or value belong to nobody."""
+    if query.actor_hogql:
+        return call("notEmpty", _build_actor(query))
+    return match_actor(query.group_type_index)
+
+
+def _build_value(query: FunnelsQuery) -> Expr:
+    if query.breakdown is None or not query.breakdown.properties:
+        return parse_expr("['']")
+    return query.breakdown.build_value()
+
+
+def _column_names(funnel: Funnel) -> list[str]:
+    """The columns that every query passes on."""
+    steps = [f"step_{number}" for number in range(funnel.step_count)]
+    return ["actor", "at", "value", *steps, *_exclusion_names(funnel)]
+
+
+def _exclusion_names(funnel: Funnel) -> list[str]:
+    return [f"excluded_{number}" for number in range(len(funnel.query.exclusions))]
+
+
+def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
+    """Which rows follow: of the same actor, and for an attribution to all events of the same value.
+    Of events at the same time, those of an earlier step come first."""
+    splits = funnel.has_values and funnel.query.attribution is Attribution.ALL_EVENTS
+    ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
+    return (
+        f"OVER (PARTITION BY {'actor, value' if splits else 'actor'} ORDER BY at{ties} "
+        f"ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
+    )
+
+
+def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
+    """Add the chain that begins with a step: the times of the step and of those after it, and for
+    each the time of the next excluded event."""
+    names = ", ".join(_column_names(funnel))
+    excluding = [
+        f"excluded_{number} = 1"
+        for number, each in enumerate(funnel.query.exclusions)
+        if each.from_step <= step < each.to_step
+    ]
+    obstacle = f"min(if({' OR '.join(excluding)}, at, {NEVER})) {_window(funnel)}"
+    obstacle = f"ifNull(nullIf({obstacle}, 0), {NEVER})" if excluding else str(NEVER)
+    following = "tuple([], [])"
+    if step < funnel.step_count - 1:
+        is_strict = funnel.query.order is FunnelOrder.STRICT
+        function, window = ("any", _window(funnel, "1")) if is_strict else ("min", _window(funnel))
+        following = f"{function}(chain_{step + 1}) {window}"
+    return _build(
+        f"""
+        SELECT {names}, if(step_{step} = 1, tuple(
+            arrayConcat([at], tupleElement(next, 1)),
+            arrayConcat([obstacle], tupleElement(next, 2))
+        ), tuple([{NEVER}], [{NEVER}])) AS chain_{step}
+        FROM (SELECT *, {following} AS next, {obstacle} AS obstacle FROM {{rows}} AS rows)
+        """,  # noqa: S608 - ours
+        rows=rows,
+    )
+
+
+def _measure_chains(funnel: Funnel, rows: Select) -> Select:
+    """Cut each attempt at the end of the window, and drop those that an excluded event ends."""
+    end = f"at + {_microseconds(funnel)}"
+    names = ", ".join(_column_names(funnel))
+    survives = "1"
+    if funnel.query.exclusions:
+        # Each step must come before the next obstacle, and so must the end of the window.
+        last = f"if(length(times) = {funnel.step_count}, 0, {end} + 1)"
+        limits = f"arrayPushBack(arraySlice(times, 2), {last})"
+        reached = "arraySlice(obstacles, 1, length(times))"
+        survives = f"NOT arrayExists((obstacle, until) -> obstacle < until, {reached}, {limits})"
+    return _build(
+        f"""
+        SELECT {names}, times, if(step_0 = 1 AND {survives}, length(times), 0) AS level
+        FROM (
+            SELECT {names}, arrayFilter(time -> time <= {end}, tupleElement(chain_0, 1)) AS times,
+                tupleElement(chain_0, 2) AS obstacles
+            FROM {{rows}} AS rows
+        )
+        """,  # noqa: S608 - ours
+        rows=rows,
+    )
+
+
+def _build_unordered(funnel: Funnel, rows: Select) -> Select:
+    names = ", ".join(_column_names(funnel))
+    steps = range(funnel.step_count)
+    window = _window(funnel)
+    own = "multiIf(" + "".join(f"step_{n} = 1, {n}, " for n in steps) + f"{funnel.step_count})"
+    later = ", ".join(f"min(if(step_{n} = 1, at, {NEVER})) {window}" for n in steps)
+    return _build(
+        f"""
+        SELECT {names}, arraySort(arrayFilter(time -> time <= at + {_microseconds(funnel)}, found))
+            AS times, length(times) AS level
+        FROM (
+            SELECT *, arrayMap(
+                (time, number) -> multiIf(number = own, at, time = 0, {NEVER}, time),
+                later, range({funnel.step_count})
+            ) AS found
+            FROM (SELECT *, {own} AS own, [{later}] AS later FROM {{rows}} AS rows)
+        )
+        """,  # noqa: S608 - ours
+        rows=rows,
+    )
+
+
+def _microseconds(funnel: Funnel) -> int:
+    return int(funnel.query.window.total_seconds()) * 1_000_000
+
+
+def _attribute(funnel: Funnel) -> Expr:
+    """Build the value of an actor from the values of its events."""
+    query = funnel.query
+    if query.breakdown is None or query.attribution is Attribution.ALL_EVENTS:
+        return parse_expr("any(value)" if query.breakdown is None else "value")
+    counts = f"NOT has(value, '{NULL_LABEL}')"
+    if query.attribution is Attribution.STEP:
+        counts = f"step_{query.attribution_step} = 1"
+    function = "argMax" if query.attribution is Attribution.LAST_TOUCH else "argMin"
+    missing = constant([NULL_LABEL] * len(query.breakdown.properties))
+    return replace_placeholders(
+        parse_expr(f"if(countIf({counts}) > 0, {function}If(value, at, {counts}), {{missing}})"),
+        {"missing": missing},
+    )
+
+
+def _build(text: str, **parts: Expr) -> Select:
+    return replace_placeholders(parse_select(text), parts)

@@ -1,0 +1,1 @@
+"""RetentionQuery: how many people come back."""

@@ -1,0 +1,186 @@
+"""A parsed RetentionQuery, and its SQL."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.events.query.context import QueryContext
+from hedgerow.hogql.ast import Compare, Expr, Select
+from hedgerow.hogql.builders import all_of, any_of, call, compare, constant, field
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
+from hedgerow.insights.date_range import DateRange, Interval, parse_range_end
+from hedgerow.insights.filters import build_query_filters
+from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
+from hedgerow.insights.known_fields import RETENTION_QUERY
+from hedgerow.insights.series import Series, filter_compiler, match_series, parse_entity
+from hedgerow.lib.text import truncate
+from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.queries.fields import QueryFields
+
+DEFAULT_INTERVALS = 8
+MAX_INTERVALS = 100
+MAX_OCCURRENCES = 1_000
+FIRST_TIME = "retention_first_time"
+TYPES = ("retention_recurring", FIRST_TIME)
+PERIODS = ("Hour", "Day", "Week", "Month")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionQuery:
+    """People who do `target` in an interval, and do `returning` in later ones."""
+
+    sent: Mapping[str, Any]
+    target: Series
+    returning: Series
+    interval: Interval
+    interval_count: int
+    is_first_time: bool
+    is_cumulative: bool
+    min_occurrences: int
+    breakdown: Breakdown | None
+    group_type_index: int | None
+
+
+def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
+    check_known_fields(sent, RETENTION_QUERY, "")
+    check_storable(sent, "query")
+    fields = QueryFields(sent)
+    options = QueryFields(fields.mapping("retentionFilter"), fields.attr("retentionFilter"))
+    fields.mapping("dateRange")
+    fields.boolean("filterTestAccounts")
+    breakdown = parse_breakdown(fields.mapping("breakdownFilter"), fields.attr("breakdownFilter"))
+    if breakdown is not None and breakdown.cohorts:
+        detail = "Retention has no breakdown by cohorts. Use a filter by cohort."
+        raise Invalid(detail, attr=fields.attr("breakdownFilter"))
+    return RetentionQuery(
+        sent=sent,
+        target=parse_entity(options, "targetEntity"),
+        returning=parse_entity(options, "returningEntity"),
+        interval=Interval(_read_choice(options, "period", PERIODS, "Day").lower()),
+        interval_count=_read_number(options, "totalIntervals", DEFAULT_INTERVALS, MAX_INTERVALS),
+        is_first_time=_read_choice(options, "retentionType", TYPES, TYPES[0]) == FIRST_TIME,
+        is_cumulative=options.boolean("cumulative"),
+        min_occurrences=_read_number(options, "minimumOccurrences", 1, MAX_OCCURRENCES),
+        breakdown=breakdown,
+        group_type_index=parse_group_type(fields),
+    )
+
+
+def _read_choice(options: QueryFields, name: str, choices: tuple[str, ...], default: str) -> str:
+    sent = options.text(name) or default
+    if sent not in choices:
+        detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(choices)}.'
+        raise Invalid(detail, attr=options.attr(name), code="invalid_choice")
+    return sent
+
+
+def _read_number(options: QueryFields, name: str, default: int, maximum: int) -> int:
+    found = options.integer(name)
+    if found is None:
+        return default
+    if not 1 <= found <= maximum:
+        raise Invalid(f"A number from 1 to {maximum} is required.", attr=options.attr(name))
+    return found
+
+
+def plan_period(query: RetentionQuery, time: QueryTime) -> DateRange:
+    """Return the intervals up to the one that contains `date_to`. As in PostHog, their number
+    decides where they begin, not `date_from`."""
+    end = parse_range_end(query.sent.get("dateRange") or {}, query.interval, time)
+    last = query.interval.start_of(end)
+    start = query.interval.add_to(last, 1 - query.interval_count)
+    return DateRange(start=start, end=end, interval=query.interval)
+
+
+def build_retention_query(
+    query: RetentionQuery, context: QueryContext, period: DateRange
+) -> Select:
+    """Build rows of value, number of the first interval, number of intervals after it, and number
+    of actors."""
+    return _build(
+        """
+        SELECT value, base, gap, count() AS actors
+        FROM (SELECT actor, value, base, arrayJoin(gaps) AS gap FROM {actors} AS actors)
+        GROUP BY value, base, gap
+        """,
+        actors=build_retained_actors(query, context, period),
+    )
+
+
+def build_retained_actors(
+    query: RetentionQuery, context: QueryContext, period: DateRange
+) -> Select:
+    """Build rows of actor, value, base and gaps: in which intervals after the first one, which is
+    0, the actor was there."""
+    # Whoever comes back later was retained until then.
+    gaps = "range(arrayMax(gap_list) + 1)" if query.is_cumulative else "gap_list"
+    return _build(
+        f"""
+        SELECT actor, value, base, {gaps} AS gaps
+        FROM (
+            SELECT actor, tupleElement(start, 1) AS base, tupleElement(start, 2) AS value,
+                arrayMap(slot -> slot - base, returns) AS all_gaps,
+                arrayConcat([0], arrayFilter(gap -> gap > 0, all_gaps)) AS gap_list
+            FROM (SELECT actor, arrayJoin(starts) AS start, returns FROM {{histories}} AS histories)
+        )
+        """,  # noqa: S608 - ours
+        histories=_build_histories(query, context, period),
+    )
+
+
+def _build_histories(query: RetentionQuery, context: QueryContext, period: DateRange) -> Select:
+    """Build rows of actor, starts and returns: the intervals with the first event, each with the
+    value of the breakdown, and the intervals with the second event."""
+    compile_filters = filter_compiler(context).compile
+    target = match_series(query.target, compile_filters)
+    returning = match_series(query.returning, compile_filters)
+    within = period.contains(field("timestamp"))
+    starts = "groupArrayIf(tuple(slot, value), is_start)"
+    if query.is_first_time:
+        # The first event of all, if it is in the period.
+        starts = "if(minIf(slot, is_start) >= 0, [argMinIf(tuple(slot, value), at, is_start)], [])"
+        within = compare(field("timestamp"), Compare.LT_EQ, constant(period.end))
+    parts = {
+        "actor": build_actor(query.group_type_index),
+        "slot": call("greatest", period.number_interval(field("timestamp")), constant(-1)),
+        "value": query.breakdown.build_value() if query.breakdown else parse_expr("['']"),
+        "target": target,
+        "returning": returning,
+        "where": all_of(
+            [
+                within,
+                any_of([target, returning]),
+                build_query_filters(query.sent, context),
+                match_actor(query.group_type_index),
+            ]
+        ),
+    }
+    return _build(
+        f"""
+        SELECT actor, {starts} AS starts,
+            groupArrayIf(slot, returns >= {query.min_occurrences} AND slot >= 0) AS returns
+        FROM (
+            SELECT actor, slot, min(at_time) AS at,
+                argMinIf(value, at_time, matches_target) AS value, max(matches_target) AS is_start,
+                countIf(matches_returning) AS returns
+            FROM (
+                SELECT {{actor}} AS actor, {{slot}} AS slot, {{value}} AS value,
+                    timestamp AS at_time, if({{target}}, 1, 0) AS matches_target,
+                    if({{returning}}, 1, 0) AS matches_returning
+                FROM events WHERE {{where}}
+            )
+            GROUP BY actor, slot
+        )
+        GROUP BY actor
+        HAVING notEmpty(starts)
+        """,  # noqa: S608 - ours
+        **parts,
+    )
+
+
+def _build(text: str, **parts: Expr) -> Select:
+    return replace_placeholders(parse_select(text), parts)

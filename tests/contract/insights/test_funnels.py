@@ -1,0 +1,207 @@
+"""FunnelsQuery: the world of `world.py` and small ones of its own, worked out by hand."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.insights.world import BUY, VIEW, ask, event, refuse, send
+
+MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
+NULL = "$$_posthog_breakdown_null_$$"
+OTHER = "$$_posthog_breakdown_other_$$"
+
+
+def funnel(client: httpx.Client, *steps: Any, **fields: Any) -> Any:
+    options = {
+        "funnelsFilter": {
+            name: fields.pop(name)
+            for name in list(fields)
+            if name not in ("breakdownFilter", "dateRange", "properties", "interval")
+        }
+    }
+    query = {"series": list(steps), "dateRange": MARCH, **options, **fields}
+    return ask(client, "FunnelsQuery", **query)["results"]
+
+
+def counts(steps: Any) -> list[int]:
+    return [each["count"] for each in steps]
+
+
+def step(name: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "EventsNode", "event": name, **fields}
+
+
+def test_steps_have_posthogs_fields(client: httpx.Client) -> None:
+    first, second = funnel(client, VIEW, BUY)
+    # Ada 2 hours after her last view of the day, and again; Bob an hour after; Cleo never buys.
+    assert (first["count"], second["count"]) == (3, 2)
+    assert (first["order"], first["action_id"], first["name"], first["type"]) == (
+        0,
+        "view",
+        "view",
+        "events",
+    )
+    assert first["average_conversion_time"] is None
+    assert second["average_conversion_time"] == (2 + 1) / 2 * 3600
+    assert second["median_conversion_time"] == (2 + 1) / 2 * 3600
+
+
+def test_a_funnel_of_one_step_equals_unique_users(client: httpx.Client) -> None:
+    (only,) = funnel(client, VIEW)
+    (users,) = ask(
+        client,
+        "TrendsQuery",
+        series=[VIEW | {"math": "dau"}],
+        dateRange=MARCH,
+        trendsFilter={"display": "BoldNumber"},
+    )["results"]
+    assert only["count"] == users["aggregated_value"] == 3
+
+
+def test_order_and_window(client: httpx.Client) -> None:
+    send(
+        client,
+        event("f-1", "f.a", 2, 1),
+        event("f-1", "f.b", 2, 2),
+        event("f-1", "f.c", 2, 3),
+        event("f-2", "f.b", 2, 1),
+        event("f-2", "f.a", 2, 2),
+        event("f-2", "f.c", 2, 3),
+        event("f-3", "f.a", 2, 1),
+        event("f-3", "f.other", 2, 2),
+        event("f-3", "f.b", 2, 3),
+        event("f-3", "f.c", 9, 3),
+        event("f-4", "f.a", 2, 1),
+        event("f-4", "f.a", 9, 1),
+        event("f-4", "f.b", 9, 2),
+        event("f-4", "f.c", 9, 3),
+    )
+    steps = [step("f.a"), step("f.b"), step("f.c")]
+    assert counts(funnel(client, *steps)) == [4, 3, 3]
+    one_day = {"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "day"}
+    assert counts(funnel(client, *steps, **one_day)) == [4, 3, 2]
+    assert counts(funnel(client, *steps, funnelOrderType="strict")) == [4, 2, 2]
+    assert counts(funnel(client, *steps, funnelOrderType="unordered")) == [4, 4, 4]
+    assert counts(funnel(client, *steps, funnelOrderType="unordered", **one_day)) == [4, 4, 3]
+
+
+def test_one_event_is_one_step(client: httpx.Client) -> None:
+    send(client, event("g-1", "g.a", 2, 1), event("g-2", "g.a", 2, 1), event("g-2", "g.a", 2, 2))
+    assert counts(funnel(client, step("g.a"), step("g.a"))) == [2, 1]
+    assert counts(funnel(client, step("g.a"), step("g.a"), funnelOrderType="strict")) == [2, 1]
+
+
+def test_an_excluded_event_ends_the_attempt(client: httpx.Client) -> None:
+    send(
+        client,
+        event("x-1", "x.a", 2, 1),
+        event("x-1", "x.bad", 2, 2),
+        event("x-1", "x.b", 2, 3),
+        event("x-2", "x.a", 2, 1),
+        event("x-2", "x.b", 2, 3),
+        event("x-2", "x.bad", 2, 4),
+        event("x-3", "x.a", 2, 1),
+        event("x-3", "x.bad", 2, 2),
+        event("x-3", "x.a", 2, 3),
+        event("x-3", "x.b", 2, 4),
+        event("x-4", "x.a", 2, 1),
+    )
+    steps = [step("x.a"), step("x.b"), step("x.c")]
+    assert counts(funnel(client, *steps)) == [4, 3, 0]
+    bad = step("x.bad", funnelFromStep=0, funnelToStep=1)
+    # Person 1 leaves the funnel; person 3 converts in the second attempt.
+    assert counts(funnel(client, *steps, exclusions=[bad])) == [3, 2, 0]
+    later = bad | {"funnelFromStep": 1, "funnelToStep": 2}
+    assert counts(funnel(client, *steps, exclusions=[later])) == [3, 2, 0]
+
+
+def test_breakdown_and_attribution(client: httpx.Client) -> None:
+    by_browser = {"breakdown": "$browser", "breakdown_type": "event"}
+    found = {
+        row[0]["breakdown_value"][0]: counts(row)
+        for row in funnel(client, VIEW, BUY, breakdownFilter=by_browser)
+    }
+    assert found == {"Firefox": [1, 1], "Chrome": [1, 1], NULL: [1, 0]}
+    last = {
+        row[0]["breakdown_value"][0]: counts(row)
+        for row in funnel(
+            client, VIEW, BUY, breakdownFilter=by_browser, breakdownAttributionType="last_touch"
+        )
+    }
+    assert last == {"Firefox": [1, 1], "Chrome": [1, 1], NULL: [1, 0]}
+    everywhere = {
+        row[0]["breakdown_value"][0]: counts(row)
+        for row in funnel(
+            client, VIEW, BUY, breakdownFilter=by_browser, breakdownAttributionType="all_events"
+        )
+    }
+    assert everywhere == {"Firefox": [1, 0], "Safari": [1, 0], "Chrome": [1, 0], NULL: [1, 0]}
+    plans = funnel(
+        client, VIEW, BUY, breakdownFilter={"breakdown": "plan", "breakdown_type": "person"}
+    )
+    assert [(row[0]["breakdown_value"], counts(row)) for row in plans] == [
+        (["free"], [2, 1]),
+        (["paid"], [1, 1]),
+    ]
+    limited = funnel(client, VIEW, BUY, breakdownFilter=by_browser | {"breakdown_limit": 1})
+    assert [row[0]["breakdown_value"] for row in limited] == [[NULL], [OTHER]]
+    assert counts(limited[1]) == [2, 2]
+
+
+def test_time_to_convert(client: httpx.Client) -> None:
+    found = funnel(client, VIEW, BUY, funnelVizType="time_to_convert", binCount=1)
+    assert found == {"bins": [[3600, 1], [7200, 1]], "average_conversion_time": 5400.0}
+    assert funnel(client, VIEW, step("never"), funnelVizType="time_to_convert") == {
+        "bins": [],
+        "average_conversion_time": None,
+    }
+
+
+def test_conversion_over_time(client: httpx.Client) -> None:
+    (found,) = funnel(
+        client,
+        VIEW,
+        BUY,
+        funnelVizType="trends",
+        funnelWindowInterval=1,
+        dateRange={"date_from": "2026-03-02", "date_to": "2026-03-05"},
+    )
+    # Ada on the 2nd converts, Bob does not; nobody of the 3rd; Bob of the 4th and 5th.
+    assert found["data"] == [50.0, 0, 0, 100.0]
+    assert found["days"][0] == "2026-03-02"
+
+
+def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
+    send(
+        client,
+        event("h-1", "h.a", 2, 1, **{"$session_id": "s1"}),
+        event("h-1", "h.b", 2, 2, **{"$session_id": "s2"}),
+        event("h-2", "h.a", 2, 1, **{"$session_id": "s3"}),
+        event("h-2", "h.b", 2, 2, **{"$session_id": "s3"}),
+    )
+    steps = [step("h.a"), step("h.b")]
+    assert counts(funnel(client, *steps)) == [2, 2]
+    by_session = {"funnelAggregateByHogQL": "properties.$session_id"}
+    assert counts(funnel(client, *steps, **by_session)) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "attr"),
+    [
+        ({"series": []}, "query__series"),
+        ({"funnelsFilter": {"funnelOrder": "strict"}}, "funnelsFilter.funnelOrder"),
+        ({"funnelsFilter": {"funnelOrderType": "random"}}, "query__funnelsFilter__funnelOrderType"),
+        (
+            {"funnelsFilter": {"funnelWindowInterval": 0}},
+            "query__funnelsFilter__funnelWindowInterval",
+        ),
+        ({"funnelsFilter": {"funnelToStep": 2}}, "query__funnelsFilter__funnelToStep"),
+        (
+            {"funnelsFilter": {"exclusions": [VIEW | {"funnelFromStep": 1, "funnelToStep": 1}]}},
+            "query__funnelsFilter__exclusions__0__funnelToStep",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
+    assert refuse(client, "FunnelsQuery", **{"series": [VIEW, BUY], **fields})["attr"] == attr
