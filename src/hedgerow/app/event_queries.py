@@ -14,6 +14,7 @@ from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.query_runners import ExperimentQueryRunner
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.insights.actors import ActorsQueryRunner
 from hedgerow.insights.funnels.runner import FunnelsQueryRunner
 from hedgerow.insights.retention.runner import RetentionQueryRunner
 from hedgerow.insights.trends.runner import TrendsQueryRunner
@@ -102,6 +103,7 @@ def build_event_queries(
             "TrendsQuery": TrendsQueryRunner(reading).prepare,
             "FunnelsQuery": FunnelsQueryRunner(reading).prepare,
             "RetentionQuery": RetentionQueryRunner(reading).prepare,
+            "ActorsQuery": ActorsQueryRunner(reading).prepare,
         }
     )
     return EventQueryServices(

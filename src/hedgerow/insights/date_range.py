@@ -25,7 +25,7 @@ DEFAULT_FROM = "-7d"
 MAX_INTERVALS = 2_000
 ALL_TIME = "all"
 
-_TICK = timedelta(microseconds=1)
+TICK = timedelta(microseconds=1)
 _TIME_OF_DAY = re.compile(r"\d[T ]\d")
 _RELATIVE = re.compile(r"[+-]?(\d*)([hdwmqy])(Start|End)?", re.ASCII)
 _SECONDS = {"minute": 60, "hour": 3600}
@@ -129,7 +129,7 @@ class DateRange:
     def narrow_to(self, number: int) -> "DateRange":
         """Return the part within one interval."""
         start = self.interval.add_to(self.first, number)
-        end = self.interval.add_to(self.first, number + 1) - _TICK
+        end = self.interval.add_to(self.first, number + 1) - TICK
         return replace(self, start=max(start, self.start), end=min(end, self.end))
 
 
@@ -209,10 +209,10 @@ def _is_relative_hours(text: str, interval: Interval) -> bool:
 
 def _end_of_range(end: datetime, text: str, interval: Interval) -> datetime:
     if not interval.has_time_of_day or (text and _drops_time_of_day(text)):
-        return Interval.DAY.add_to(Interval.DAY.start_of(end), 1) - _TICK
+        return Interval.DAY.add_to(Interval.DAY.start_of(end), 1) - TICK
     if text and not _RELATIVE.fullmatch(text):
         return end
-    return interval.add_to(interval.start_of(end), 1) - _TICK
+    return interval.add_to(interval.start_of(end), 1) - TICK
 
 
 def _check_size(found: DateRange, fields: QueryFields) -> None:
@@ -235,7 +235,7 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
         return replace(current, start=start, end=start + length)
     if current.interval is Interval.HOUR:
         start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)
-        end = Interval.HOUR.add_to(Interval.HOUR.start_of(start + length), 1) - _TICK
+        end = Interval.HOUR.add_to(Interval.HOUR.start_of(start + length), 1) - TICK
         return replace(current, start=start, end=end)
     start = Interval.DAY.start_of(start)
     found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
@@ -247,5 +247,5 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
         and not sent.get("date_to")
     ):
         start += timedelta(days=1)
-    end = Interval.DAY.add_to(Interval.DAY.start_of(start + length), 1) - _TICK
+    end = Interval.DAY.add_to(Interval.DAY.start_of(start + length), 1) - TICK
     return replace(current, start=start, end=end)

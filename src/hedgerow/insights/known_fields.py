@@ -80,3 +80,16 @@ RETENTION_QUERY = Shape(
     retentionFilter=RETENTION_FILTER,
     unused=COMMON_UNUSED,
 )  # fmt: skip
+# The source of an ActorsQuery: a number of an insight, whose own query is checked by its kind.
+INSIGHT_ACTORS = Shape(
+    "kind", "source", "day", "series", "breakdown", "compare", "interval",
+    unused=("includeRecordings", "modifiers", "response", "tags", "version", "status"),
+)  # fmt: skip
+FUNNELS_ACTORS = Shape(
+    "kind", "source", "funnelStep", "funnelStepBreakdown",
+    unused=("includeRecordings", "modifiers", "response", "tags", "version"),
+)  # fmt: skip
+ACTORS_QUERY = Shape(
+    "kind", "source", "select", "search", "orderBy", "limit", "offset",
+    unused=("modifiers", "response", "tags", "version", "name"),
+)  # fmt: skip

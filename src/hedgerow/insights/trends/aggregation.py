@@ -6,14 +6,16 @@ from datetime import timedelta
 
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Compare, Expr, Select
-from hedgerow.hogql.builders import all_of, call, compare, constant, field, negate
+from hedgerow.hogql.builders import all_of, call, compare, constant, equals, field, negate
 from hedgerow.hogql.parser.parse import parse_expr, parse_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import Breakdown
-from hedgerow.insights.date_range import DateRange, Interval
+from hedgerow.insights.date_range import TICK, DateRange, Interval
 from hedgerow.insights.series import Series, filter_compiler, match_event, match_series
 
 ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
+# The first event of the series, or the first that also matches the filters.
+FIRST_TIME = ("first_time_for_user", "first_matching_event_for_user")
 _QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
 
@@ -95,6 +97,64 @@ def build_series_query(query: SeriesQuery, context: QueryContext) -> Select:
     return _build(text, amounts=_build_amounts(query, context))
 
 
+def build_actors_query(
+    query: SeriesQuery, context: QueryContext, slot: int | None, value: Sequence[str] | None
+) -> Select:
+    """Build rows of actor and number of events: who is behind the number of one interval, or of
+    the whole period, and of one value of the breakdown."""
+    period = query.period if slot is None else query.period.narrow_to(slot)
+    if query.series.math in ACTIVE_DAYS:
+        period = _widen_to_active(query.series, period)
+    narrowed = replace(query, period=period)
+    conditions = build_conditions(narrowed, context)
+    if value is not None:
+        assert query.breakdown is not None
+        conditions.append(equals(query.breakdown.build_value(), list(value)))
+    actor = query.series.actor if query.series.math == "unique_group" else field("person_id")
+    if query.series.math in FIRST_TIME:
+        conditions.append(_is_first_time(narrowed, context))
+    return _build(
+        """
+        SELECT {actor} AS actor, count() AS event_count
+        FROM events WHERE {matches} GROUP BY actor ORDER BY event_count DESC, actor ASC
+        """,
+        actor=actor,
+        matches=all_of([period.contains(field("timestamp")), *conditions]),
+    )
+
+
+def _widen_to_active(series: Series, period: DateRange) -> DateRange:
+    """Return the days up to the first day of a period in which its active users are active."""
+    if period.interval not in _sliding_intervals(series):
+        return period
+    end = period.end
+    if not period.interval.has_time_of_day:
+        end = Interval.DAY.add_to(Interval.DAY.start_of(period.start), 1) - TICK
+    start = end + TICK - timedelta(days=ACTIVE_DAYS[series.math])
+    return replace(period, start=start, end=end)
+
+
+def _is_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
+    """Match the first event of each user, as `_build_first_time` counts them."""
+    firsts = _build(
+        """
+        SELECT actor, at FROM (
+            SELECT person_id AS actor, min(timestamp) AS at FROM events WHERE {matches}
+            GROUP BY actor
+        )
+        """,
+        matches=_match_first_time(query, context),
+    )
+    return compare(call("tuple", field("person_id"), field("timestamp")), Compare.IN, firsts)
+
+
+def _match_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
+    until = compare(field("timestamp"), Compare.LT_EQ, constant(query.period.end))
+    if query.series.math == FIRST_TIME[0]:
+        return all_of([until, *match_event(query.series)])
+    return all_of([until, *build_conditions(query, context)])
+
+
 def is_unique_math(series: Series) -> bool:
     return series.math in _UNIQUE_MATH
 
@@ -103,7 +163,7 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
     series = query.series
     if series.math in ACTIVE_DAYS and query.period.interval in _sliding_intervals(series):
         return _build_active(query, context)
-    if series.math in ("first_time_for_user", "first_matching_event_for_user"):
+    if series.math in FIRST_TIME:
         return _build_first_time(query, context)
     parts = {
         "slot": _build_slot(query, field("timestamp")),
@@ -230,18 +290,13 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
 def _build_first_time(query: SeriesQuery, context: QueryContext) -> Select:
     """Build the users whose first event of the series is in each interval: their first event of
     all, or the first that matches the filters."""
-    fits: Expr = constant(True)
-    until = compare(field("timestamp"), Compare.LT_EQ, constant(query.period.end))
-    conditions = build_conditions(query, context)
-    if query.series.math == "first_time_for_user":
-        fits = all_of(conditions)
-        conditions = match_event(query.series)
+    fits = all_of(build_conditions(query, context))
     return _build(
         _FIRST_TIME_SQL,
         slot=_build_slot(query, field("at")),
         value=_build_value(query),
         fits=call("if", fits, constant(1), constant(0)),
-        matches=all_of([until, *conditions]),
+        matches=_match_first_time(query, context),
         within=query.period.contains(field("at")),
     )
 

@@ -1,0 +1,262 @@
+"""The numbers of insights that an ActorsQuery can ask about, and the SQL of the actors behind them.
+
+Each builds rows of actor and one more column: the number of events, or the intervals in which a
+retained actor was there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from hedgerow.errors import Invalid
+from hedgerow.events.query.context import QueryContext
+from hedgerow.hogql.ast import Expr, Select
+from hedgerow.hogql.builders import constant
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.insights.breakdowns import ALL_USERS, OTHER_LABEL, Breakdown
+from hedgerow.insights.date_range import ALL_TIME, DateRange, parse_date_range
+from hedgerow.insights.filters import build_query_filters
+from hedgerow.insights.funnels.query import FunnelsQuery, parse_funnels_query
+from hedgerow.insights.funnels.sql import Funnel, build_actors
+from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
+from hedgerow.insights.retention.query import (
+    build_retained_actors,
+    parse_retention_query,
+    plan_period,
+)
+from hedgerow.insights.trends.aggregation import build_actors_query, build_series_query
+from hedgerow.insights.trends.query import (
+    PlannedSeries,
+    TrendsQuery,
+    parse_trends_query,
+    plan_periods,
+    plan_series,
+)
+from hedgerow.lib.text import truncate
+from hedgerow.projects.validation import check_known_fields
+from hedgerow.queries.fields import QueryFields
+
+INSIGHT, FUNNELS = "InsightActorsQuery", "FunnelsActorsQuery"
+KINDS = (INSIGHT, FUNNELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSource:
+    """`query` is the insight, and `kind` its kind. `column` is what the second column holds."""
+
+    sent: Mapping[str, Any]
+    query: Mapping[str, Any]
+    kind: str
+    column: str
+    group_type_index: int | None
+    attr: str
+
+    @property
+    def reads_all_time(self) -> bool:
+        return (self.query.get("dateRange") or {}).get("date_from") == ALL_TIME
+
+
+def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
+    fields = QueryFields(sent, attr)
+    kind = fields.text("kind")
+    if kind not in KINDS:
+        detail = f'"{truncate(kind)}" is not supported. Expected one of: {", ".join(KINDS)}.'
+        raise Invalid(detail, attr=fields.attr("kind"), code="invalid_choice")
+    check_known_fields(sent, INSIGHT_ACTORS if kind == INSIGHT else FUNNELS_ACTORS, "source")
+    query = fields.mapping("source")
+    insight = str(query.get("kind"))
+    expected = ("TrendsQuery", "RetentionQuery") if kind == INSIGHT else ("FunnelsQuery",)
+    if insight not in expected:
+        detail = f'"{truncate(insight)}" is not supported. Expected: {" or ".join(expected)}.'
+        raise Invalid(detail, attr=f"{fields.attr('source')}__kind", code="invalid_choice")
+    return ActorSource(
+        sent=sent,
+        query=query,
+        kind=insight,
+        column="appearances" if insight == "RetentionQuery" else "event_count",
+        group_type_index=_PARSERS[insight](sent, query),
+        attr=attr,
+    )
+
+
+def _parse_trends(sent: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
+    parsed = parse_trends_query(query)
+    series = parsed.series[_read_series(sent, parsed)]
+    return series.math_group_type_index if series.math == "unique_group" else None
+
+
+def _parse_retention(_: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
+    return parse_retention_query(query).group_type_index
+
+
+def _parse_funnels(_: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
+    parsed = parse_funnels_query(query)
+    if parsed.actor_hogql:
+        detail = "A funnel of an expression has no persons."
+        raise Invalid(detail, attr="query__source__source__funnelsFilter")
+    return parsed.group_type_index
+
+
+_PARSERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], int | None]] = {
+    "TrendsQuery": _parse_trends,
+    "RetentionQuery": _parse_retention,
+    "FunnelsQuery": _parse_funnels,
+}
+
+
+def _read_series(sent: Mapping[str, Any], query: TrendsQuery) -> int:
+    number = QueryFields(sent, "query__source").integer("series") or 0
+    if not 0 <= number < len(query.series):
+        detail = f"A series from 0 to {len(query.series) - 1} is required."
+        raise Invalid(detail, attr="query__source__series")
+    return number
+
+
+def build_source(
+    source: ActorSource,
+    context: QueryContext,
+    earliest: datetime | None,
+    shown: Sequence[Sequence[str]],
+) -> Select:
+    """Build the query of the actors. `shown` are the values of a breakdown that are not Other."""
+    match source.kind:
+        case "TrendsQuery":
+            return _build_trends(source, context, earliest, shown)
+        case "RetentionQuery":
+            return _build_retention(source, context)
+    return _build_funnels(source, context, earliest)
+
+
+def build_values(
+    source: ActorSource, context: QueryContext, earliest: datetime | None
+) -> Select | None:
+    """Build the query of the values that a breakdown shows, if the source asks about Other."""
+    if source.kind != "TrendsQuery" or not _is_other(source.sent.get("breakdown")):
+        return None
+    _, planned = _plan_trends(source, context, earliest)
+    return build_series_query(planned.query, context)
+
+
+def _is_other(value: Any) -> bool:
+    return value == OTHER_LABEL or (isinstance(value, list) and OTHER_LABEL in value)
+
+
+def _plan_trends(
+    source: ActorSource, context: QueryContext, earliest: datetime | None
+) -> tuple[TrendsQuery, PlannedSeries]:
+    query = parse_trends_query(source.query)
+    number = _read_series(source.sent, query)
+    periods = plan_periods(query, context, earliest)
+    is_previous = source.sent.get("compare") == "previous"
+    if is_previous and len(periods) == 1:
+        raise Invalid("The query has no comparison.", attr=f"{source.attr}__compare")
+    cohort = _read_cohort(source.sent.get("breakdown"), query.breakdown)
+    for planned in plan_series(query, context, periods):
+        if (planned.order, planned.is_previous) == (number, is_previous) and (
+            cohort == planned.cohort
+        ):
+            return query, planned
+    raise Invalid("The query has no such cohort.", attr=f"{source.attr}__breakdown")
+
+
+def _read_cohort(value: Any, breakdown: Breakdown | None) -> Any:
+    if breakdown is None or not breakdown.cohorts:
+        return None
+    sent = value[0] if isinstance(value, list) and value else value
+    if sent in (None, ALL_USERS):
+        return None
+    return int(sent) if str(sent).isdecimal() else sent
+
+
+def _build_trends(
+    source: ActorSource,
+    context: QueryContext,
+    earliest: datetime | None,
+    shown: Sequence[Sequence[str]],
+) -> Select:
+    query, planned = _plan_trends(source, context, earliest)
+    series = planned.query
+    value = _read_value(source, query.breakdown)
+    if shown:
+        series, value = replace(series, excluded=shown), None
+    slot = None if query.is_total else _find_slot(source, series.period)
+    return build_actors_query(series, context, slot, value)
+
+
+def _read_value(source: ActorSource, breakdown: Breakdown | None) -> list[str] | None:
+    sent = source.sent.get("breakdown", source.sent.get("funnelStepBreakdown"))
+    if sent is None or breakdown is None or not breakdown.properties:
+        return None
+    values = sent if isinstance(sent, list) else [sent]
+    if len(values) != len(breakdown.properties):
+        detail = f"Expected {len(breakdown.properties)} values."
+        raise Invalid(detail, attr=f"{source.attr}__breakdown")
+    return [str(each) for each in values]
+
+
+def _find_slot(source: ActorSource, period: DateRange) -> int | None:
+    day = source.sent.get("day")
+    if day is None:
+        return None
+    text = str(day).replace("T", " ")
+    for number, start in enumerate(period.days):
+        if text.startswith(start):
+            return number
+    detail = f'"{truncate(text)}" is not an interval of the query.'
+    raise Invalid(detail, attr=f"{source.attr}__day")
+
+
+def _build_retention(source: ActorSource, context: QueryContext) -> Select:
+    query = parse_retention_query(source.query)
+    period = plan_period(query, context.time)
+    number = QueryFields(source.sent, source.attr).integer("interval") or 0
+    if not 0 <= number < query.interval_count:
+        detail = f"An interval from 0 to {query.interval_count - 1} is required."
+        raise Invalid(detail, attr=f"{source.attr}__interval")
+    value = _read_value(source, query.breakdown)
+    return _build(
+        f"""
+        SELECT actor, arraySort(gaps) AS appearances FROM {{actors}} AS actors
+        WHERE base = {number} AND {{is_value}}
+        ORDER BY length(appearances) DESC, actor ASC
+        """,  # noqa: S608 - ours
+        actors=build_retained_actors(query, context, period),
+        is_value=_match_value(value),
+    )
+
+
+def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Select:
+    query = parse_funnels_query(source.query)
+    period = parse_date_range(query.date_range, query.interval, context.time, earliest)
+    funnel = Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
+    return _build(
+        f"""
+        SELECT actor, reached AS event_count FROM {{actors}} AS actors
+        WHERE {_match_step(source, query)} AND {{is_value}}
+        ORDER BY actor ASC
+        """,  # noqa: S608 - ours
+        actors=build_actors(funnel, context),
+        is_value=_match_value(_read_value(source, query.breakdown)),
+    )
+
+
+def _match_step(source: ActorSource, query: FunnelsQuery) -> str:
+    """Step 2 are those who reach the second step, and -2 those who reach the first alone."""
+    step = QueryFields(source.sent, source.attr).integer("funnelStep")
+    count = len(query.steps)
+    if step is None or not (1 <= step <= count or 2 <= -step <= count):
+        detail = f"A step from 1 to {count}, or from -2 to -{count} for those who drop off."
+        raise Invalid(detail, attr=f"{source.attr}__funnelStep")
+    return f"reached >= {step}" if step > 0 else f"reached = {-step - 1}"
+
+
+def _match_value(value: list[str] | None) -> Expr:
+    if value is None:
+        return constant(True)
+    return replace_placeholders(parse_expr("value = {value}"), {"value": constant(value)})
+
+
+def _build(text: str, **parts: Expr) -> Select:
+    return replace_placeholders(parse_select(text), parts)

@@ -1,0 +1,223 @@
+"""ActorsQuery: the persons or groups behind a number of an insight, page by page."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from hedgerow.errors import Invalid
+from hedgerow.events.query.context import QueryContext, compile_query
+from hedgerow.events.query.executor import QueryExecutor
+from hedgerow.hogql.ast import Expr, Select
+from hedgerow.hogql.builders import constant, in_list
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.printer.statement import PrintedQuery
+from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.hogql.unparse import to_hogql
+from hedgerow.insights.actor_sources import (
+    ActorSource,
+    build_source,
+    build_values,
+    parse_source,
+)
+from hedgerow.insights.earliest import find_earliest
+from hedgerow.insights.known_fields import ACTORS_QUERY
+from hedgerow.lib import jsonio
+from hedgerow.lib.text import truncate
+from hedgerow.projects.model import Project
+from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.model import QueryOutput, Timing
+from hedgerow.queries.queries import RunQuery
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000
+MAX_OFFSET = 1_000_000
+# What a row can have. `actor` and `person` are the same.
+COLUMNS = ("actor", "person", "id", "created_at", "event_count", "appearances")
+
+_PERSONS_SQL = """
+SELECT toString(persons.id), persons.properties, persons.created_at, persons.is_identified, ids
+FROM persons
+LEFT JOIN (
+    SELECT person_id, groupArray(100)(distinct_id) AS ids
+    FROM person_distinct_ids WHERE {is_wanted} GROUP BY person_id
+) AS known ON known.person_id = persons.id
+WHERE {is_shown}
+"""
+_GROUPS_SQL = """
+SELECT group_key, properties, created_at FROM groups
+WHERE group_type_index = {index} AND {is_shown}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorsQuery:
+    sent: Mapping[str, Any]
+    source: ActorSource
+    columns: Sequence[str]
+    limit: int
+    offset: int
+
+
+def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
+    check_known_fields(sent, ACTORS_QUERY, "")
+    check_storable(sent, "query")
+    fields = QueryFields(sent)
+    for name in ("search", "orderBy"):
+        if fields.raw(name):
+            raise Invalid("This field is not supported.", attr=fields.attr(name))
+    source = parse_source(fields.mapping("source"), fields.attr("source"))
+    columns = fields.text_list("select") or ["actor"]
+    for each in columns:
+        if each not in COLUMNS:
+            detail = f'"{truncate(each)}" is not supported. Expected one of: {", ".join(COLUMNS)}.'
+            raise Invalid(detail, attr=fields.attr("select"), code="invalid_choice")
+    return ActorsQuery(
+        sent=sent,
+        source=source,
+        columns=columns,
+        limit=_read_number(fields, "limit", 1, MAX_LIMIT, DEFAULT_LIMIT),
+        offset=_read_number(fields, "offset", 0, MAX_OFFSET, 0),
+    )
+
+
+def _read_number(fields: QueryFields, name: str, least: int, most: int, default: int) -> int:
+    found = fields.integer(name)
+    if found is None:
+        return default
+    if not least <= found <= most:
+        raise Invalid(f"A number from {least} to {most} is required.", attr=fields.attr(name))
+    return found
+
+
+class ActorsQueryRunner:
+    def __init__(self, executor: QueryExecutor) -> None:
+        self._executor = executor
+
+    def prepare(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        query = parse_actors_query(fields.all())
+        return lambda: self.run(project, query, now)
+
+    async def run(self, project: Project, query: ActorsQuery, now: datetime) -> QueryOutput:
+        started = time.monotonic()
+        context = await self._executor.build_context(project, now, [query.sent])
+        source = query.source
+        earliest = await find_earliest(self._executor, context) if source.reads_all_time else None
+        shown = await self._find_shown_values(source, context, earliest)
+        statement, hogql = await self._executor.run_compilation(
+            context, partial(_compile, query, context, earliest, shown)
+        )
+        rows = (await self._executor.run(context, statement)).rows
+        page = rows[: query.limit]
+        actors = await self._fetch_actors(context, source, [str(row[0]) for row in page])
+        results = [_build_row(query, actors, str(id), extra) for id, extra in page]
+        return QueryOutput(
+            results=msgspec.Raw(jsonio.encode(results)),
+            columns=query.columns,
+            types=[],
+            hogql=hogql,
+            timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
+            limit=query.limit,
+            offset=query.offset,
+            has_more=len(rows) > query.limit,
+        )
+
+    async def _find_shown_values(
+        self, source: ActorSource, context: QueryContext, earliest: datetime | None
+    ) -> list[Sequence[str]]:
+        statement = await self._executor.run_compilation(
+            context, partial(_compile_values, source, context, earliest)
+        )
+        if statement is None:
+            return []
+        result = await self._executor.run(context, statement)
+        # The query has one more row than are shown.
+        return [row[0] for row in result.rows[:-1]]
+
+    async def _fetch_actors(
+        self, context: QueryContext, source: ActorSource, ids: Sequence[str]
+    ) -> Mapping[str, dict[str, Any]]:
+        if not ids:
+            return {}
+        index = source.group_type_index
+        build = (
+            partial(_select_persons, ids) if index is None else partial(_select_groups, ids, index)
+        )
+        found = await self._executor.execute(context, build)
+        describe = _describe_person if index is None else _describe_group
+        return {str(row[0]): describe(row) for row in found.rows}
+
+
+def _compile(
+    query: ActorsQuery,
+    context: QueryContext,
+    earliest: datetime | None,
+    shown: Sequence[Sequence[str]],
+) -> tuple[PrintedQuery, str]:
+    tree = build_source(query.source, context, earliest, shown)
+    tree = replace(tree, limit=constant(query.limit + 1), offset=constant(query.offset))
+    return compile_query(tree, context), to_hogql(tree)
+
+
+def _compile_values(
+    source: ActorSource, context: QueryContext, earliest: datetime | None
+) -> PrintedQuery | None:
+    tree = build_values(source, context, earliest)
+    return None if tree is None else compile_query(tree, context)
+
+
+def _select_persons(ids: Sequence[str]) -> Select:
+    return _build(
+        _PERSONS_SQL,
+        is_wanted=in_list(parse_expr("toString(person_id)"), ids),
+        is_shown=in_list(parse_expr("toString(persons.id)"), ids),
+    )
+
+
+def _select_groups(ids: Sequence[str], index: int) -> Select:
+    return _build(
+        _GROUPS_SQL, index=constant(index), is_shown=in_list(parse_expr("group_key"), ids)
+    )
+
+
+def _describe_person(row: Sequence[Any]) -> dict[str, Any]:
+    id, properties, created_at, is_identified, distinct_ids = row
+    return {
+        "type": "person",
+        "id": id,
+        "uuid": id,
+        "distinct_ids": distinct_ids,
+        "is_identified": bool(is_identified),
+        "properties": jsonio.decode(properties) if properties else {},
+        "created_at": created_at,
+    }
+
+
+def _describe_group(row: Sequence[Any]) -> dict[str, Any]:
+    key, properties, created_at = row
+    found = jsonio.decode(properties) if properties else {}
+    return {"type": "group", "id": key, "properties": found, "created_at": created_at}
+
+
+def _build_row(
+    query: ActorsQuery, actors: Mapping[str, dict[str, Any]], id: str, extra: Any
+) -> list[Any]:
+    """Build a row. An actor whose record is deleted has its id only."""
+    actor = actors.get(id) or {"id": id, "distinct_ids": [], "properties": {}, "created_at": None}
+    values = {
+        "actor": actor,
+        "person": actor,
+        "id": id,
+        "created_at": actor["created_at"],
+        query.source.column: extra,
+    }
+    return [values.get(name) for name in query.columns]
+
+
+def _build(text: str, **parts: Expr) -> Select:
+    return replace_placeholders(parse_select(text), parts)

@@ -1,0 +1,105 @@
+"""ActorsQuery: who is behind each number of `world.py`."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.insights.world import BUY, QUERY, RANGE, VIEW
+
+MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
+TRENDS = {"kind": "TrendsQuery", "series": [VIEW, BUY], "dateRange": RANGE}
+OTHER = "$$_posthog_breakdown_other_$$"
+
+
+def people(client: httpx.Client, source: Any, **fields: Any) -> dict[str, Any]:
+    """Return the second column by the first distinct id in alphabetical order."""
+    query = {"kind": "ActorsQuery", "source": source, "select": ["actor", "event_count"], **fields}
+    response = client.post(QUERY, json={"query": query})
+    assert response.status_code == 200, response.text
+    return {min(actor["distinct_ids"]): extra for actor, extra in response.json()["results"]}
+
+
+def of_trend(query: Any, **fields: Any) -> dict[str, Any]:
+    return {"kind": "InsightActorsQuery", "source": TRENDS | query, **fields}
+
+
+def test_the_persons_of_a_day(client: httpx.Client) -> None:
+    assert people(client, of_trend({}, day="2026-03-02", series=0)) == {"ada": 2, "bob": 1}
+    assert people(client, of_trend({}, day="2026-03-05", series=1)) == {"bob": 1}
+    assert people(client, of_trend({})) == {"ada": 3, "bob": 3, "cleo": 2}
+
+
+def test_an_actor_has_its_properties_and_ids(client: httpx.Client) -> None:
+    query = {
+        "kind": "ActorsQuery",
+        "source": of_trend({}, day="2026-03-03"),
+        "select": ["actor", "id", "created_at"],
+    }
+    found = client.post(QUERY, json={"query": query}).json()
+    assert found["columns"] == ["actor", "id", "created_at"]
+    actor, id, created_at = next(row for row in found["results"] if "ada" in row[0]["distinct_ids"])
+    assert sorted(actor["distinct_ids"]) == ["ada", "ada-phone"]
+    assert actor["properties"]["plan"] == "paid"
+    assert (actor["id"], actor["type"], bool(created_at)) == (id, "person", True)
+
+
+def test_pages(client: httpx.Client) -> None:
+    query = {"kind": "ActorsQuery", "source": of_trend({}), "select": ["id"], "limit": 2}
+    pages = [
+        client.post(QUERY, json={"query": query | {"offset": offset}}).json() for offset in (0, 2)
+    ]
+    assert [page["hasMore"] for page in pages] == [True, False]
+    assert len({row[0] for page in pages for row in page["results"]}) == 3
+
+
+def test_breakdowns_and_math(client: httpx.Client) -> None:
+    browsers = {"breakdownFilter": {"breakdown": "$browser"}}
+    assert people(client, of_trend(browsers, breakdown="Safari")) == {"ada": 2}
+    limited = {"breakdownFilter": {"breakdown": "$browser", "breakdown_limit": 1}}
+    assert people(client, of_trend(limited, breakdown=OTHER)) == {"ada": 3, "cleo": 2}
+    weekly = {"series": [VIEW | {"math": "weekly_active"}], "dateRange": MARCH}
+    assert set(people(client, of_trend(weekly, day="2026-03-12"))) == {"ada", "cleo"}
+    first = {"series": [VIEW | {"math": "first_time_for_user"}]}
+    assert set(people(client, of_trend(first, day="2026-03-03"))) == {"cleo"}
+    compared = {"dateRange": {"date_from": "2026-03-06", "date_to": "2026-03-09"}} | {
+        "compareFilter": {"compare": True}
+    }
+    before = of_trend(compared, day="2026-03-04", compare="previous")
+    assert people(client, before) == {"bob": 1}
+
+
+def test_funnels(client: httpx.Client) -> None:
+    query = {"kind": "FunnelsQuery", "series": [VIEW, BUY], "dateRange": MARCH}
+    source = {"kind": "FunnelsActorsQuery", "source": query}
+    assert set(people(client, source | {"funnelStep": 1})) == {"ada", "bob", "cleo"}
+    assert set(people(client, source | {"funnelStep": 2})) == {"ada", "bob"}
+    assert set(people(client, source | {"funnelStep": -2})) == {"cleo"}
+
+
+def test_retention(client: httpx.Client) -> None:
+    entity = {"id": "view", "type": "events"}
+    options = {"totalIntervals": 4, "targetEntity": entity, "returningEntity": entity}
+    query = {
+        "kind": "RetentionQuery",
+        "retentionFilter": options,
+        "dateRange": {"date_to": "2026-03-05"},
+    }
+    source = {"kind": "InsightActorsQuery", "source": query, "interval": 0}
+    found = people(client, source, select=["person", "appearances"])
+    assert found == {"ada": [0, 1], "bob": [0, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("source", "attr"),
+    [
+        ({"kind": "HogQLQuery"}, "query__source__kind"),
+        (of_trend({}, day="2026-04-01"), "query__source__day"),
+        (of_trend({}, series=2), "query__source__series"),
+        (of_trend({}, compare="previous"), "query__source__compare"),
+        (of_trend({}, dy="2026-03-02"), "source.dy"),
+    ],
+)
+def test_what_is_not_understood_is_refused(client: httpx.Client, source: Any, attr: str) -> None:
+    response = client.post(QUERY, json={"query": {"kind": "ActorsQuery", "source": source}})
+    assert (response.status_code, response.json()["attr"]) == (400, attr)
