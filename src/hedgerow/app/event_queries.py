@@ -16,6 +16,7 @@ from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.insights.actors import ActorsQueryRunner
 from hedgerow.insights.funnels.runner import FunnelsQueryRunner
+from hedgerow.insights.paths.runner import PathsQueryRunner
 from hedgerow.insights.retention.runner import RetentionQueryRunner
 from hedgerow.insights.trends.runner import TrendsQueryRunner
 from hedgerow.lib.clock import utc_now
@@ -103,6 +104,7 @@ def build_event_queries(
             "TrendsQuery": TrendsQueryRunner(reading).prepare,
             "FunnelsQuery": FunnelsQueryRunner(reading).prepare,
             "RetentionQuery": RetentionQueryRunner(reading).prepare,
+            "PathsQuery": PathsQueryRunner(reading).prepare,
             "ActorsQuery": ActorsQueryRunner(reading).prepare,
         }
     )

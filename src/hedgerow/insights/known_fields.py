@@ -93,3 +93,16 @@ ACTORS_QUERY = Shape(
     "kind", "source", "select", "search", "orderBy", "limit", "offset",
     unused=("modifiers", "response", "tags", "version", "name"),
 )  # fmt: skip
+PATHS_FILTER = Shape(
+    "includeEventTypes", "pathsHogQLExpression", "startPoint", "endPoint", "pathGroupings",
+    "excludeEvents", "stepLimit", "edgeLimit", "minEdgeWeight", "maxEdgeWeight",
+    localPathCleaningFilters=Shape("alias", "regex", unused=("order",)),
+    unused=("pathReplacements", "showFullUrls"),
+)  # fmt: skip
+PATHS_QUERY = Shape(
+    "kind", "properties", "filterTestAccounts", "aggregation_group_type_index",
+    "funnelPathsFilter",
+    dateRange=DATE_RANGE,
+    pathsFilter=PATHS_FILTER,
+    unused=COMMON_UNUSED,
+)  # fmt: skip

@@ -11,6 +11,7 @@ from hedgerow.hogql.printer.scope import CteScope, SelectScope, unknown_table_er
 from hedgerow.hogql.printer.sources import QueryTable, StoredTable, TableSource, WrappedTable
 from hedgerow.hogql.tables import TABLES
 from hedgerow.hogql.typed_sql import TypedSql
+from hedgerow.hogql.views import VIEWS, parse_view
 
 Columns = list[tuple[str, TypedSql]]
 
@@ -66,6 +67,8 @@ class FromPrinter(CallPrinter):
         named = self.scope.ctes.get(name) if len(table.chain) == 1 else None
         if named is not None and not named.cte.is_column:
             return self._make_query_table(named.cte.expr, named.visible)
+        if len(table.chain) == 1 and name in VIEWS:
+            return self._make_query_table(parse_view(name), _NO_CTES)
         if len(table.chain) != 1 or name not in TABLES:
             raise unknown_table_error(name, self.scope.ctes, table.start)
         kind = StoredTable if is_direct else WrappedTable

@@ -10,6 +10,7 @@ from hedgerow.hogql.printer.context import PrinterState
 from hedgerow.hogql.printer.sources import Link, StoredTable, TableSource, descend
 from hedgerow.hogql.tables import TABLES
 from hedgerow.hogql.typed_sql import TypedSql
+from hedgerow.hogql.views import VIEWS
 
 MAX_NAMES = 50
 
@@ -135,5 +136,6 @@ class SelectScope:
 
 
 def unknown_table_error(name: str, ctes: CteScope, start: int | None) -> HogQLError:
-    hint = did_you_mean(name, [*TABLES, *ctes]) or f"Expected one of: {', '.join(TABLES)}."
+    known = [*TABLES, *VIEWS]
+    hint = did_you_mean(name, [*known, *ctes]) or f"Expected one of: {', '.join(known)}."
     return HogQLError(f"Unknown table {quote(name)}", start=start, hint=hint)

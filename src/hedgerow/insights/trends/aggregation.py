@@ -16,6 +16,7 @@ from hedgerow.insights.series import Series, filter_compiler, match_event, match
 ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
 # The first event of the series, or the first that also matches the filters.
 FIRST_TIME = ("first_time_for_user", "first_matching_event_for_user")
+SESSION_DURATION = "$session_duration"
 _QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
 
@@ -43,6 +44,18 @@ SELECT slot, value, {amount} AS amount
 FROM (
     SELECT {slot} AS slot, {value} AS value, person_id AS actor, count() AS events_of_actor
     FROM events WHERE {matches} GROUP BY slot, value, actor
+)
+GROUP BY slot, value
+"""
+# The length of a session counts once for each interval and value in which it has an event.
+_SESSION_SQL = """
+SELECT slot, value, {amount} AS amount
+FROM (
+    SELECT {slot} AS slot, {value} AS value, lengths.id AS session, any(lengths.seconds) AS seconds
+    FROM events
+    INNER JOIN (SELECT session_id AS id, `$session_duration` AS seconds FROM sessions) AS lengths
+        ON lengths.id = events.`$session_id`
+    WHERE {matches} GROUP BY slot, value, session
 )
 GROUP BY slot, value
 """
@@ -173,6 +186,8 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
     if series.is_actor_math:
         measure = series.math.removesuffix("_count_per_actor")
         return _build(_PER_ACTOR_SQL, amount=_aggregate(measure, field("events_of_actor")), **parts)
+    if series.math_property == SESSION_DURATION and series.is_property_math:
+        return _build(_SESSION_SQL, amount=_aggregate(series.math, field("seconds")), **parts)
     if query.is_cumulative and is_unique_math(series):
         return _build(_FIRST_SLOT_SQL, actor=series.actor, **parts)
     return _build(_PLAIN_SQL, amount=_build_amount(series), **parts)

@@ -1,0 +1,1 @@
+"""PathsQuery: where people go from one page or event to the next."""

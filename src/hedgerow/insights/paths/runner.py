@@ -1,0 +1,57 @@
+"""Runs PathsQuery."""
+
+import time
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from hedgerow.events.query.context import QueryContext, compile_query
+from hedgerow.events.query.executor import QueryExecutor
+from hedgerow.hogql.printer.statement import PrintedQuery
+from hedgerow.hogql.unparse import to_hogql
+from hedgerow.insights.date_range import ALL_TIME, DateRange, Interval, parse_date_range
+from hedgerow.insights.earliest import find_earliest
+from hedgerow.insights.paths.query import PathsQuery, build_paths_query, parse_paths_query
+from hedgerow.lib import jsonio
+from hedgerow.projects.model import Project
+from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.model import InsightOutput, Timing
+from hedgerow.queries.queries import RunQuery
+
+COLUMNS = ("source", "target", "value", "average_conversion_time")
+
+
+class PathsQueryRunner:
+    def __init__(self, executor: QueryExecutor) -> None:
+        self._executor = executor
+
+    def prepare(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        query = parse_paths_query(fields.all())
+        return lambda: self.run(project, query, now)
+
+    async def run(self, project: Project, query: PathsQuery, now: datetime) -> InsightOutput:
+        started = time.monotonic()
+        context = await self._executor.build_context(project, now, [query.sent])
+        earliest = None
+        if query.date_range.get("date_from") == ALL_TIME:
+            earliest = await find_earliest(self._executor, context)
+        period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
+        statement, hogql = await self._executor.run_compilation(
+            context, partial(_compile, query, context, period)
+        )
+        rows = (await self._executor.run(context, statement)).rows
+        results = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        return InsightOutput(
+            results=msgspec.Raw(jsonio.encode(results)),
+            hogql=hogql,
+            timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
+            resolved_date_range=period.describe(),
+        )
+
+
+def _compile(
+    query: PathsQuery, context: QueryContext, period: DateRange
+) -> tuple[PrintedQuery, str]:
+    tree = build_paths_query(query, context, period)
+    return compile_query(tree, context), to_hogql(tree)

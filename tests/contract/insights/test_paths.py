@@ -1,0 +1,111 @@
+"""PathsQuery, worked out by hand."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.insights.world import ask, refuse, send
+
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+MAY = {"date_from": "2026-05-01", "date_to": "2026-05-02"}
+HOME, PRICES, BLOG = "https://p.test", "https://p.test/prices", "https://p.test/blog"
+
+
+def visit(who: str, minute: float, url: str, name: str = "$pageview") -> dict[str, Any]:
+    return {
+        "event": name,
+        "distinct_id": f"path-{who}",
+        "timestamp": (START + timedelta(minutes=minute)).isoformat(),
+        "properties": {"$current_url": url} if url else {},
+    }
+
+
+EVENTS = [
+    # Pia: home, home again, prices, sign up; an hour later the blog.
+    visit("pia", 0, f"{HOME}/"),
+    visit("pia", 1, HOME),
+    visit("pia", 2, PRICES),
+    visit("pia", 5, "", "sign up"),
+    visit("pia", 65, BLOG),
+    # Quin: home, prices, blog.
+    visit("quin", 0, HOME),
+    visit("quin", 4, PRICES),
+    visit("quin", 6, BLOG),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world(client: httpx.Client) -> None:
+    send(client, *EVENTS)
+
+
+def edges(client: httpx.Client, **options: Any) -> dict[tuple[str, str], int]:
+    found = ask(client, "PathsQuery", dateRange=MAY, pathsFilter=options)["results"]
+    return {(each["source"], each["target"]): each["value"] for each in found}
+
+
+def test_edges_and_times(client: httpx.Client) -> None:
+    found = ask(client, "PathsQuery", dateRange=MAY, pathsFilter={})["results"]
+    assert found[0] == {
+        "source": f"1_{HOME}",
+        "target": f"2_{PRICES}",
+        "value": 2,
+        "average_conversion_time": (2 + 4) / 2 * 60_000,
+    }
+    assert edges(client) == {
+        (f"1_{HOME}", f"2_{PRICES}"): 2,
+        (f"2_{PRICES}", "3_sign up"): 1,
+        (f"2_{PRICES}", f"3_{BLOG}"): 1,
+    }
+
+
+def test_event_types_limits_and_exclusions(client: httpx.Client) -> None:
+    assert edges(client, includeEventTypes=["$pageview"], edgeLimit=1) == {
+        (f"1_{HOME}", f"2_{PRICES}"): 2
+    }
+    assert edges(client, excludeEvents=[PRICES], includeEventTypes=["$pageview"]) == {
+        (f"1_{HOME}", f"2_{BLOG}"): 1
+    }
+    assert edges(client, stepLimit=2) == {(f"1_{HOME}", f"2_{PRICES}"): 2}
+    assert edges(client, minEdgeWeight=2) == {(f"1_{HOME}", f"2_{PRICES}"): 2}
+
+
+def test_start_and_end_points(client: httpx.Client) -> None:
+    assert edges(client, startPoint=f"{PRICES}/") == {
+        (f"1_{PRICES}", "2_sign up"): 1,
+        (f"1_{PRICES}", f"2_{BLOG}"): 1,
+    }
+    assert edges(client, endPoint=BLOG, stepLimit=2) == {(f"1_{PRICES}", f"2_{BLOG}"): 1}
+
+
+def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
+    pages = ["$pageview"]
+    grouped = edges(client, includeEventTypes=pages, pathGroupings=["https://p.test/*"])
+    assert grouped == {(f"1_{HOME}", "2_https://p.test/*"): 2}
+    cleaning = [{"regex": "^https://p.test", "alias": ""}]
+    assert edges(client, includeEventTypes=pages, localPathCleaningFilters=cleaning) == {
+        ("1_/prices", "2_/blog"): 1
+    }
+    by_event = edges(client, includeEventTypes=["hogql"], pathsHogQLExpression="event")
+    assert by_event == {("1_$pageview", "2_sign up"): 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "attr"),
+    [
+        ({"pathsFilter": {"stepLimit": 0}}, "query__pathsFilter__stepLimit"),
+        (
+            {"pathsFilter": {"includeEventTypes": ["pages"]}},
+            "query__pathsFilter__includeEventTypes",
+        ),
+        ({"pathsFilter": {"start": "x"}}, "pathsFilter.start"),
+        (
+            {"pathsFilter": {"localPathCleaningFilters": [{"regex": "("}]}},
+            "query__pathsFilter__localPathCleaningFilters__0__regex",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
+    assert refuse(client, "PathsQuery", **fields)["attr"] == attr
