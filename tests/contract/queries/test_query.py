@@ -195,7 +195,7 @@ def test_explain_returns_the_plan(client: httpx.Client) -> None:
             "invalid_date",
             "query__filters__dateRange__date_from",
         ),
-        ({"kind": "TrendsQuery"}, "invalid_choice", "query__kind"),
+        ({"kind": "LifecycleQuery"}, "invalid_choice", "query__kind"),
         ({}, "required", "query__kind"),
         ({"kind": "EventsQuery", "select": "*"}, "not_a_list", "query__select"),
         ({"kind": "EventsQuery", "select": [1]}, "invalid_input", "query__select"),

@@ -1,4 +1,5 @@
-"""The query endpoint: HogQL, event and experiment queries, synchronous or asynchronous."""
+"""The query endpoint: HogQL, event, insight and experiment queries, synchronous or
+asynchronous."""
 
 from typing import Annotated, Any
 
@@ -26,7 +27,11 @@ class QueryBody(Fields):
     """`query` is a HogQLQuery (`query`, `values`, `filters`, `explain`), an EventsQuery
     (`select`, `where`, `properties`, `event`, `personId`, `after`, `before`, `orderBy`, `limit`,
     `offset`), an ExperimentQuery (`experiment_id`, `metric`) or an ExperimentExposureQuery
-    (`experiment_id`, `exposure_criteria`, `start_date`, `end_date`). `refresh` chooses
+    (`experiment_id`, `exposure_criteria`, `start_date`, `end_date`). Insights are a TrendsQuery
+    (`series`, `interval`, `dateRange`, `properties`, `breakdownFilter`, `compareFilter`,
+    `trendsFilter`), a FunnelsQuery (`series`, `funnelsFilter`), a RetentionQuery
+    (`retentionFilter`) or a PathsQuery (`pathsFilter`), and an ActorsQuery (`source`, `select`,
+    `limit`, `offset`) names the persons behind a number of one. `refresh` chooses
     between a cached and a new result, and whether to wait for it."""
 
     query: dict[str, Any]

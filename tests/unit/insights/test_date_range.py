@@ -1,0 +1,107 @@
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hedgerow.errors import Invalid
+from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.insights.date_range import (
+    DateRange,
+    Interval,
+    parse_date_range,
+    shift_to_previous,
+)
+
+BERLIN = ZoneInfo("Europe/Berlin")
+# A Wednesday, 14:30 in Berlin.
+NOW = datetime(2026, 3, 11, 13, 30, tzinfo=UTC)
+
+
+def parse(interval: str = "day", **sent: Any) -> DateRange:
+    return parse_date_range(sent, Interval(interval), QueryTime(now=NOW, zone=BERLIN), None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "sent", "start", "end"),
+    [
+        ("day", {}, "2026-03-04 00:00:00", "2026-03-11 23:59:59.999999"),
+        ("day", {"date_from": "-7d"}, "2026-03-04 00:00:00", "2026-03-11 23:59:59.999999"),
+        (
+            "day",
+            {"date_from": "2026-03-01", "date_to": "2026-03-02"},
+            "2026-03-01 00:00:00",
+            "2026-03-02 23:59:59.999999",
+        ),
+        ("week", {"date_from": "2026-03-04"}, "2026-03-01 00:00:00", "2026-03-11 23:59:59.999999"),
+        ("month", {"date_from": "-1m"}, "2026-02-01 00:00:00", "2026-03-11 23:59:59.999999"),
+        ("hour", {"date_from": "-24h"}, "2026-03-10 14:30:00", "2026-03-11 14:59:59.999999"),
+        (
+            "hour",
+            {"date_from": "2026-03-10T09:20:00", "date_to": "2026-03-10T11:00:00"},
+            "2026-03-10 09:00:00",
+            "2026-03-10 11:00:00",
+        ),
+        (
+            "day",
+            {
+                "date_from": "2026-03-10T09:20:00",
+                "date_to": "2026-03-10T11:00:00",
+                "explicitDate": True,
+            },
+            "2026-03-10 09:20:00",
+            "2026-03-10 11:00:00",
+        ),
+        ("day", {"date_from": "dStart"}, "2026-03-11 00:00:00", "2026-03-11 23:59:59.999999"),
+        (
+            "day",
+            {"date_from": "-1dStart", "date_to": "-1dEnd"},
+            "2026-03-10 00:00:00",
+            "2026-03-10 23:59:59.999999",
+        ),
+    ],
+)
+def test_ranges_as_posthog_reads_them(interval: str, sent: Any, start: str, end: str) -> None:
+    found = parse(interval, **sent)
+    assert (str(found.start)[:-6], str(found.end)[:-6]) == (start, end)
+
+
+def test_days_across_a_clock_change() -> None:
+    found = parse(date_from="2026-03-28", date_to="2026-03-30")
+    assert found.days == ["2026-03-28", "2026-03-29", "2026-03-30"]
+    assert {each.hour for each in found.interval_starts} == {0}
+
+
+def test_hours_across_a_clock_change() -> None:
+    spring = parse("hour", date_from="2026-03-29", date_to="2026-03-29")
+    assert len(spring.interval_starts) == 23
+    autumn = parse("hour", date_from="2025-10-26", date_to="2025-10-26")
+    assert len(autumn.interval_starts) == 25
+    assert autumn.days[2:4] == ["2025-10-26 02:00:00", "2025-10-26 02:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "first", "last"),
+    [
+        # Seven days ago until now are eight days: the same days of the week before.
+        ({"date_from": "-7d"}, "2026-02-25", "2026-03-04"),
+        ({"date_from": "2026-03-08", "date_to": "2026-03-10"}, "2026-03-05", "2026-03-07"),
+    ],
+)
+def test_the_period_before(sent: Any, first: str, last: str) -> None:
+    previous = shift_to_previous(parse(**sent), sent)
+    assert (previous.days[0], previous.days[-1]) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("interval", "sent"),
+    [
+        ("day", {"date_from": "soon"}),
+        ("day", {"date_from": "2026-03-02", "date_to": "2026-03-01"}),
+        ("minute", {"date_from": "-30d"}),
+        ("day", {"date_from": 5}),
+    ],
+)
+def test_other_ranges_are_refused(interval: str, sent: Any) -> None:
+    with pytest.raises(Invalid):
+        parse(interval, **sent)
