@@ -232,3 +232,35 @@ def test_experiments_are_listed_and_their_results_shown(server: LiveServer) -> N
     assert (gone.returncode, gone.stdout) == (1, "")
     keyless = run_in_process(*running, server_url=server.address)
     assert "--scope experiment:read" in keyless.stderr
+
+
+def test_a_result_can_be_drawn(server: LiveServer) -> None:
+    drawn = run_in_process("query", COUNT, "--chart", "bar", **_found(server))
+    label, bar, number = drawn.stdout.split()
+    assert (label, set(bar), number) == ("seen", {"█"}, "150")
+    text = "select 'x', event from events where event = 'seen' limit 1"
+    refused = run_in_process("query", text, "--chart", "line", **_found(server))
+    assert refused.returncode == 1
+    assert "not a number to draw" in refused.stderr
+
+
+def test_insights_from_a_file(server: LiveServer, tmp_path: Path) -> None:
+    file = tmp_path / "seen.yaml"
+    file.write_text(
+        "kind: TrendsQuery\ndateRange: {date_from: -1d}\n"
+        "series: [{kind: EventsNode, event: seen}, {kind: EventsNode, event: never}]\n"
+    )
+    table = run_in_process("insights", "run", str(file), **_found(server))
+    assert table.stdout.splitlines()[0].split() == ["day", "seen", "never"]
+    assert table.stdout.splitlines()[-1].split()[1:] == ["150", "0"]
+    drawn = run_in_process("insights", "run", str(file), "--chart", "line", **_found(server))
+    assert "■ seen  ■ never" in drawn.stdout
+    shown = json.loads(
+        run_in_process("insights", "run", str(file), "--json", **_found(server)).stdout
+    )
+    assert shown[0]["count"] == 150
+    file.write_text("kind: TrendsQuery\nseries: [{event: seen, mth: dau}]\n")
+    refused = run_in_process("insights", "run", str(file), **_found(server))
+    assert "Unknown field `mth`" in refused.stderr
+    file.write_text("[]")
+    assert "holds no query" in run_in_process("insights", "run", str(file), **_found(server)).stderr

@@ -168,6 +168,15 @@ COMMANDS: Mapping[str, Entry] = {
         default="files",
     ),
     "query": CommandEntry("data.query:query", "Run a HogQL query on the running service."),
+    "insights": GroupEntry(
+        "Run trends, funnels, retention and paths.",
+        {
+            "run": CommandEntry(
+                "data.insights:run_insight",
+                "Run a trend, funnel, retention or path from a YAML file on the running service.",
+            ),
+        },
+    ),
     "events": GroupEntry(
         "Watch, export and delete events, and handle dead letters.",
         {
