@@ -235,52 +235,58 @@ def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
 
 
 def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
-    """Add the chain that begins with a step: the times of the step and of those after it, and for
-    each the time of the next excluded event."""
+    """Add the chain that begins with a step: a tuple of the times of the step and of those after
+    it. With exclusions, the time of the next excluded event follows each of them."""
     names = ", ".join(_column_names(funnel))
-    excluding = [
-        f"excluded_{number} = 1"
-        for number, each in enumerate(funnel.query.exclusions)
-        if each.from_step <= step < each.to_step
-    ]
-    obstacle = f"min(if({' OR '.join(excluding)}, at, {NEVER})) {_window(funnel)}"
-    obstacle = f"ifNull(nullIf({obstacle}, 0), {NEVER})" if excluding else str(NEVER)
-    following = "tuple([], [])"
+    exclusions = funnel.query.exclusions
+    window = _window(funnel)
+    columns = ["at"]
+    if exclusions:
+        ending = [
+            f"excluded_{number} = 1"
+            for number, each in enumerate(exclusions)
+            if each.from_step <= step < each.to_step
+        ]
+        excluded = f"min(if({' OR '.join(ending)}, at, {NEVER})) {window}" if ending else "0"
+        columns.append(f"if({excluded} = 0, {NEVER}, {excluded})")
+    following = "0"
     if step < funnel.step_count - 1:
         is_strict = funnel.query.order is FunnelOrder.STRICT
-        function, window = ("any", _window(funnel, "1")) if is_strict else ("min", _window(funnel))
-        following = f"{function}(chain_{step + 1}) {window}"
+        function, frame = ("any", _window(funnel, "1")) if is_strict else ("min", window)
+        following = f"{function}(chain_{step + 1}) {frame}"
+    later = len(columns) * (funnel.step_count - 1 - step)
+    columns += [f"tupleElement(following, {number + 1})" for number in range(later)]
+    never = ", ".join([str(NEVER)] * len(columns))
     return _build(
         f"""
-        SELECT {names}, if(step_{step} = 1, tuple(
-            arrayConcat([at], tupleElement(next, 1)),
-            arrayConcat([obstacle], tupleElement(next, 2))
-        ), tuple([{NEVER}], [{NEVER}])) AS chain_{step}
-        FROM (SELECT *, {following} AS next, {obstacle} AS obstacle FROM {{rows}} AS rows)
+        SELECT {names}, if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never}))
+            AS chain_{step}
+        FROM (SELECT *, {following} AS following FROM {{rows}} AS rows)
         """,  # noqa: S608 - ours
         rows=rows,
     )
 
 
 def _measure_chains(funnel: Funnel, rows: Select) -> Select:
-    """Cut each attempt at the end of the window, and drop those that an excluded event ends."""
+    """Cut each attempt at the end of the window, and drop those that an excluded event ends. A
+    missing step has the time 0 if no row follows, or NEVER."""
     end = f"at + {_microseconds(funnel)}"
     names = ", ".join(_column_names(funnel))
+    width = 2 if funnel.query.exclusions else 1
+    elements = [f"tupleElement(chain_0, {n + 1})" for n in range(width * funnel.step_count)]
     survives = "1"
     if funnel.query.exclusions:
-        # Each step must come before the next obstacle, and so must the end of the window.
+        # Each step must come before the next excluded event, and so must the end of the window.
         last = f"if(length(times) = {funnel.step_count}, 0, {end} + 1)"
         limits = f"arrayPushBack(arraySlice(times, 2), {last})"
-        reached = "arraySlice(obstacles, 1, length(times))"
-        survives = f"NOT arrayExists((obstacle, until) -> obstacle < until, {reached}, {limits})"
+        passed = f"arraySlice([{', '.join(elements[1::2])}], 1, length(times))"
+        survives = f"NOT arrayExists((excluded, until) -> excluded < until, {passed}, {limits})"
     return _build(
         f"""
-        SELECT {names}, times, if(step_0 = 1 AND {survives}, length(times), 0) AS level
-        FROM (
-            SELECT {names}, arrayFilter(time -> time <= {end}, tupleElement(chain_0, 1)) AS times,
-                tupleElement(chain_0, 2) AS obstacles
-            FROM {{rows}} AS rows
-        )
+        SELECT {names}, arrayFilter(time -> time > 0 AND time <= {end},
+            [{", ".join(elements[::width])}]) AS times,
+            if(step_0 = 1 AND {survives}, length(times), 0) AS level
+        FROM {{rows}} AS rows
         """,  # noqa: S608 - ours
         rows=rows,
     )
