@@ -28,6 +28,7 @@ from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.refusals import Refusals
 from hedgerow.lib.encryption import EncryptionKeys
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.persons.replication import Replicator
 from hedgerow.projects.model import ProjectId
@@ -36,6 +37,7 @@ from hedgerow.storage.connect import open_database
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.person_replicas import ClickHousePersonReplicas
 from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.persons.person_scanner import WORKER_LIMITS
 from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
 
 log = structlog.get_logger(__name__)
@@ -61,6 +63,7 @@ class Container:
     replication: Replicator
     jobs: JobSystem
     event_queries: EventQueryServices
+    scan_workers: FunctionPool
     surveys: SurveyServices
     experiments: ExperimentServices
     task_health: TaskHealth
@@ -73,6 +76,7 @@ class Container:
         await self.delivery.close()
         self.pipelines.close()
         self.event_queries.workers.close()
+        self.scan_workers.close()
         await self.event_store.close()
         await self.database.close()
 
@@ -127,6 +131,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         replication=replication,
         jobs=build_jobs(settings, database, pipelines, delivery, ingestion),
         event_queries=event_queries,
+        scan_workers=FunctionPool(WORKER_LIMITS),
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         task_health=task_health,

@@ -12,9 +12,11 @@ from starlette.types import Scope
 
 from hedgerow.app.container import Container
 from hedgerow.app.metrics import connection_gauges
+from hedgerow.app.state import state_location
 from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
+from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
@@ -95,6 +97,7 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
+from hedgerow.storage.persons.person_scanner import SqlPersonScanner
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.pipelines.import_states import SqlImportStore
 from hedgerow.storage.pipelines.jobs import SqlJobStore
@@ -131,7 +134,9 @@ class HttpServices:
         self.early_access = EarlyAccessFeatures(
             SqlFeatureStore(database, container.flag_store), flag_cache
         )
-        self.blast_radius = BlastRadiusCounter(flag_cache, self.persons)
+        scanner = SqlPersonScanner(state_location(settings), container.scan_workers)
+        self.blast_radius = BlastRadiusCounter(flag_cache, scanner)
+        self.person_search = PersonSearch(flag_cache, self.persons, scanner)
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_configs = SdkConfigs(
             self.public_records, pipelines.catalogue, container.surveys.cache.has_running
@@ -337,11 +342,11 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
         ),
         QueryEndpoints(queries=queries.queries),
         PersonEndpoints(
-            blast_radius=services.blast_radius,
             cohorts=cohorts,
             deletion=container.deletion,
             persons=services.persons,
             read_barrier=container.ingestion.read_barrier,
+            search=services.person_search,
         ),
         GroupEndpoints(
             flags=services.flags,

@@ -141,7 +141,15 @@ def _containing(operator: Operator, expected: Any, _: tzinfo) -> ValuePredicate:
         for part in (expected if several and isinstance(expected, list) else [expected])
     ]
 
+    ascii_parts = [part.decode() for part in parts if part.isascii()]
+
     def contains(value: Any, now: datetime) -> bool:
+        if value.__class__ is str and value.isascii():
+            lowered = value.lower()
+            for part in ascii_parts:  # noqa: SIM110 - faster than any()
+                if part in lowered:
+                    return True
+            return False
         if value is MISSING:
             return False
         text = _folded(value)
@@ -231,9 +239,16 @@ def _date(operator: Operator, expected: Any, zone: tzinfo) -> ValuePredicate:
     if not relative and fixed is None:
         return _never
 
+    limits: dict[datetime, datetime | None] = {}
+
     def matches(value: Any, now: datetime) -> bool:
         moment = parse_property_date(value, zone)
-        limit = parse_relative_date(expected, now.astimezone(zone)) if relative else fixed
+        limit = fixed
+        if relative:
+            if now not in limits:  # many persons are compared at one time
+                limits.clear()
+                limits[now] = parse_relative_date(expected, now.astimezone(zone))
+            limit = limits[now]
         if moment is None or limit is None:
             return False
         if operator is Operator.IS_DATE_BEFORE:

@@ -82,6 +82,8 @@ def as_text(value: Any) -> str:
 
 
 def _json_text(value: Any) -> str:
+    if value.__class__ is int:
+        return str(value)
     if value is TOO_LONG:
         return _TOO_LONG_TEXT
     if isinstance(value, list | dict):

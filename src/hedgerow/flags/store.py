@@ -7,7 +7,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hedgerow.flags.evaluation.condition_matcher import Condition
 from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
+from hedgerow.persons.model import PersonId
+from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 
@@ -98,4 +101,27 @@ class EvaluationDataStore(Protocol):
     ) -> None:
         """Save the hash key of each flag for the persons of these ids. An existing hash key is
         kept."""
+        ...
+
+
+class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of `total` persons or groups match. `ids` is the requested page of the persons that
+    match, newest first. `total` is unknown, and `matching` the known count, if the query has
+    one."""
+
+    ids: Sequence[PersonId] = ()
+    matching: int
+    total: int = 0
+
+
+class PersonScanner(Protocol):
+    """Reads all persons or groups of a project, in a process that can be killed. Raises Invalid if
+    that takes too long."""
+
+    async def scan_persons(self, query: PersonQuery, condition: Condition) -> ScanResult:
+        """Find the persons of the query that match the condition."""
+        ...
+
+    async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:
+        """Count the groups that match the condition, of the type that it names."""
         ...

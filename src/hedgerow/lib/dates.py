@@ -61,17 +61,26 @@ def parse_event_timestamp(value: Any) -> datetime | None:
 def parse_property_date(value: Any, zone: tzinfo) -> datetime | None:
     """Parse a number of seconds since 1970, or a date as text, which without an offset is in
     `zone`. Returns UTC, or None if the value is not a date."""
+    if value.__class__ is str and value[4:5] == "-" and len(value) <= MAX_DATE_CHARS:
+        # Most dates: nothing that begins like 2026- is a number or needs the slower steps.
+        try:
+            return _from_zone(datetime.fromisoformat(value), zone)
+        except (ValueError, OverflowError):
+            pass
     seconds = parse_number(value)
     try:
         if seconds is not None:
             return datetime.fromtimestamp(seconds, UTC)
         if not isinstance(value, str) or len(value) > MAX_DATE_CHARS:
             return None
-        moment = _parse_iso_or_rfc(value.strip())
-        # In UTC, so that the two occurrences of an hour that a clock change repeats differ.
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+        return _from_zone(_parse_iso_or_rfc(value.strip()), zone)
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
+
+
+def _from_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """Return UTC, so that the two occurrences of an hour that a clock change repeats differ."""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def is_relative_date(text: str) -> bool:

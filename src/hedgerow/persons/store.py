@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from hedgerow.persons.model import Cohort, CohortId, Group, Person
+from hedgerow.persons.model import Cohort, CohortId, Group, Person, PersonId
 from hedgerow.persons.replicas import BackfillFinished, QueuedChanges, Replica
 from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
@@ -22,16 +22,16 @@ class PersonQuery:
     cohort_id: CohortId | None = None
     limit: int = 100
     offset: int = 0
+    # Only the persons before or after this one in the list, which begins with the newest.
+    older_than: PersonId | None = None
+    newer_than: PersonId | None = None
+    # The number of persons on all pages, if it is known: then they are not counted.
+    count: int | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedPerson:
-    """The part of a person that filters and flags use."""
-
-    id: int
-    distinct_id: str
-    properties: Mapping[str, Any]
-    cohorts: frozenset[int]
+    @property
+    def needs_scan(self) -> bool:
+        """Whether the properties of all persons have to be read. No index has them."""
+        return bool(self.email or self.search)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,10 @@ BuildPersonEntry = Callable[[Person | None, Person], ActivityEntry | None]
 
 
 class PersonStore(Protocol):
-    async def persons(self, query: PersonQuery) -> tuple[list[Person], int]: ...
+    async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
+        """Return a page of persons, newest first, and the number of persons on all pages. For
+        queries that need no scan."""
+        ...
 
     async def get_newest_first(self, ids: Collection[int]) -> list[Person]:
         """Return the persons with these ids, newest first."""
@@ -81,12 +84,6 @@ class PersonStore(Protocol):
         belongs to another person."""
         ...
 
-    async def fetch_page(
-        self, query: PersonQuery, *, after: int, limit: int
-    ) -> list[EvaluatedPerson]:
-        """Return the next persons of a query after the one with this id, to iterate over all."""
-        ...
-
     async def split_person(
         self,
         project_id: ProjectId,
@@ -109,12 +106,6 @@ class PersonStore(Protocol):
     async def groups(
         self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
     ) -> tuple[list[Group], int]: ...
-
-    async def fetch_group_page(
-        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
-    ) -> list[Group]:
-        """Return the next groups after the one with this key, to iterate over all."""
-        ...
 
     async def upsert_group(
         self,

@@ -4,6 +4,7 @@ State lives in PostgreSQL if a URL is configured, otherwise in SQLite in the dat
 live on a ClickHouse server if a URL is configured, otherwise in chDB in the data directory.
 """
 
+import sqlite3
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from hedgerow.storage.engine import sqlite
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.sqlite import SqliteDatabase, create_sqlite_engine
 from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
+from hedgerow.storage.persons.scan_source import ScanSource
 
 if TYPE_CHECKING:
     from hedgerow.storage.events.events import ClickHouseEventStore
@@ -57,6 +59,23 @@ def translate_error(error: BaseException, location: DatabaseLocation) -> BaseExc
         return sqlite.translate_error(error)
     translated: BaseException = _import_postgres().translate_error(error)
     return translated
+
+
+def list_driver_errors(location: DatabaseLocation) -> tuple[type[Exception], ...]:
+    """Return the errors that `translate_error` accepts."""
+    if location.is_sqlite:
+        return (sqlite3.Error,)
+    return (_import_postgres().psycopg.Error, OSError)
+
+
+def build_scan_source(location: DatabaseLocation, scan_s: float) -> ScanSource:
+    """Say how a worker process reads the database, for up to `scan_s` seconds."""
+    if location.is_sqlite:
+        return ScanSource(sqlite_path=location.path)
+    arguments, begin = _import_postgres().build_scan_connection(
+        location.url, location.timeout_s, scan_s
+    )
+    return ScanSource(sqlite_path=location.path, postgres_arguments=arguments, postgres_begin=begin)
 
 
 def open_database(location: DatabaseLocation) -> Database:

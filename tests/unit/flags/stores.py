@@ -1,27 +1,27 @@
 """Fake stores for the flag tests, in memory."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Unavailable
+from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot
 from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
-from hedgerow.flags.store import EvaluationDataStore, FlagStore, FlagWrite, StoredData
-from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import (
-    BuildPersonEntry,
-    EvaluatedPerson,
-    PersonQuery,
-    PersonSplit,
-    PersonStore,
+from hedgerow.flags.store import (
+    EvaluationDataStore,
+    FlagStore,
+    FlagWrite,
+    PersonScanner,
+    ScanResult,
+    StoredData,
 )
-from hedgerow.projects.activity import ActivityEntry
+from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
-from tests.unit.fake_time import START, real_sleep
+from tests.unit.fake_time import real_sleep
 
 
 class FlakyStore:
@@ -161,117 +161,30 @@ class FakeEvaluationDataStore(FlakyStore, EvaluationDataStore):
                     self.hash_keys[id].setdefault(flag, hash_key)
 
 
-class FakePersonStore(FlakyStore, PersonStore):
-    """Persons and groups in insertion order."""
+class FakePersonScanner(FlakyStore, PersonScanner):
+    """Persons and groups in memory, scanned in this process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.people: list[Mapping[str, Any]] = []
-        self.companies: list[Group] = []
+        self.companies: list[tuple[int, str, Mapping[str, Any]]] = []
 
     def put_company(self, key: str, type_index: int = 0, **properties: Any) -> None:
-        self.companies.append(
-            Group(
-                project_id=ProjectId(1),
-                type_index=type_index,
-                key=key,
-                properties=properties,
-                created_at=START,
-                updated_at=START,
-            )
+        self.companies.append((type_index, key, properties))
+
+    async def scan_persons(self, query: PersonQuery, condition: Condition) -> ScanResult:
+        await self.record_call("scan_persons")
+        persons = [(id, each, f"p{id}") for id, each in enumerate(self.people, start=1)]
+        found = list(ConditionMatcher(condition).filter_persons(persons, {}))
+        return ScanResult(matching=len(found), total=len(persons))
+
+    async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:
+        await self.record_call("scan_groups")
+        matcher = ConditionMatcher(condition)
+        groups = [each[1:] for each in self.companies if each[0] == condition.group_index]
+        return ScanResult(
+            matching=sum(matcher.matches_group(*each) for each in groups), total=len(groups)
         )
-
-    async def fetch_page(
-        self, query: PersonQuery, *, after: int, limit: int
-    ) -> list[EvaluatedPerson]:
-        await self.record_call("fetch_page")
-        persons = [
-            EvaluatedPerson(id=id, distinct_id=f"p{id}", properties=each, cohorts=frozenset())
-            for id, each in enumerate(self.people, start=1)
-        ]
-        return [each for each in persons if each.id > after][:limit]
-
-    async def groups(
-        self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
-    ) -> tuple[list[Group], int]:
-        await self.record_call("groups")
-        found = [group for group in self.companies if group.type_index == type_index]
-        return found[offset : offset + limit], len(found)
-
-    async def fetch_group_page(
-        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
-    ) -> list[Group]:
-        await self.record_call("fetch_group_page")
-        found = [
-            group
-            for group in self.companies
-            if group.type_index == type_index and group.key > after
-        ]
-        return sorted(found, key=lambda group: group.key)[:limit]
-
-    async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
-        raise NotImplementedError
-
-    async def person(self, project_id: ProjectId, uuid: str) -> Person | None:
-        raise NotImplementedError
-
-    async def upsert_person(
-        self,
-        project_id: ProjectId,
-        distinct_ids: Sequence[str],
-        change: Callable[[Person | None], Mapping[str, Any]],
-        build_entry: BuildPersonEntry,
-        now: datetime,
-    ) -> Person:
-        raise NotImplementedError
-
-    async def update_person(
-        self,
-        project_id: ProjectId,
-        uuid: str,
-        more_ids: Sequence[str],
-        change: Callable[[Person], Mapping[str, Any]],
-        build_entry: BuildPersonEntry,
-        now: datetime,
-    ) -> Person | None:
-        raise NotImplementedError
-
-    async def get_newest_first(self, ids: Collection[int]) -> list[Person]:
-        raise NotImplementedError
-
-    async def split_person(
-        self,
-        project_id: ProjectId,
-        uuid: str,
-        decide: Callable[[Person], PersonSplit],
-        now: datetime,
-    ) -> Person | None:
-        raise NotImplementedError
-
-    async def delete_person(
-        self,
-        project_id: ProjectId,
-        uuid: str,
-        build_entry: Callable[[Person], ActivityEntry],
-        now: datetime,
-    ) -> bool:
-        raise NotImplementedError
-
-    async def upsert_group(
-        self,
-        project_id: ProjectId,
-        type_index: int,
-        key: str,
-        properties: Mapping[str, Any],
-        now: datetime,
-    ) -> Group:
-        raise NotImplementedError
-
-    async def group_types(self, project_id: ProjectId) -> Mapping[str, int]:
-        raise NotImplementedError
-
-    async def upsert_group_type(self, project_id: ProjectId, name: str, most: int) -> int | None:
-        raise NotImplementedError
 
 
 async def run_inline(make: Callable[[], FlagSnapshot]) -> FlagSnapshot:

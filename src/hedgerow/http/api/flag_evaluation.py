@@ -134,8 +134,8 @@ class FlagEvaluationEndpoints:
         """Count the stored persons or groups that a condition matches."""
         body = await call.body(BlastRadiusBody)
         check_known_fields(body.condition, CONDITION, "condition")
-        radius = await self._blast_radius.count(
-            call.project, body.condition, body.group_type_index, call.now
+        radius = await call.while_connected(
+            self._blast_radius.count(call.project, body.condition, body.group_type_index, call.now)
         )
         return JsonResponse(
             BlastRadiusResponse(users_affected=radius.affected, total_users=radius.total)

@@ -12,7 +12,7 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.deletion import EventDeletion, EventSelection
 from hedgerow.events.purge import Deletion, DeletionQuery
 from hedgerow.filters.known_fields import EVENT_FILTER
-from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
+from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
@@ -32,7 +32,8 @@ from hedgerow.persons.admin_actions import (
     plan_split,
 )
 from hedgerow.persons.cohorts import Cohorts
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Cohort, CohortId, Person
+from hedgerow.persons.cursor import PersonCursor, parse_person_cursor
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Cohort, CohortId, Person, PersonId
 from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.validation import check_known_fields, check_storable
 
@@ -46,6 +47,7 @@ LIST_PARAMETERS = (
     Parameter("search", "Only persons with this text in a distinct id, their email or their name."),
     Parameter("properties", "Only persons that match these property filters, as a JSON list."),
     Parameter("cohort", "Only members of the cohort with this id.", {"type": "integer"}),
+    Parameter("cursor", "The position of the page, from a `next` or `previous` link."),
 )
 
 
@@ -92,6 +94,37 @@ def _parse_filters(call: ProjectCall) -> list[Any]:
         raise Invalid("Expected a list of filters.", attr="properties", code="not_a_list")
     check_known_fields(filters, EVENT_FILTER, "properties")
     return filters
+
+
+def _parse_cursor(call: ProjectCall) -> PersonCursor | None:
+    text = call.query_param("cursor")
+    return parse_person_cursor(text) if text else None
+
+
+def _build_page(
+    call: ProjectCall, cursor: PersonCursor | None, found: list[Person], count: int
+) -> Page[PersonItem]:
+    """Build a page from its persons and one more if there is another page. Links have a cursor, but
+    from an offset back to a smaller one."""
+    limit = call.window.limit
+    goes_back = cursor is not None and not cursor.is_older
+    has_more = len(found) > limit
+    shown = found[-limit:] if goes_back else found[:limit]
+    page = call.page(count, [_render_person(person) for person in shown])
+    position = cursor.person_id if cursor else PersonId(0)
+
+    def link(person_id: int, *, is_older: bool) -> str:
+        to = PersonCursor(is_older=is_older, person_id=PersonId(person_id), count=count)
+        return call.link({"cursor": to.encode(), "limit": limit, "offset": None})
+
+    page.next = None
+    if has_more or goes_back:
+        page.next = link(shown[-1].id if shown else position + 1, is_older=True)
+    if cursor is not None:
+        page.previous = None
+        if cursor.is_older or has_more:
+            page.previous = link(shown[0].id if shown else max(position - 1, 0), is_older=False)
+    return page
 
 
 def validate_properties(
@@ -172,13 +205,13 @@ class PersonEndpoints:
         cohorts: Cohorts,
         deletion: EventDeletion,
         persons: PersonStore,
-        blast_radius: BlastRadiusCounter,
+        search: PersonSearch,
     ) -> None:
         self._read_barrier = read_barrier
         self._cohorts = cohorts
         self._deletion = deletion
         self._persons = persons
-        self._blast_radius = blast_radius
+        self._search = search
 
     async def _find_cohort(self, call: ProjectCall) -> Cohort | None:
         text = call.query_param("cohort")
@@ -203,7 +236,7 @@ class PersonEndpoints:
     )
     async def list_persons(self, call: ProjectCall) -> Response:
         """List the project's persons, newest first."""
-        window = call.window
+        window, cursor = call.window, _parse_cursor(call)
         filters, cohort = _parse_filters(call), await self._find_cohort(call)
         query = PersonQuery(
             project_id=call.project.id,
@@ -211,13 +244,15 @@ class PersonEndpoints:
             email=parse_text(call.query_param("email"), "email"),
             search=parse_text(call.query_param("search"), "search").strip()[:DISTINCT_ID_MAX_CHARS],
             cohort_id=cohort.id if cohort and cohort.is_static else None,
-            limit=window.limit,
-            offset=window.offset,
+            limit=window.limit + 1,  # one more shows whether there is another page
+            offset=0 if cursor else window.offset,
+            older_than=cursor.older_than if cursor else None,
+            newer_than=cursor.newer_than if cursor else None,
+            count=cursor.count if cursor else None,
         )
         await self._read_barrier.wait_until_processed()
-        found, count = await self._list_matching(call, query, filters, cohort)
-        listed = [_render_person(person) for person in found]
-        return JsonResponse(call.page(count, listed))
+        found, count = await call.while_connected(self._list_matching(call, query, filters, cohort))
+        return JsonResponse(_build_page(call, cursor, found, count))
 
     async def _list_matching(
         self, call: ProjectCall, query: PersonQuery, filters: list[Any], cohort: Cohort | None
@@ -225,10 +260,8 @@ class PersonEndpoints:
         cohort_path = f"properties[{len(filters)}]"
         if cohort and not cohort.is_static:
             filters = [*filters, {"type": "cohort", "key": "id", "value": cohort.id}]
-        if not filters:
-            return await self._persons.persons(query)
         try:
-            return await self._blast_radius.find_persons(call.project, query, filters, call.now)
+            return await self._search.find_persons(call.project, query, filters, call.now)
         except Invalid as error:
             attr = "cohort" if (error.attr or "").startswith(cohort_path) else error.attr
             raise Invalid(error.detail, attr=attr, code=error.code) from None

@@ -104,6 +104,15 @@ def create_postgres_engine(url: str, timeout_s: float) -> Engine:
     return engine
 
 
+def build_scan_connection(url: str, timeout_s: float, scan_s: float) -> tuple[dict[str, Any], str]:
+    """Return the arguments of psycopg.connect, and the statement that begins a transaction that
+    reads for up to `scan_s` seconds. For a process that does not load SQLAlchemy."""
+    connect_args = POSITIONAL_DIALECT.create_connect_args(_build_driver_url(url))  # type: ignore[no-untyped-call]
+    arguments: dict[str, Any] = connect_args[1]
+    settings = _build_settings(timeout_s, idle_s=scan_s, statement_s=scan_s)
+    return {**arguments, **_build_connect_args(timeout_s)}, f"BEGIN READ ONLY; {settings}"
+
+
 async def _prepare_connection(wire: psycopg.AsyncConnection[Any]) -> None:
     """Configure a new connection. Behind a pooler the session has another process id than the
     connection, and the next transaction may run in another session."""

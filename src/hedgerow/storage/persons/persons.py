@@ -5,13 +5,12 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
 from hedgerow.errors import Conflict
 from hedgerow.persons.model import Group, Person, PersonId
 from hedgerow.persons.store import (
     BuildPersonEntry,
-    EvaluatedPerson,
     PersonQuery,
     PersonSplit,
     PersonStore,
@@ -36,16 +35,20 @@ class SqlPersonStore(PersonStore):
         self._database = database
 
     async def persons(self, query: PersonQuery) -> tuple[list[Person], int]:
-        wanted = _build_condition(query)
+        assert not query.needs_scan
+        page = _select_page(query)
 
         def run(connection: Connection) -> tuple[list[Person], int]:
-            newest_first = select(persons).where(wanted).order_by(persons.c.id.desc())
-            rows, total = read_page(
-                connection, newest_first, limit=query.limit, offset=query.offset
-            )
-            return _decode_persons(connection, rows), total
+            count = query.count
+            if count is None:
+                everyone = select(func.count()).select_from(persons).where(_build_condition(query))
+                count = connection.execute(everyone).scalar_one()
+            rows = connection.execute(page).all()
+            return _decode_persons(
+                connection, rows if query.newer_than is None else rows[::-1]
+            ), count
 
-        return await self._database.read(run)
+        return await self._database.read_in_background(run)
 
     async def get_newest_first(self, ids: Collection[int]) -> list[Person]:
         page = select(persons).where(persons.c.id.in_(ids)).order_by(persons.c.id.desc())
@@ -111,36 +114,6 @@ class SqlPersonStore(PersonStore):
 
         return await self._database.write(run)
 
-    async def fetch_page(
-        self, query: PersonQuery, *, after: int, limit: int
-    ) -> list[EvaluatedPerson]:
-        page = (
-            select(persons)
-            .where(_build_condition(query) & (persons.c.id > after))
-            .order_by(persons.c.id)
-            .limit(limit)
-        )
-
-        def run(connection: Connection) -> list[EvaluatedPerson]:
-            found = _decode_persons(connection, connection.execute(page).all())
-            members: dict[int, set[int]] = {person.id: set() for person in found}
-            people = cohort_people.c
-            for person_id, cohort_id in connection.execute(
-                select(people.person_id, people.cohort_id).where(people.person_id.in_(members))
-            ):
-                members[person_id].add(cohort_id)
-            return [
-                EvaluatedPerson(
-                    id=person.id,
-                    distinct_id=person.distinct_ids[0] if person.distinct_ids else "",
-                    properties=person.properties,
-                    cohorts=frozenset(members[person.id]),
-                )
-                for person in found
-            ]
-
-        return await self._database.read_in_background(run)
-
     async def split_person(
         self,
         project_id: ProjectId,
@@ -194,23 +167,6 @@ class SqlPersonStore(PersonStore):
             return [Group(**row._mapping) for row in rows], total
 
         return await self._database.read(run)
-
-    async def fetch_group_page(
-        self, project_id: ProjectId, type_index: int, *, after: str, limit: int
-    ) -> list[Group]:
-        page = (
-            select(groups)
-            .where(
-                (groups.c.project_id == project_id)
-                & (groups.c.type_index == type_index)
-                & (groups.c.key > after)
-            )
-            .order_by(groups.c.key)
-            .limit(limit)
-        )
-        return await self._database.read_in_background(
-            lambda connection: [Group(**row._mapping) for row in connection.execute(page)]
-        )
 
     async def upsert_group(
         self,
@@ -270,34 +226,26 @@ class SqlPersonStore(PersonStore):
         return await self._database.write(run)
 
 
+def _select_page(query: PersonQuery) -> Select[Any]:
+    """Select the page from its position, in the order of `persons_by_project`."""
+    wanted, id = _build_condition(query), persons.c.id
+    if query.older_than is not None:
+        wanted &= id < query.older_than
+    if query.newer_than is not None:
+        wanted &= id > query.newer_than
+    order = id.desc() if query.newer_than is None else id.asc()
+    return select(persons).where(wanted).order_by(order).limit(query.limit).offset(query.offset)
+
+
 def _build_condition(query: PersonQuery) -> ColumnElement[bool]:
     wanted: ColumnElement[bool] = persons.c.project_id == query.project_id
     if query.distinct_id:
-        wanted &= persons.c.id.in_(_select_owners(query, ids.c.distinct_id == query.distinct_id))
-    if query.email:
-        wanted &= _property_text("email") == query.email
-    if query.search:
-        has_id = ids.c.distinct_id.icontains(query.search, autoescape=True)
-        wanted &= or_(
-            persons.c.id.in_(_select_owners(query, has_id)),
-            *(
-                _property_text(name).icontains(query.search, autoescape=True)
-                for name in ("email", "name")
-            ),
-        )
+        own = (ids.c.project_id == query.project_id) & (ids.c.distinct_id == query.distinct_id)
+        wanted &= persons.c.id.in_(select(ids.c.person_id).where(own))
     if query.cohort_id is not None:
         members = cohort_people.c.cohort_id == query.cohort_id
         wanted &= persons.c.id.in_(select(cohort_people.c.person_id).where(members))
     return wanted
-
-
-def _select_owners(query: PersonQuery, wanted: ColumnElement[bool]) -> Select[tuple[int]]:
-    return select(ids.c.person_id).where((ids.c.project_id == query.project_id) & wanted)
-
-
-def _property_text(property: str) -> ColumnElement[str]:
-    text: ColumnElement[str] = persons.c.properties[property].as_string()
-    return text
 
 
 def _read_group_types(connection: Connection, project_id: ProjectId) -> dict[str, int]:

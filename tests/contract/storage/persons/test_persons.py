@@ -11,7 +11,7 @@ from hedgerow.flags.store import StoredData
 from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.persons.admin_actions import plan_split
 from hedgerow.persons.model import Group, Person
-from hedgerow.persons.store import EvaluatedPerson, PersonQuery
+from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from tests.contract.storage.conftest import (
     ACTOR,
@@ -177,12 +177,6 @@ async def test_project_sees_only_its_persons_and_groups(stores: Stores) -> None:
     assert await stores.persons.groups(DEFAULT_PROJECT, 0, limit=9, offset=0) == ([], 0)
     assert await stores.persons.group_types(DEFAULT_PROJECT) == {}
     assert await list_names(stores, project_id=other.id, distinct_id="ann") == (["ann"], 1)
-    assert [
-        each.id
-        for each in await stores.persons.fetch_page(
-            PersonQuery(project_id=other.id), after=0, limit=9
-        )
-    ] == [theirs.id]
 
 
 async def test_persons_are_listed_newest_first_in_pages(stores: Stores) -> None:
@@ -199,13 +193,6 @@ async def test_persons_are_listed_newest_first_in_pages(stores: Stores) -> None:
         ({"distinct_id": "ann"}, ["ann"]),
         ({"distinct_id": "ANN"}, []),
         ({"distinct_id": "an"}, []),
-        ({"search": "AN"}, ["ann", "hans"]),
-        ({"search": "second"}, ["ann"]),
-        ({"search": "%"}, ["100%"]),
-        ({"search": "_"}, ["a_b"]),
-        ({"search": "\\"}, ["c\\d"]),
-        ({"search": "ÜBER"}, ["über"]),
-        ({"search": "ann", "distinct_id": "hans"}, []),
     ],
 )
 async def test_persons_can_be_filtered(
@@ -225,19 +212,6 @@ async def test_page_of_persons_uses_three_statements(stores: Stores) -> None:
         with record_statements() as seen:
             await list_names(stores, limit=limit)
         assert len([sql for sql in seen if sql.startswith("SELECT")]) == 3
-
-
-async def test_iteration_returns_each_person_once(stores: Stores) -> None:
-    ids = [(await create_person(stores, f"user-{n}", n=n)).id for n in range(7)]
-    walked: list[EvaluatedPerson] = []
-    while some := await stores.persons.fetch_page(
-        PersonQuery(project_id=DEFAULT_PROJECT), after=walked[-1].id if walked else 0, limit=3
-    ):
-        walked += some
-    assert walked == [
-        EvaluatedPerson(id=id, distinct_id=f"user-{n}", properties={"n": n}, cohorts=frozenset())
-        for n, id in enumerate(ids)
-    ]
 
 
 async def test_deleted_person_leaves_no_id_cohort_or_hash_key(stores: Stores) -> None:

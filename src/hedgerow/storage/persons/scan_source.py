@@ -1,0 +1,58 @@
+"""How a worker process connects to the state database, without SQLAlchemy."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+FETCH_SIZE = 5_000
+
+# Runs a query with `?` for each value, and yields its rows.
+Select = Callable[..., Iterator[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSource:
+    """The file of SQLite, or the arguments of psycopg and the statement that begins a
+    transaction."""
+
+    sqlite_path: Path
+    postgres_arguments: Mapping[str, Any] | None = None
+    postgres_begin: str = ""
+
+    @contextmanager
+    def open(self) -> Iterator[Select]:
+        """Open one consistent snapshot of the database."""
+        if self.postgres_arguments is None:
+            with _open_sqlite(self.sqlite_path) as select:
+                yield select
+        else:
+            with _open_postgres(self.postgres_arguments, self.postgres_begin) as select:
+                yield select
+
+
+@contextmanager
+def _open_sqlite(path: Path) -> Iterator[Select]:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        connection.execute("BEGIN")
+        yield lambda sql, *values: connection.execute(sql, values)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _open_postgres(arguments: Mapping[str, Any], begin: str) -> Iterator[Select]:
+    with import_module("psycopg").connect(**arguments, autocommit=True) as connection:
+        connection.execute(begin)
+
+        def select(sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+            with connection.cursor(name="scan") as cursor:
+                cursor.itersize = FETCH_SIZE
+                cursor.execute(sql.replace("?", "%s"), values)
+                yield from cursor
+
+        yield select

@@ -1,0 +1,186 @@
+"""Read all persons or groups of a project, and find those that match a condition.
+
+These functions run in a worker process. The module does not import SQLAlchemy: that would take
+longer than most scans.
+"""
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypedDict
+
+import msgspec
+
+from hedgerow.filters.values import as_text
+from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher, StoredPerson
+from hedgerow.flags.store import ScanResult
+from hedgerow.persons.model import PersonId
+from hedgerow.persons.store import PersonQuery
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.persons.scan_source import ScanSource, Select
+
+# With more keys, decoding all properties is as fast.
+MAX_SELECTED_KEYS = 100
+SEARCHED_PROPERTIES = ("email", "name")
+
+_FIRST_DISTINCT_ID = (
+    "(SELECT d.distinct_id FROM person_distinct_ids AS d WHERE d.person_id = p.id"
+    " ORDER BY d.distinct_id LIMIT 1)"
+)
+
+# Its keys are known only when it is called.
+_build_typed_dict: Any = TypedDict
+
+
+def scan_persons(source: ScanSource, query: PersonQuery, condition: Condition) -> ScanResult:
+    """Without a known count all persons are read, otherwise only as many as the page needs."""
+    with source.open() as select:
+        scan = _PersonScan(select, query, condition)
+        if query.count is not None:
+            end = query.offset + query.limit
+            page = islice(scan.iterate_matching(is_ordered=True), query.offset, end)
+            ids = list(map(PersonId, page))
+            return ScanResult(ids=ids[::-1] if query.newer_than else ids, matching=query.count)
+        all_ids = array("q", scan.iterate_matching(is_ordered=False))
+        return ScanResult(ids=_choose_page(all_ids, query), matching=len(all_ids), total=scan.total)
+
+
+def scan_groups(source: ScanSource, project_id: ProjectId, condition: Condition) -> ScanResult:
+    matcher = ConditionMatcher(condition)
+    decode = _build_decoder(matcher.property_keys)
+    matching = total = 0
+    with source.open() as select:
+        sql = "SELECT key, CAST(properties AS text) FROM groups WHERE project_id = ?"
+        for key, properties in select(
+            f"{sql} AND type_index = ?", project_id, condition.group_index
+        ):
+            total += 1
+            matching += matcher.matches_group(key, decode(properties))
+    return ScanResult(matching=matching, total=total)
+
+
+def _choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
+    older, newer = query.older_than, query.newer_than
+    chosen = sorted(
+        (
+            PersonId(id)
+            for id in matching
+            if (older is None or id < older) and (newer is None or id > newer)
+        ),
+        reverse=newer is None,
+    )[query.offset : query.offset + query.limit]
+    return chosen if newer is None else chosen[::-1]
+
+
+class _PersonScan:
+    """`total` is the number of persons that were read."""
+
+    def __init__(self, select: Select, query: PersonQuery, condition: Condition) -> None:
+        self._select = select
+        self._query = query
+        self._matcher = ConditionMatcher(condition)
+        self._search = query.search.lower()
+        self._owners = self._find_owners() if self._search else frozenset()
+        self._cohorts = self._load_cohorts()
+        self._decode = _build_decoder(self._choose_keys())
+        self.total = 0
+
+    def iterate_matching(self, *, is_ordered: bool) -> Iterator[int]:
+        """Yield the ids of the persons that match, from the position of the query if ordered."""
+        sql, values = self._build_select(is_ordered)
+        persons = self._decode_persons(self._select(sql, *values))
+        return self._matcher.filter_persons(persons, self._cohorts)
+
+    def _decode_persons(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[StoredPerson]:
+        decode, has_text_filter = self._decode, self._query.needs_scan
+        for id, text, distinct_id in rows:
+            self.total += 1
+            properties = decode(text)
+            if not has_text_filter or self._matches_text(id, properties):
+                yield id, properties, distinct_id or ""
+
+    def _build_select(self, is_ordered: bool) -> tuple[str, list[Any]]:
+        query = self._query
+        distinct_id = _FIRST_DISTINCT_ID if self._matcher.needs_distinct_id else "''"
+        sql = f"SELECT p.id, CAST(p.properties AS text), {distinct_id} FROM persons AS p"  # noqa: S608
+        conditions = ["p.project_id = ?"]
+        values: list[Any] = [query.project_id]
+        if query.distinct_id:
+            owner = "SELECT person_id FROM person_distinct_ids WHERE project_id = ?"
+            conditions.append(f"p.id IN ({owner} AND distinct_id = ?)")
+            values += [query.project_id, query.distinct_id]
+        if query.cohort_id is not None:
+            members = "SELECT person_id FROM cohort_people WHERE cohort_id = ?"
+            conditions.append(f"p.id IN ({members})")
+            values.append(query.cohort_id)
+        order = ""
+        if is_ordered:
+            order = f" ORDER BY p.id {'DESC' if query.newer_than is None else 'ASC'}"
+            for operator, id in (("<", query.older_than), (">", query.newer_than)):
+                if id is not None:
+                    conditions.append(f"p.id {operator} ?")
+                    values.append(id)
+        return f"{sql} WHERE {' AND '.join(conditions)}{order}", values
+
+    def _choose_keys(self) -> frozenset[str] | None:
+        keys = self._matcher.property_keys
+        if keys is None or not self._query.needs_scan:
+            return keys
+        return keys.union(SEARCHED_PROPERTIES)
+
+    def _find_owners(self) -> frozenset[int]:
+        """Find the persons with a distinct id that contains the text."""
+        sql = "SELECT person_id, distinct_id FROM person_distinct_ids WHERE project_id = ?"
+        return frozenset(
+            person_id
+            for person_id, distinct_id in self._select(sql, self._query.project_id)
+            if self._search in distinct_id.lower()
+        )
+
+    def _load_cohorts(self) -> Mapping[int, frozenset[int]]:
+        """Return the static cohorts of each person that is in one."""
+        found: dict[int, frozenset[int]] = {}
+        for cohort in self._matcher.static_cohorts:
+            members = self._select(
+                "SELECT person_id FROM cohort_people WHERE cohort_id = ?", cohort
+            )
+            own = frozenset((cohort,))
+            for (person_id,) in members:
+                found[person_id] = found.get(person_id, frozenset()) | own
+        return found
+
+    def _matches_text(self, id: int, properties: Mapping[str, Any]) -> bool:
+        texts = {
+            name: as_text(value)
+            for name in SEARCHED_PROPERTIES
+            if (value := properties.get(name)) is not None
+        }
+        if self._query.email and texts.get("email") != self._query.email:
+            return False
+        if not self._search or id in self._owners:
+            return True
+        return any(self._search in text.lower() for text in texts.values())
+
+
+def _build_decoder(keys: frozenset[str] | None) -> Callable[[str], Mapping[str, Any]]:
+    """Return a function that decodes the properties with these keys, None for all of them."""
+    if keys is not None and not keys:
+        return lambda text: {}
+    wanted: Any = dict[str, Any]
+    if keys is not None and len(keys) <= MAX_SELECTED_KEYS:
+        wanted = _build_typed_dict("Properties", dict.fromkeys(keys, Any), total=False)
+    try:
+        fast = msgspec.json.Decoder(wanted).decode
+    except UnicodeEncodeError:  # a key that cannot be in JSON
+        fast = msgspec.json.Decoder(dict[str, Any]).decode
+
+    def decode(text: str) -> Mapping[str, Any]:
+        try:
+            properties: Mapping[str, Any] = fast(text)
+            return properties
+        except (msgspec.MsgspecError, UnicodeEncodeError):
+            found = json.loads(text)  # accepts more
+            return found if isinstance(found, dict) else {}
+
+    return decode
