@@ -89,6 +89,15 @@ _STRATEGY = Shape(
     ),
     unused=("projectId", "sortOrder", "title", "createdAt", "milestoneId"),
 )
+# An environment of a feature. Its strategies are checked one by one.
+_STATE = Shape(
+    *("featureName", "name", "environment", "enabled", "strategies"),
+    variants=_VARIANT,
+    unused=(
+        *("id", "type", "sortOrder", "lastSeenAt", "hasStrategies", "hasEnabledStrategies"),
+        *("variantCount", "yes", "no"),
+    ),
+)
 _FEATURE = Shape(
     *("name", "description", "enabled", "archived", "archivedAt"),
     variants=_VARIANT,
@@ -98,14 +107,6 @@ _FEATURE = Shape(
         *("type", "project", "stale", "potentiallyStale", "impressionData", "createdAt"),
         *("createdByUserId", "createdBy", "lastSeenAt", "favorite", "environments", "links"),
         *("dependencyType", "lifecycle", "collaborators", "children", "tags"),
-    ),
-)
-_STATE = Shape(
-    *("featureName", "name", "environment", "enabled"),
-    variants=_VARIANT,
-    unused=(
-        *("id", "type", "sortOrder", "lastSeenAt", "strategies", "hasStrategies"),
-        *("hasEnabledStrategies", "releasePlans"),
     ),
 )
 BUCKETING_NOTE = "It buckets by {}; here it buckets by distinct id."
@@ -118,7 +119,15 @@ def list_environments(document: Item) -> list[str]:
         *get_objects(document, "featureStrategies"),
     ]
     names = [each.get("environment") for each in items]
+    if not items:
+        for feature in get_objects(document, "features"):
+            names += map(_get_environment_name, get_objects(feature, "environments"))
     return sorted({name for name in names if isinstance(name, str)})
+
+
+def _get_environment_name(state: Item) -> Any:
+    """Return the name of an environment inside of a feature, as the admin API writes it."""
+    return state.get("environment", state.get("name"))
 
 
 def convert_unleash(document: Any, environment: str | None) -> ConversionResult:
@@ -158,7 +167,7 @@ class _ExportConverter:
 
     def convert(self, number: int, feature: Item) -> FlagDraft:
         name = str(feature.get("name") or "")
-        state = self._find_environment_state(name)
+        state = self._find_environment_state(feature)
         draft = FlagDraft(
             number=number,
             name=name,
@@ -166,7 +175,7 @@ class _ExportConverter:
             active=bool(state.get("enabled", feature.get("enabled", False))),
             tags=self._list_tags(name),
         )
-        strategies = self._list_strategies(feature)
+        strategies = self._list_strategies(feature, state)
         usable = [each for each in strategies if not each.get("disabled")]
         note_unknown_fields(feature, _FEATURE, "", draft.notes.append)
         note_unknown_fields(state, _STATE, "environment", draft.notes.append)
@@ -184,21 +193,27 @@ class _ExportConverter:
         self._add_dependencies(draft, feature)
         return draft
 
-    def _find_environment_state(self, name: str) -> Item:
+    def _find_environment_state(self, feature: Item) -> Item:
+        name = feature.get("name")
         for each in get_objects(self._document, "featureEnvironments"):
             if each.get("featureName", each.get("name")) == name and self._is_in_environment(each):
                 return each
+        for each in get_objects(feature, "environments"):
+            if self._environment in (None, _get_environment_name(each)):
+                return each
         return {}
 
-    def _list_strategies(self, feature: Item) -> list[Item]:
-        """Return the strategies of a feature. They are inside of it in exports of Unleash 3 and in
-        responses of the client API."""
+    def _list_strategies(self, feature: Item, state: Item) -> list[Item]:
+        """Return the strategies of a feature. They are inside of its environment in responses of
+        the admin API, and inside of the feature in exports of Unleash 3 and in responses of the
+        client API."""
         listed = [
             each
             for each in get_objects(self._document, "featureStrategies")
             if each.get("featureName") == feature.get("name") and self._is_in_environment(each)
         ]
-        return listed or get_objects(feature, "strategies")
+        inner = get_objects(state, "strategies")
+        return listed or inner or get_objects(feature, "strategies")
 
     def _is_in_environment(self, item: Item) -> bool:
         return self._environment is None or item.get("environment", self._environment) == (

@@ -224,6 +224,32 @@ def test_strategies_and_dependencies_inside_of_a_feature_count() -> None:
     assert [each["type"] for each in group["properties"]] == ["flag"]
 
 
+def test_strategies_inside_of_environments_count() -> None:
+    """As in responses of the admin API: without them, a flag would be on for everyone."""
+    rollout = {"name": "flexibleRollout", "parameters": {"rollout": "5"}, "colour": "red"}
+    environments = [
+        {"name": "dev", "enabled": False, "strategies": [{"name": "default"}]},
+        {
+            "name": "production",
+            "enabled": True,
+            "strategies": [rollout],
+            "releasePlans": [{"a": 1}],
+        },
+    ]
+    document = {"features": [feature("f", environments=environments)]}
+    with pytest.raises(Invalid, match="Choose one with --environment: dev, production"):
+        convert_unleash(document, None)
+    converted = convert_unleash(document, "production")
+    [dev], [production] = convert_unleash(document, "dev").items, converted.items
+    assert (dev.body["active"], production.body["active"]) == (False, True)
+    assert dev.body["filters"]["groups"][0]["rollout_percentage"] == 100
+    assert production.body["filters"]["groups"][0]["rollout_percentage"] == 5
+    assert [note.text.split(",")[0] for note in converted.notes] == [
+        "Imported without environment.releasePlans",
+        "Imported without strategy flexibleRollout.colour",
+    ]
+
+
 def test_unsupported_parts_are_skipped_with_a_reason() -> None:
     document = export(
         strategy("by-ip", "remoteAddress", parameters={"IPs": "10.0.0.1"}),
