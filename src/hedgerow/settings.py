@@ -113,10 +113,17 @@ def _scheme(url: str) -> str | None:
     return parts.scheme
 
 
-def parse_public_url(raw: str) -> str:
+def parse_server_url(raw: str) -> str:
     url = raw.strip().rstrip("/")
     if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
         raise ValueError("a URL such as https://flags.example.com, or an empty value")
+    return url
+
+
+def parse_public_url(raw: str) -> str:
+    url = parse_server_url(raw)
+    if "@" in urlsplit(url).netloc:  # responses contain it
+        raise ValueError("a URL without a user and a password, such as https://flags.example.com")
     return url
 
 
@@ -275,7 +282,7 @@ class Settings:
     )
     server_url: str = define_setting(
         "",
-        parse_public_url,
+        parse_server_url,
         "URL of the running service, for commands that call it. Empty: the host and port above.",
     )
     public_url: str = define_setting(

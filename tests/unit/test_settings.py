@@ -271,6 +271,14 @@ def test_invalid_url_is_not_repeated(name: str) -> None:
     assert "sesame" not in refusal(name, "ftp://ann:sesame@a.example")
 
 
+@pytest.mark.parametrize("url", ["https://ann:sesame@a.example", "https://sesame@a.example/x"])
+def test_public_url_cannot_have_a_user(url: str) -> None:
+    assert refusal("public_url", url) == (
+        "HEDGEROW_PUBLIC_URL must be a URL without a user and a password, such as "
+        "https://flags.example.com, not the value it has."
+    )
+
+
 def test_invalid_webhook_is_not_repeated() -> None:
     assert "sesame" not in refusal("notification_url", "htps://a.example/T0/sesame")
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, ValidationInfo
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
+from hedgerow.errors import Invalid
 from hedgerow.flags.edits import EditBase, FlagFields
 from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_flag_status
 from hedgerow.flags.known_fields import POSTHOG_FLAG_FIELDS
@@ -22,6 +23,7 @@ from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, par
 from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
+from hedgerow.lib.text import truncate
 from hedgerow.projects.store import ActivityStore
 from hedgerow.surveys.surveys import Surveys
 
@@ -120,6 +122,13 @@ class FlagBody(Fields):
         )
 
 
+def _parse_active(text: str) -> bool | None:
+    if text.lower() not in ("", "true", "false"):
+        detail = f'"{truncate(text)}" is not a valid choice. Expected one of: true, false, {STALE}.'
+        raise Invalid(detail, attr="active", code="invalid_choice")
+    return parse_boolean(text, "active")
+
+
 class FlagEndpoints:
     tag = "Feature flags"
 
@@ -164,7 +173,7 @@ class FlagEndpoints:
         links = await self._flag_renderer.load_links(call.project)
         flag_filter = FlagFilter(
             search=search.strip()[:200],
-            active=None if is_stale else parse_boolean(active, "active"),
+            active=None if is_stale else _parse_active(active),
             type=kind,
             experimental=links.experiments.keys(),
             stale_at=call.now if is_stale else None,
