@@ -18,14 +18,22 @@ from hedgerow.experiments.model import ExperimentId
 from hedgerow.experiments.result_types import Exposures, VariantResult
 from hedgerow.experiments.results import ExperimentAnalyzer
 from hedgerow.lib.clock import format_iso
+from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
 from hedgerow.projects.validation import check_storable, parse_date_parameter
-from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.fields import UNUSED_FIELDS, QueryFields
 from hedgerow.queries.model import ExperimentOutput
 from hedgerow.queries.queries import PrepareQuery, RunQuery
 
 METRIC, EXPOSURES = "ExperimentQuery", "ExperimentExposureQuery"
 MAX_ID = 2**63 - 1
+# ExperimentQuery and ExperimentExposureQuery in PostHog's frontend/src/queries/schema. The flag
+# and the holdout are those of the stored experiment.
+METRIC_FIELDS = Shape("kind", "experiment_id", "metric", unused=(*UNUSED_FIELDS, "name"))
+EXPOSURE_FIELDS = Shape(
+    *("kind", "experiment_id", "exposure_criteria", "start_date", "end_date"),
+    unused=(*UNUSED_FIELDS, "experiment_name", "feature_flag", "holdout"),
+)
 
 NOT_ENOUGH_EXPOSURES, NOT_ENOUGH_METRIC_DATA, BASELINE_MEAN_ZERO = (
     "not-enough-exposures",
@@ -61,6 +69,7 @@ class ExperimentQueryRunner:
         return {METRIC: self._prepare_metric, EXPOSURES: self._prepare_exposures}
 
     def _prepare_metric(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        fields.check_known(METRIC_FIELDS)
         id = _read_experiment_id(fields)
         document = fields.mapping("metric")
         attr = fields.attr("metric")
@@ -88,6 +97,7 @@ class ExperimentQueryRunner:
         return run
 
     def _prepare_exposures(self, project: Project, fields: QueryFields, now: datetime) -> RunQuery:
+        fields.check_known(EXPOSURE_FIELDS)
         id = _read_experiment_id(fields)
         overrides = _read_overrides(fields, now)
 

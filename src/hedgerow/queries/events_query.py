@@ -15,16 +15,26 @@ from hedgerow.events.listing.select_listing import SelectListing
 from hedgerow.hogql.printer.statement import MAX_LIMIT
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib import jsonio
+from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
-from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.fields import NO_TEST_ACCOUNTS, UNUSED_FIELDS, QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 
 DEFAULT_AFTER = "-24h"
 # The names of fields that differ from the parameter.
 _FIELD_NAMES = {"person_id": "personId"}
+# EventsQuery in PostHog's frontend/src/queries/schema.
+QUERY_FIELDS = Shape(
+    *("kind", "select", "where", "properties", "fixedProperties", "event", "personId"),
+    *("after", "before", "orderBy", "limit", "offset"),
+    unused=(*UNUSED_FIELDS, "actionId", "filterTestAccounts", "source"),
+)
 
 
 def read_events_query(fields: QueryFields, project: Project, now: datetime) -> EventsQuery:
+    fields.check_known(QUERY_FIELDS)
+    fields.refuse_value("filterTestAccounts", NO_TEST_ACCOUNTS)
+    fields.refuse_value("source", "Events of an insight are not supported. Use `where`.")
     if fields.integer("actionId") is not None:
         raise Invalid("Actions are not supported.", attr=fields.attr("actionId"))
     limit = fields.integer("limit")

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.lib.shape import Shape, find_unknown_fields
 from hedgerow.lib.text import explain_unstorable
+
+# Fields that PostHog's clients send with every kind of query, without an effect here: Node and
+# DataNode in PostHog's frontend/src/queries/schema.
+UNUSED_FIELDS = ("response", "modifiers", "tags", "version")
+NO_TEST_ACCOUNTS = (
+    "Test accounts are not marked here. Exclude them by a filter on their properties."
+)
 
 
 class QueryFields:
@@ -23,6 +31,18 @@ class QueryFields:
     def raw(self, name: str) -> Any:
         """Return the value as it was sent, or None."""
         return self._fields.get(name)
+
+    def check_known(self, shape: Shape) -> None:
+        """Raise Invalid for a field that the shape does not have: a misspelled one would change the
+        result silently."""
+        for found in find_unknown_fields(self._fields, shape, ""):
+            raise Invalid(found.detail, attr=self.attr(found.path), code="unknown_field")
+
+    def refuse_value(self, name: str, detail: str) -> None:
+        """Raise Invalid if a field that is not supported has a value. Clients also send defaults
+        without an effect."""
+        if self._fields.get(name) not in (None, False, "", [], {}):
+            raise Invalid(detail, attr=self.attr(name), code="not_supported")
 
     def text(self, name: str) -> str:
         """Return the text, or an empty string."""

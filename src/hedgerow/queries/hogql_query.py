@@ -25,7 +25,7 @@ from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
 from hedgerow.projects.validation import check_known_fields, check_storable, parse_date_parameter
-from hedgerow.queries.fields import QueryFields
+from hedgerow.queries.fields import NO_TEST_ACCOUNTS, UNUSED_FIELDS, QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 
 TIMEOUT_S = 10.0
@@ -36,6 +36,10 @@ QUERY_FILTERS = Shape(
     "properties",
     dateRange=Shape("date_from", "date_to", unused=("explicitDate",)),
     unused=("filterTestAccounts",),
+)
+# HogQLQuery in the same place. `name` is for the logs of PostHog.
+QUERY_FIELDS = Shape(
+    *("kind", "query", "values", "filters", "explain"), unused=(*UNUSED_FIELDS, "variables", "name")
 )
 _QUERY_LIMITS = replace(DEFAULT_LIMITS, timeout_s=TIMEOUT_S)
 
@@ -49,6 +53,10 @@ class HogQLQuery:
 
 
 def read_hogql_query(fields: QueryFields) -> HogQLQuery:
+    fields.check_known(QUERY_FIELDS)
+    fields.refuse_value(
+        "variables", "Variables are not supported. Use `values`, and {name} in the query."
+    )
     query = fields.text("query")
     if not query.strip():
         raise Invalid("This field is required.", attr="query__query", code="required")
@@ -134,6 +142,7 @@ def _compile_filters(filters: Mapping[str, Any], context: QueryContext) -> Expr:
     """Compile the filters for `{filters}`. True without any."""
     check_known_fields(filters, QUERY_FILTERS, "query__filters")
     fields = QueryFields(filters, "query__filters")
+    fields.refuse_value("filterTestAccounts", NO_TEST_ACCOUNTS)
     dates = QueryFields(fields.mapping("dateRange"), "query__filters__dateRange")
     found: list[Expr] = []
     for name, op in (("date_from", Compare.GT_EQ), ("date_to", Compare.LT)):

@@ -203,6 +203,26 @@ def test_explain_returns_the_plan(client: httpx.Client) -> None:
         ({"kind": "EventsQuery", "limit": 0}, "invalid_input", "query__limit"),
         ({"kind": "EventsQuery", "after": "soon"}, "invalid_date", "query__after"),
         ({"kind": "EventsQuery", "actionId": 1}, "invalid_input", "query__actionId"),
+        ({"kind": "EventsQuery", "wheer": ["1"]}, "unknown_field", "query__wheer"),
+        (
+            {"kind": "EventsQuery", "filterTestAccounts": True},
+            "not_supported",
+            "query__filterTestAccounts",
+        ),
+        ({"kind": "EventsQuery", "source": {"kind": "x"}}, "not_supported", "query__source"),
+        ({"kind": "HogQLQuery", "query": "select 1", "value": {}}, "unknown_field", "query__value"),
+        (
+            {"kind": "HogQLQuery", "query": "select 1", "variables": {"1": {"code_name": "v"}}},
+            "not_supported",
+            "query__variables",
+        ),
+        (
+            {"kind": "HogQLQuery", "query": "select 1", "filters": {"filterTestAccounts": True}},
+            "not_supported",
+            "query__filters__filterTestAccounts",
+        ),
+        ({"kind": "ExperimentQuery", "metrics": []}, "unknown_field", "query__metrics"),
+        ({"kind": "ExperimentExposureQuery", "start": ""}, "unknown_field", "query__start"),
     ],
 )
 def test_invalid_queries_are_rejected_and_named(
@@ -211,6 +231,44 @@ def test_invalid_queries_are_rejected_and_named(
     response = _run(client, query)
     error = read_error(response)
     assert (response.status_code, error["code"], error["attr"]) == (400, code, attr)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {
+            **{
+                "kind": "HogQLQuery",
+                "query": "select 1",
+                "values": {},
+                "variables": {},
+                "name": "n",
+            },
+            "filters": {"filterTestAccounts": False, "dateRange": {"explicitDate": False}},
+        },
+        {
+            **{
+                "kind": "EventsQuery",
+                "select": ["1"],
+                "where": [],
+                "properties": [],
+                "event": None,
+            },
+            **{"fixedProperties": [], "filterTestAccounts": False, "source": None, "limit": 1},
+            **{"after": "-1d", "before": None, "orderBy": [], "personId": None, "actionId": None},
+        },
+    ],
+    ids=lambda query: query["kind"],
+)
+def test_fields_that_posthog_sends_are_known(client: httpx.Client, query: Any) -> None:
+    sent_with_all = {"response": {}, "modifiers": {"debug": True}, "tags": {}, "version": 1}
+    response = _run(client, {**query, **sent_with_all})
+    assert response.status_code == 200, response.text
+
+
+def test_unknown_field_of_a_query_has_a_suggestion(client: httpx.Client) -> None:
+    error = read_error(_run(client, {"kind": "HogQLQuery", "query": "select 1", "valeus": {}}))
+    assert error["detail"] == "Unknown field `valeus`. Did you mean `values`?"
 
 
 def test_a_hogql_error_has_a_position_and_a_suggestion(client: httpx.Client) -> None:
