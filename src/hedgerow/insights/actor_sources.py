@@ -35,7 +35,6 @@ from hedgerow.insights.trends.query import (
     plan_series,
 )
 from hedgerow.lib.text import truncate
-from hedgerow.projects.validation import check_known_fields
 from hedgerow.queries.fields import QueryFields
 
 INSIGHT, FUNNELS = "InsightActorsQuery", "FunnelsActorsQuery"
@@ -64,7 +63,7 @@ def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
     if kind not in KINDS:
         detail = f'"{truncate(kind)}" is not supported. Expected one of: {", ".join(KINDS)}.'
         raise Invalid(detail, attr=fields.attr("kind"), code="invalid_choice")
-    check_known_fields(sent, INSIGHT_ACTORS if kind == INSIGHT else FUNNELS_ACTORS, "source")
+    fields.check_known(INSIGHT_ACTORS if kind == INSIGHT else FUNNELS_ACTORS)
     query = fields.mapping("source")
     insight = str(query.get("kind"))
     expected = ("TrendsQuery", "RetentionQuery") if kind == INSIGHT else ("FunnelsQuery",)

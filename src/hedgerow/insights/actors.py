@@ -29,7 +29,7 @@ from hedgerow.insights.known_fields import ACTORS_QUERY
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.projects.model import Project
-from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 from hedgerow.queries.queries import RunQuery
@@ -65,9 +65,9 @@ class ActorsQuery:
 
 
 def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
-    check_known_fields(sent, ACTORS_QUERY, "")
-    check_storable(sent, "query")
     fields = QueryFields(sent)
+    fields.check_known(ACTORS_QUERY)
+    check_storable(sent, "query")
     for name in ("search", "orderBy"):
         if fields.raw(name):
             raise Invalid("This field is not supported.", attr=fields.attr(name))

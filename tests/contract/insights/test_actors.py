@@ -97,7 +97,7 @@ def test_retention(client: httpx.Client) -> None:
         (of_trend({}, day="2026-04-01"), "query__source__day"),
         (of_trend({}, series=2), "query__source__series"),
         (of_trend({}, compare="previous"), "query__source__compare"),
-        (of_trend({}, dy="2026-03-02"), "source.dy"),
+        (of_trend({}, dy="2026-03-02"), "query__source__dy"),
     ],
 )
 def test_what_is_not_understood_is_refused(client: httpx.Client, source: Any, attr: str) -> None:

@@ -100,7 +100,7 @@ def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
             {"pathsFilter": {"includeEventTypes": ["pages"]}},
             "query__pathsFilter__includeEventTypes",
         ),
-        ({"pathsFilter": {"start": "x"}}, "pathsFilter.start"),
+        ({"pathsFilter": {"start": "x"}}, "query__pathsFilter.start"),
         (
             {"pathsFilter": {"localPathCleaningFilters": [{"regex": "("}]}},
             "query__pathsFilter__localPathCleaningFilters__0__regex",

@@ -80,7 +80,7 @@ def test_breakdown(client: httpx.Client) -> None:
     [
         ({"period": "Year"}, "query__retentionFilter__period"),
         ({"totalIntervals": 0}, "query__retentionFilter__totalIntervals"),
-        ({"target": {}}, "retentionFilter.target"),
+        ({"target": {}}, "query__retentionFilter.target"),
         (
             {"targetEntity": {"type": "actions", "id": 1}},
             "query__retentionFilter__targetEntity__type",

@@ -221,7 +221,7 @@ def test_breakdowns_sum_to_the_total(client: httpx.Client) -> None:
     ("fields", "attr"),
     [
         ({"series": []}, "query__series"),
-        ({"series": [VIEW | {"mth": "dau"}]}, "series[0].mth"),
+        ({"series": [VIEW | {"mth": "dau"}]}, "query__series[0].mth"),
         ({"series": [VIEW | {"math": "mean"}]}, "query__series__0__math"),
         ({"series": [VIEW | {"math": "sum"}]}, "query__series__0__math_property"),
         ({"interval": "fortnight"}, "query__interval"),
@@ -237,7 +237,7 @@ def test_breakdowns_sum_to_the_total(client: httpx.Client) -> None:
             {"dateRange": {"date_from": "2020-01-01"}, "interval": "minute"},
             "query__dateRange__date_from",
         ),
-        ({"serie": [VIEW]}, "serie"),
+        ({"serie": [VIEW]}, "query__serie"),
     ],
 )
 def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:

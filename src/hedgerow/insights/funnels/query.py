@@ -13,7 +13,7 @@ from hedgerow.insights.groups import parse_group_type
 from hedgerow.insights.known_fields import FUNNELS_QUERY
 from hedgerow.insights.series import Series, parse_series, parse_series_list
 from hedgerow.lib.text import truncate
-from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
 MAX_STEPS = 20
@@ -91,9 +91,9 @@ class FunnelsQuery:
 
 
 def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
-    check_known_fields(sent, FUNNELS_QUERY, "")
-    check_storable(sent, "query")
     fields = QueryFields(sent)
+    fields.check_known(FUNNELS_QUERY)
+    check_storable(sent, "query")
     options = QueryFields(fields.mapping("funnelsFilter"), fields.attr("funnelsFilter"))
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")

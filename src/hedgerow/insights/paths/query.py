@@ -16,7 +16,7 @@ from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
 from hedgerow.insights.known_fields import PATHS_QUERY
-from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
 DEFAULT_STEPS, MAX_STEPS = 5, 20
@@ -52,9 +52,9 @@ class PathsQuery:
 
 
 def parse_paths_query(sent: Mapping[str, Any]) -> PathsQuery:
-    check_known_fields(sent, PATHS_QUERY, "")
-    check_storable(sent, "query")
     fields = QueryFields(sent)
+    fields.check_known(PATHS_QUERY)
+    check_storable(sent, "query")
     if sent.get("funnelPathsFilter"):
         detail = "Paths of a funnel are not supported."
         raise Invalid(detail, attr=fields.attr("funnelPathsFilter"))

@@ -18,7 +18,7 @@ from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
 from hedgerow.insights.known_fields import RETENTION_QUERY
 from hedgerow.insights.series import Series, filter_compiler, match_series, parse_entity
 from hedgerow.lib.text import truncate
-from hedgerow.projects.validation import check_known_fields, check_storable
+from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
 DEFAULT_INTERVALS = 8
@@ -46,9 +46,9 @@ class RetentionQuery:
 
 
 def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
-    check_known_fields(sent, RETENTION_QUERY, "")
-    check_storable(sent, "query")
     fields = QueryFields(sent)
+    fields.check_known(RETENTION_QUERY)
+    check_storable(sent, "query")
     options = QueryFields(fields.mapping("retentionFilter"), fields.attr("retentionFilter"))
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")

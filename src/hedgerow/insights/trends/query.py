@@ -23,7 +23,7 @@ from hedgerow.insights.trends.aggregation import ACTIVE_DAYS, SeriesQuery
 from hedgerow.insights.trends.formulas import Formula, parse_formula
 from hedgerow.lib.text import truncate
 from hedgerow.persons.model import CohortId
-from hedgerow.projects.validation import check_known_fields, check_storable, parse_date_parameter
+from hedgerow.projects.validation import check_storable, parse_date_parameter
 from hedgerow.queries.fields import QueryFields
 
 CUMULATIVE = "ActionsLineGraphCumulative"
@@ -92,9 +92,9 @@ class PlannedSeries:
 
 
 def parse_trends_query(sent: Mapping[str, Any]) -> TrendsQuery:
-    check_known_fields(sent, TRENDS_QUERY, "")
-    check_storable(sent, "query")
     fields = QueryFields(sent)
+    fields.check_known(TRENDS_QUERY)
+    check_storable(sent, "query")
     if sent.get("conversionGoal") is not None:
         raise Invalid("Conversion goals are not supported.", attr=fields.attr("conversionGoal"))
     fields.mapping("dateRange")
