@@ -1,9 +1,7 @@
 """Who is to be forgotten goes with their events; events are deleted by choice and by age."""
 
 import json
-import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.file_contents import find_any_text, read_files
 from tests.support.live import PROJECT_KEY, LiveServer, read_error, run_hedgerow, wait_for
 
 
@@ -65,7 +64,7 @@ def test_data_of_a_deleted_person_is_gone_from_the_files(tmp_path: Path) -> None
         count = {"query": {"kind": "HogQLQuery", "query": "select count() from events"}}
         query = "/api/projects/1/query/"
         assert client.post(query, json=count).json()["results"] == [[4]]
-        assert _find_any(secrets, _read_files(tmp_path))
+        assert find_any_text(secrets, read_files(tmp_path))
         (person,) = _person(client, "forgotten")
         path = f"/api/projects/1/persons/{person['id']}/?delete_events=true"
         assert client.delete(path).status_code == 204
@@ -81,23 +80,8 @@ def test_data_of_a_deleted_person_is_gone_from_the_files(tmp_path: Path) -> None
         assert deletion["delete_verified_at"] >= deletion["created_at"]
         assert list_deletions("pending") == []
         # The engine removes replaced parts in the background.
-        wait_for(lambda: not _find_any(secrets, _read_files(tmp_path)), at_most_s=60)
+        wait_for(lambda: not find_any_text(secrets, read_files(tmp_path)), at_most_s=60)
         assert client.post(query, json=count).json()["results"] == [[1]]
-
-
-def _read_files(folder: Path) -> str:
-    """Files and folders may be removed meanwhile."""
-    texts = []
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                texts.append(Path(root, name).read_bytes().decode("latin-1"))
-    return "".join(texts)
-
-
-def _find_any(secrets: list[str], text: str) -> bool:
-    """Whether a part of a secret is in the text: files may be written in pieces."""
-    return any(secret[at : at + 64] in text for secret in secrets for at in range(0, 8000, 500))
 
 
 def _delete(client: httpx.Client, **request: Any) -> Any:

@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
 from functools import partial
+
+import structlog
 
 from hedgerow.app.container import Container
 from hedgerow.app.event_store import event_store_location
@@ -11,6 +14,7 @@ from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.periodic_tasks import PeriodicTask
 from hedgerow.app.state import state_location
 from hedgerow.events.deletion import EventRetention
+from hedgerow.events.project_erasure import SETTLING_TIME, ProjectErasure
 from hedgerow.events.purge import DeletedDataPurge
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.lib.clock import ClockWatch, utc_now
@@ -21,6 +25,7 @@ from hedgerow.pipelines.deliveries.deliverer import (
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_INTERVAL_S
 from hedgerow.projects.call_limits import CallLimits, share_usage
+from hedgerow.projects.deletion import ProjectDeletion
 from hedgerow.projects.directory import POLL_INTERVAL_S
 from hedgerow.projects.model import Project
 from hedgerow.storage.deletions import SqlDeletionLog
@@ -28,8 +33,11 @@ from hedgerow.storage.engine.free_pages import overwrite_free_pages
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
 from hedgerow.storage.persons.persons import SqlPersonStore
+from hedgerow.storage.projects.deletions import SqlProjectDeletions
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
 from hedgerow.surveys.lifecycle import SurveyLifecycle
+
+_log = structlog.get_logger("hedgerow.projects")
 
 INGESTION_INTERVAL_S = 0.01
 PROGRESS_INTERVAL_S = 0.5
@@ -40,6 +48,7 @@ CHECK_INTERVAL_S = 1.0
 CLEANUP_INTERVAL_S = 2.0
 BACKLOG_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 2.0
+ERASURE_INTERVAL_S = 5.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 # Part of the interval of a task during which no other process runs it. Less than all of it, so that
@@ -164,6 +173,11 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             container.settings.purge_interval_s,
             _build_purge(container).run,
         ),
+        PeriodicTask(
+            name="delete data of deleted projects",
+            interval_s=ERASURE_INTERVAL_S,
+            run=_build_erasure(container).run,
+        ),
     ]
 
 
@@ -180,6 +194,30 @@ def _run_in_one_process(
 
 
 def _build_purge(container: Container) -> DeletedDataPurge:
+    return DeletedDataPurge(SqlDeletionLog(container.database), _list_purges(container), utc_now)
+
+
+def _build_erasure(container: Container) -> ProjectErasure:
+    return ProjectErasure(
+        SqlProjectDeletions(container.database),
+        container.event_store,
+        _list_purges(container),
+        utc_now,
+        settling_time=min(SETTLING_TIME, timedelta(seconds=container.settings.purge_interval_s)),
+        on_purged=_log_purged,
+    )
+
+
+def _log_purged(deletion: ProjectDeletion) -> None:
+    _log.info(
+        "all data of a deleted project is gone",
+        project_id=deletion.project_id,
+        rows=deletion.rows_deleted,
+        events=deletion.events_deleted,
+    )
+
+
+def _list_purges(container: Container) -> list[Callable[[], Awaitable[None]]]:
     store, state = container.event_store, state_location(container.settings)
 
     async def purge_events() -> None:
@@ -193,9 +231,7 @@ def _build_purge(container: Container) -> DeletedDataPurge:
         if state.is_sqlite:
             await run_in_thread(partial(overwrite_free_pages, state.path, state.timeout_s))
 
-    return DeletedDataPurge(
-        SqlDeletionLog(container.database), [purge_events, purge_state], utc_now
-    )
+    return [purge_events, purge_state]
 
 
 def _build_ingestion_tasks(container: Container) -> list[PeriodicTask]:

@@ -132,6 +132,12 @@ class LazyEventStore:
     def may_contain_data(self) -> bool:
         return self._store is not None or self._is_old or bool(self._place.url)
 
+    async def delete_project(self, project_id: ProjectId) -> int:
+        """Delete the events and the replicas of a project. Return the number of events."""
+        if not self.may_contain_data:
+            return 0
+        return await (await self.open_or_unavailable()).delete_project(project_id)
+
     async def purge(self) -> None:
         """Remove deleted data from the files."""
         await (await self.open_or_unavailable()).purge()

@@ -104,6 +104,7 @@ from hedgerow.storage.pipelines.jobs import SqlJobStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.pipelines.transformation_counts import SqlTransformationHistory
 from hedgerow.storage.projects.activity import SqlActivityStore
+from hedgerow.storage.projects.deletions import SqlProjectDeletions
 
 DECIDE_BYTES = 1024 * 1024
 CAPTURE_BYTES = 20 * 1024 * 1024
@@ -285,7 +286,11 @@ def _build_api(container: Container, services: HttpServices) -> Starlette:
 def _build_project_endpoints(container: Container, services: HttpServices) -> list[Handler]:
     state = container.state
     return [
-        ProjectEndpoints(directory=state.directory, projects=state.projects),
+        ProjectEndpoints(
+            directory=state.directory,
+            projects=state.projects,
+            deletions=SqlProjectDeletions(container.database),
+        ),
         KeyEndpoints(directory=state.directory, keys=state.keys),
         UserEndpoints(state.directory),
         ActivityEndpoints(activity=services.activity),

@@ -90,6 +90,9 @@ COMMANDS: Mapping[str, Entry] = {
             "create": CommandEntry(
                 "config.projects:create_project", "Create a project and print its id and key."
             ),
+            "delete": CommandEntry(
+                "config.projects:delete_project", "Delete a project with all its data."
+            ),
             "list": CommandEntry(
                 "config.projects:list_projects", "List all projects with their project keys."
             ),

@@ -112,6 +112,16 @@ def confirm(question: str) -> None:
         raise OperatorError("Nothing was changed.")
 
 
+def confirm_name(what: str, name: str) -> None:
+    """Ask to type a name, and raise OperatorError if it is another one."""
+    if not sys.stdin.isatty():
+        raise OperatorError(
+            "Nothing was changed: there is no terminal to ask on. Confirm with --yes."
+        )
+    if typer.prompt(f"Type the name of {what} to go on") != name:
+        raise OperatorError("Nothing was changed: the name is another one.")
+
+
 class ProgressBar:
     """One bar of a progress display. Without a terminal it counts and shows nothing."""
 

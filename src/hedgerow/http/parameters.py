@@ -17,6 +17,18 @@ class Parameter:
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
 
 
+DELETION_STATUS = Parameter("status", "Only deletions with this status: pending, completed or all.")
+
+
+def parse_deletion_status(text: str | None) -> bool | None:
+    """Return whether completed or pending deletions are wanted, None for both."""
+    choices = {"pending": False, "completed": True, "all": None}
+    if text and text not in choices:
+        detail = f"Expected one of: {', '.join(choices)}."
+        raise Invalid(detail, attr="status", code="invalid_choice")
+    return choices[text] if text else None
+
+
 def parse_boolean(text: str | None, attr: str) -> bool | None:
     """Return None for an absent or empty parameter."""
     if not text:

@@ -1,5 +1,6 @@
-"""Projects: create, change, and rotate their keys."""
+"""Projects: create, change, delete, and rotate their keys."""
 
+import asyncio
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -10,7 +11,7 @@ from zoneinfo import available_timezones
 from hedgerow.errors import Invalid
 from hedgerow.lib.tokens import generate_token, hash_token, mask_token
 from hedgerow.projects.activity import Actor
-from hedgerow.projects.directory import Directory
+from hedgerow.projects.directory import POLL_INTERVAL_S, Directory
 from hedgerow.projects.model import (
     KEY_BITS,
     PROJECT_KEY_PREFIX,
@@ -25,6 +26,8 @@ from hedgerow.projects.validation import validate_text
 MAX_NAME_CHARS = 200
 MAX_GRACE_S = 90 * 24 * 3600
 MAX_RETENTION_DAYS = 36_500
+# Every process has seen a change after this time.
+PROPAGATION_S = 2 * POLL_INTERVAL_S
 
 
 def generate_project_token() -> str:
@@ -112,6 +115,13 @@ class Projects:
         project = await self._store.drop_backup_secret(id, actor, now)
         await self._directory.refresh()
         return project
+
+    async def delete(self, id: ProjectId, actor: Actor, now: datetime) -> None:
+        """Delete a project. When this returns, no process knows it any more. Its data is deleted
+        after: see `projects/deletion.py`."""
+        await self._store.delete_project(id, actor, now)
+        await self._directory.refresh()
+        await asyncio.sleep(PROPAGATION_S)
 
 
 @cache

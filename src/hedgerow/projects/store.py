@@ -57,6 +57,9 @@ class ProjectStore(Protocol):
         ...
 
     async def drop_backup_secret(self, id: ProjectId, actor: Actor, now: datetime) -> Project: ...
+    async def delete_project(self, id: ProjectId, actor: Actor, now: datetime) -> None:
+        """Delete a project and its keys. Raises Invalid for the only project."""
+        ...
 
 
 class KeyStore(Protocol):

@@ -141,6 +141,21 @@ deletions = Table(
     Column("purged_at", Moment),
 )
 
+# Deleted projects. Their rows in `projects` stay, so that no later project gets their ids and an
+# event in flight still has a project. `holder` is the process that deletes the data.
+project_deletions = Table(
+    "project_deletions",
+    metadata,
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("requested_at", Moment, nullable=False),
+    Column("rows_deleted", BigInteger, nullable=False),
+    # Null until they are counted.
+    Column("events_deleted", BigInteger),
+    Column("purged_at", Moment),
+    Column("holder", Text),
+    Column("expires_at", Moment),
+)
+
 # When a process last began a task that only one of all processes runs.
 task_claims = Table(
     "task_claims",

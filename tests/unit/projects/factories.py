@@ -171,6 +171,11 @@ class FakeProjectStore:
         self.stored_generation += 1
         return self.projects[id - 1]
 
+    async def delete_project(self, id: ProjectId, actor: Actor, now: datetime) -> None:
+        await self._called("delete_project")
+        self.projects = [project for project in self.projects if project.id != id]
+        self.stored_generation += 1
+
     def _open(self, project: Project) -> None:
         self.tokens.append(
             ProjectToken(value=project.api_token, project_id=project.id, expires_at=None)

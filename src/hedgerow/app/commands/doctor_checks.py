@@ -13,6 +13,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import is_locked
 from hedgerow.storage.ingestion.project_backlogs import count_waiting
 from hedgerow.storage.ingestion_tables import set_aside_events
+from hedgerow.storage.projects.deletions import read_unpurged
 from hedgerow.storage.waiting_work import (
     RecordHealth,
     count_open_jobs,
@@ -24,6 +25,7 @@ from hedgerow.storage.waiting_work import (
 # A running installation processes an event within a second.
 MAX_EVENT_AGE_S = 60
 MAX_DELIVERY_AGE_S = 600
+MAX_DELETION_AGE_S = 7200
 MAX_LISTED_RECORDS = 20
 MAX_ERROR_CHARS = 300
 
@@ -48,6 +50,7 @@ class _WorkloadChecks:
         yield self._check_dead_letters()
         yield self._check_inbox()
         yield self._check_jobs()
+        yield from self._check_project_deletions()
         yield from self._check_records()
 
     def _check_dead_letters(self) -> CheckResult:
@@ -88,6 +91,19 @@ class _WorkloadChecks:
         if self._has_worker():
             return CheckResult("ok", "jobs", f"{count:,} open")
         return CheckResult("problem", "jobs", f"{count:,} open. {self._explain_waiting()}")
+
+    def _check_project_deletions(self) -> Iterator[CheckResult]:
+        for deletion in read_unpurged(self._connection):
+            age_s = self._age_s(int(deletion.requested_at.timestamp() * 1000))
+            detail = (
+                f"{truncate(deletion.name)!r} was deleted {format_age(age_s)} ago: "
+                f"{deletion.rows_deleted:,} row(s) are gone, its data is being deleted"
+            )
+            check = f"deleted project {deletion.project_id}"
+            if age_s < MAX_DELETION_AGE_S:
+                yield CheckResult("ok", check, detail)
+            else:
+                yield CheckResult("problem", check, f"{detail}. {self._explain_waiting()}")
 
     def _check_records(self) -> Iterator[CheckResult]:
         records = read_record_health(self._connection)

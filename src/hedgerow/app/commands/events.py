@@ -24,8 +24,12 @@ from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.activity import SqlActivityStore
+from hedgerow.storage.projects.deletions import SqlProjectDeletions
 
 __all__ = ["DeletionRequest", "EventCommands", "open_events"]
+
+# Later than any timestamp that the event store can hold.
+END_OF_TIME = "2300-01-01"
 
 RunAction = Callable[[StoreAction, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
@@ -37,11 +41,19 @@ class EventCommands:
     state: State
     run: RunAction
 
+    @property
+    def project_deletions(self) -> SqlProjectDeletions:
+        return SqlProjectDeletions(self.state.database)
+
     async def count(self, project_id: ProjectId, request: DeletionRequest) -> int:
         return await self._delete(StoreAction.COUNT_EVENTS, project_id, request)
 
     async def delete(self, project_id: ProjectId, request: DeletionRequest) -> int:
         return await self._delete(StoreAction.DELETE_EVENTS, project_id, request)
+
+    async def count_all(self, project_id: ProjectId) -> int:
+        """Count the events of a project."""
+        return await self.count(project_id, DeletionRequest(before=END_OF_TIME))
 
     async def _delete(
         self, action: StoreAction, project_id: ProjectId, request: DeletionRequest

@@ -1,17 +1,19 @@
-"""`hedgerow projects`: manage projects and their secret keys."""
+"""`hedgerow projects`: create, list and delete projects, and manage their secret keys."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hedgerow.app import commands
-from hedgerow.cli.existing_installation import load_installation_settings
-from hedgerow.cli.options import DataOption, JsonOption
-from hedgerow.cli.output import print_json, print_table
-from hedgerow.errors import NotFound
+from hedgerow.cli.existing_installation import choose_project, load_installation_settings
+from hedgerow.cli.options import DataOption, JsonOption, YesOption
+from hedgerow.cli.output import confirm, confirm_name, print_json, print_table
+from hedgerow.errors import NotFound, OperatorError
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.activity import COMMAND_LINE
 from hedgerow.projects.model import Project, ProjectId
@@ -38,6 +40,53 @@ def create_project(
     else:
         print(f"Created project {project.id}, {project.name!r}.\n")
         print(f"  Project key  {project.api_token}")
+
+
+def delete_project(
+    project: Annotated[
+        int, typer.Argument(metavar="ID", help="Id of the project, from `projects list`.")
+    ],
+    yes: YesOption = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a project with all its data.
+
+    Shows how much would be deleted, and asks twice. The keys of the project are refused as soon as
+    the command is done. The service deletes the data in the background: `hedgerow doctor` shows
+    what is left. The only project of an installation cannot be deleted.
+    """
+    settings = load_installation_settings(data)
+    if as_json and not yes:
+        raise OperatorError("Nothing was changed: --json does not ask. Confirm with --yes.")
+
+    async def run() -> Project:
+        async with commands.events.open_events(settings, _report) as events:
+            found = choose_project(events.state, project)
+            if not as_json:
+                rows = await events.project_deletions.count_rows(found.id)
+                _print_contents(found, {"events": await events.count_all(found.id), **rows})
+            if not yes:
+                confirm_name(f"the project {found.id}", found.name)
+                confirm("Delete all of this permanently?")
+            await events.state.projects.delete(found.id, COMMAND_LINE, utc_now())
+            return found
+
+    found = asyncio.run(run())
+    if as_json:
+        print_json({"project": found.id, "deleted": True})
+    else:
+        print(f"Deleted project {found.id}, {found.name!r}. The service deletes its data.")
+
+
+def _print_contents(project: Project, counts: Mapping[str, int]) -> None:
+    print(f"Project {project.id}, {project.name!r}, contains:\n")
+    print_table(("number", "of"), [(f"{count:,}", name) for name, count in counts.items()])
+    print()
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def list_projects(data: DataOption = None, as_json: JsonOption = False) -> None:

@@ -94,9 +94,10 @@ class EtagStreams:
             if etag != last:
                 last = etag
                 yield etag
-            if not await self._wait_for_change(project, seen):
-                if not await is_authorized():
-                    return
+            has_changed = await self._wait_for_change(project, seen)
+            if not await is_authorized():
+                return
+            if not has_changed:
                 yield None
 
     async def _wait_for_change(self, project: Project, seen: FlagSnapshot) -> bool:

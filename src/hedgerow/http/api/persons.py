@@ -17,7 +17,12 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_text
+from hedgerow.http.parameters import (
+    DELETION_STATUS,
+    Parameter,
+    parse_deletion_status,
+    parse_text,
+)
 from hedgerow.http.payload.fields import INT64_MAX, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.ingestion.read_barrier import ReadBarrier
@@ -140,7 +145,7 @@ DELETE_PARAMETERS = (
 )
 DELETION_PARAMETERS = (
     Parameter("person_uuid", "Only the deletion of the person with this uuid."),
-    Parameter("status", "Only deletions with this status: pending, completed or all."),
+    DELETION_STATUS,
 )
 Key = Annotated[str, Text(KEY_MAX)]
 
@@ -177,15 +182,6 @@ def _render_deletion(deletion: Deletion) -> DeletionItem:
         status="completed" if deletion.purged_at else "pending",
         delete_verified_at=format_iso(deletion.purged_at) if deletion.purged_at else None,
     )
-
-
-def _parse_status(text: str | None) -> bool | None:
-    """Return whether completed or pending deletions are wanted, None for both."""
-    choices = {"pending": False, "completed": True, "all": None}
-    if text and text not in choices:
-        detail = f"Expected one of: {', '.join(choices)}."
-        raise Invalid(detail, attr="status", code="invalid_choice")
-    return choices[text] if text else None
 
 
 def _is_true(text: str | None) -> bool:
@@ -434,7 +430,7 @@ class PersonEndpoints:
         query = DeletionQuery(
             project_id=call.project.id,
             person_uuid=parse_text(call.query_param("person_uuid"), "person_uuid"),
-            is_purged=_parse_status(call.query_param("status")),
+            is_purged=parse_deletion_status(call.query_param("status")),
             limit=window.limit,
             offset=window.offset,
         )

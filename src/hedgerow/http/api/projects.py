@@ -1,7 +1,7 @@
 """Projects, under `/api/projects/` and its alias `/api/environments/`."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from starlette.responses import Response
@@ -10,9 +10,11 @@ from hedgerow.http.auth.access import anywhere, in_project
 from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import DELETION_STATUS, parse_deletion_status
 from hedgerow.http.payload.fields import OMITTED, Between, Fields, Text
-from hedgerow.http.server.response import JsonResponse
+from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
+from hedgerow.projects.deletion import ProjectDeletion, ProjectDeletions
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 from hedgerow.projects.projects import (
@@ -61,6 +63,19 @@ class ProjectSecrets(ProjectDetail, kw_only=True):
     secret_api_token: str | None
     secret_api_token_mask: str | None
     secret_api_token_backup_mask: str | None
+
+
+class ProjectDeletionItem(msgspec.Struct, kw_only=True):
+    """A deleted project. `delete_verified_at` is when no table and no file contained its data any
+    more; the status is `pending` until then. `events_deleted` is null until they are counted."""
+
+    project_id: int
+    name: str
+    status: Literal["pending", "completed"]
+    created_at: str
+    delete_verified_at: str | None
+    rows_deleted: int
+    events_deleted: int | None
 
 
 class NewProjectBody(Fields):
@@ -120,12 +135,28 @@ def _render_secrets(project: Project, value: str | None = None) -> ProjectSecret
     )
 
 
+def _render_deletion(deletion: ProjectDeletion) -> ProjectDeletionItem:
+    purged_at = deletion.purged_at
+    return ProjectDeletionItem(
+        project_id=deletion.project_id,
+        name=deletion.name,
+        status="completed" if purged_at else "pending",
+        created_at=format_iso(deletion.requested_at),
+        delete_verified_at=format_iso(purged_at) if purged_at else None,
+        rows_deleted=deletion.rows_deleted,
+        events_deleted=deletion.events_deleted,
+    )
+
+
 class ProjectEndpoints:
     tag = "Projects"
 
-    def __init__(self, directory: Directory, projects: Projects) -> None:
+    def __init__(
+        self, directory: Directory, projects: Projects, deletions: ProjectDeletions
+    ) -> None:
         self._directory = directory
         self._projects = projects
+        self._deletions = deletions
 
     @endpoint(
         "GET",
@@ -178,6 +209,36 @@ class ProjectEndpoints:
         fields = ProjectFields(**{name: getattr(body, name) for name in body.model_fields_set})
         project = await self._projects.change(call.project.id, fields, call.actor, call.now)
         return JsonResponse(_render_detail(project))
+
+    @endpoint(
+        "DELETE",
+        *project_paths(""),
+        access=in_project("project:write"),
+        response=None,
+        status=204,
+    )
+    async def delete_project(self, call: ProjectCall) -> Response:
+        """Delete a project with all its data. Its keys are refused from now on; the data is gone
+        from the disk soon: see `/api/project_deletions/`. The only project cannot be deleted."""
+        await self._projects.delete(call.project.id, call.actor, call.now)
+        return no_content()
+
+    @endpoint(
+        "GET",
+        "/api/project_deletions/",
+        access=anywhere("project:read"),
+        response=Page[ProjectDeletionItem],
+        query=(*PAGE_PARAMETERS, DELETION_STATUS),
+    )
+    async def list_deletions(self, call: Call) -> Response:
+        """List deleted projects, newest first, with whether their data is gone from the disk."""
+        window = call.window
+        found, count = await self._deletions.list_deletions(
+            is_purged=parse_deletion_status(call.query_param("status")),
+            limit=window.limit,
+            offset=window.offset,
+        )
+        return JsonResponse(call.page(count, [_render_deletion(each) for each in found]))
 
     @endpoint(
         "PATCH",

@@ -29,7 +29,7 @@ from hedgerow.storage.events.clickhouse import (
     fetch_rows,
 )
 from hedgerow.storage.events.integrity import StoreFindings, check_tables, find_set_aside
-from hedgerow.storage.events.purge import purge_deleted_rows
+from hedgerow.storage.events.purge import delete_project, purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import TableLayout, check_same_server, prepare_tables
 from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
@@ -165,6 +165,16 @@ class ClickHouseEventStore(CountableEvents):
                 purge_deleted_rows(client, layout)
 
         await run_in_thread(run)
+
+    async def delete_project(self, project_id: ProjectId) -> int:
+        """Delete the events and the replicas of a project from the files. Return the number of
+        events."""
+
+        def run() -> int:
+            with self._client() as (client, layout):
+                return delete_project(client, layout, project_id)
+
+        return await run_in_thread(run)
 
     async def version(self) -> str:
         """Ask the engine for its version. Also checks that the engine is reachable."""

@@ -8,6 +8,7 @@ from clickhouse_connect.driver.client import Client
 
 from hedgerow.storage.events import replica_schema
 from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.schema import TABLE
 from hedgerow.storage.events.table_layout import TableLayout
 
 # Until all replicas have written their parts again.
@@ -24,6 +25,29 @@ def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
     for table in replica_schema.TABLES:
         if _has_deleted_rows(client, table):
             _purge_replicas(client, layout, table)
+
+
+def delete_project(client: Client, layout: TableLayout, project_id: int) -> int:
+    """Write the parts that contain rows of a project again, without them, one partition after the
+    other. Return how many events there were."""
+    values = {"project_id": project_id}
+    own = "project_id = {project_id:Int64}"
+    sql = f"SELECT _partition_id AS id, count() AS count FROM {TABLE} WHERE {own} GROUP BY id"  # noqa: S608
+    partitions = fetch_rows(client, sql, values)
+    for row in partitions:
+        client.command(
+            f"ALTER TABLE {layout.table}{layout.on_cluster}"
+            f" DELETE IN PARTITION ID '{row['id']}' WHERE {own} {_SYNC}",
+            parameters=values,
+        )
+    for table in replica_schema.TABLES:
+        found = f"SELECT 1 AS found FROM {table} WHERE {own} LIMIT 1"  # noqa: S608
+        if fetch_rows(client, found, values):
+            client.command(
+                f"ALTER TABLE {table}{layout.on_cluster} DELETE WHERE {own} {_SYNC}",
+                parameters=values,
+            )
+    return sum(int(row["count"]) for row in partitions)
 
 
 def _list_masked_partitions(client: Client, layout: TableLayout) -> list[str]:

@@ -1,7 +1,7 @@
 """The inbox: captured events wait here for processing, processed events for the event store."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -65,6 +65,7 @@ from hedgerow.storage.ingestion.inbox_packing import (
 from hedgerow.storage.ingestion_tables import inbox, ready_events
 from hedgerow.storage.persons import changes
 from hedgerow.storage.pipelines import transformation_counts
+from hedgerow.storage.projects.deletions import fetch_deleted, read_deleted
 
 T = TypeVar("T")
 
@@ -257,7 +258,10 @@ class SqlInboxStore(InboxStore):
                 return False
             made: list[Event] = []
             counts: list[TransformationCounts] = []
+            deleted = read_deleted(connection, list(by_project))
             for project_id, events in sorted(by_project.items()):
+                if project_id in deleted:
+                    continue
                 state = changes.load_state(connection, project_id, collect_references(events))
                 result = process(project_id, events, state)
                 changes.save_changes(connection, project_id, result.changes, now)
@@ -295,7 +299,10 @@ class SqlInboxStore(InboxStore):
                 return ()
             # Read the rows after acquiring the lease: before, another worker may be storing them.
             rows = await self._database.fetch(_select_ready_until, {"bucket": bucket, "last": last})
-        return await run_in_thread(partial(_decode_ready_rows, rows)) if rows else ()
+        if not rows:
+            return ()
+        deleted = await fetch_deleted(self._database)
+        return await run_in_thread(partial(_decode_ready_rows, rows, deleted))
 
     def is_held(self, bucket: int) -> bool:
         return self._buckets == 1 or self._leases.is_held(bucket)
@@ -448,10 +455,14 @@ def _decode_inbox_row(id: int, number: int, packed: bytes, project_id: ProjectId
     )
 
 
-def _decode_ready_rows(rows: Sequence[tuple[Any, ...]]) -> list[ProcessedRow]:
+def _decode_ready_rows(
+    rows: Sequence[tuple[Any, ...]], deleted: Container[ProjectId]
+) -> list[ProcessedRow]:
+    """Decode rows, without the events of deleted projects."""
     made = []
     for id, number, packed in rows:
         events, problem = _unpack_or_explain(packed, unpack_processed)
+        events = [event for event in events if event.project_id not in deleted]
         made.append(
             ProcessedRow(id=id, events=events, number=number, size=len(packed), problem=problem)
         )

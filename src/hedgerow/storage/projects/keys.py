@@ -1,7 +1,7 @@
 """Personal API keys. Every change is audited and advances the directory's generation."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.errors import NotFound
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
-from hedgerow.projects.model import KeyId, PersonalKey
+from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from hedgerow.projects.store import KeyStore
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
@@ -70,6 +70,26 @@ class SqlKeyStore(KeyStore):
 def insert_key(connection: Connection, key: PersonalKey, actor: Actor, now: datetime) -> None:
     connection.execute(insert(personal_keys), asdict(key))
     _record_change(connection, "created", None, key, actor, now)
+
+
+def take_project_off(
+    connection: Connection, project_id: ProjectId, actor: Actor, now: datetime
+) -> None:
+    """Take a deleted project off the keys that are limited to some projects. A key that has no
+    other project is revoked: without any it would have access to all."""
+    rows = connection.execute(select(personal_keys).with_for_update()).all()
+    for before in map(decode_key, rows):
+        if project_id not in before.project_ids:
+            continue
+        own = personal_keys.c.id == before.id
+        left = tuple(id for id in before.project_ids if id != project_id)
+        if left:
+            after = replace(before, project_ids=left)
+            connection.execute(update(personal_keys).where(own).values(project_ids=left))
+            _record_change(connection, "updated", before, after, actor, now)
+        else:
+            connection.execute(delete(personal_keys).where(own))
+            _record_change(connection, "revoked", before, None, actor, now)
 
 
 def decode_key(row: Row[Any]) -> PersonalKey:

@@ -7,14 +7,25 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Label, Row, delete, insert, select, update
 
-from hedgerow.errors import NotFound
+from hedgerow.errors import Invalid, NotFound
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import Project, ProjectId, SecretKey
 from hedgerow.projects.store import NewProject, ProjectStore
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.projects import activity
-from hedgerow.storage.tables import organizations, project_secrets, project_tokens, projects
+from hedgerow.storage.projects import activity, keys
+from hedgerow.storage.projects.deletions import insert_deletion, is_deleted
+from hedgerow.storage.tables import (
+    generations as generation_rows,
+)
+from hedgerow.storage.tables import (
+    organizations,
+    pipeline_jobs,
+    pipeline_records,
+    project_secrets,
+    project_tokens,
+    projects,
+)
 
 SCOPE = "Project"
 
@@ -118,6 +129,9 @@ class SqlProjectStore(ProjectStore):
 
         return await self._database.write(change)
 
+    async def delete_project(self, id: ProjectId, actor: Actor, now: datetime) -> None:
+        await self._database.write(lambda connection: _delete_project(connection, id, actor, now))
+
     async def delete_expired_tokens(self, now: datetime) -> None:
         """Delete rotated public keys whose grace period is over."""
         await self._database.write(
@@ -127,14 +141,47 @@ class SqlProjectStore(ProjectStore):
         )
 
 
-def lock_project(connection: Connection, project_id: ProjectId) -> bool:
+def lock_project(connection: Connection, project_id: ProjectId) -> None:
     """Lock the project until the end of the transaction, which serializes changes within it.
 
-    Returns False if it does not exist. SQLite needs no lock: it has one writer. The lock leaves
-    inserts that refer to the project alone: captured events do not wait for a change.
+    Raises NotFound if it does not exist any more. SQLite needs no lock: it has one writer. The lock
+    leaves inserts that refer to the project alone: captured events do not wait for a change.
     """
     own = select(projects.c.id).where(projects.c.id == project_id)
-    return connection.execute(own.with_for_update(key_share=True)).one_or_none() is not None
+    is_found = connection.execute(own.with_for_update(key_share=True)).one_or_none() is not None
+    # A statement of its own: one that waited for the lock would not see the deletion.
+    if not is_found or connection.execute(select(is_deleted(project_id))).scalar():
+        raise NotFound("Project not found.")
+
+
+def _delete_project(connection: Connection, id: ProjectId, actor: Actor, now: datetime) -> None:
+    """Take away everything by which the project is reached. Its data is deleted after."""
+    # All of them, so that two deletions at the same time leave one project.
+    every = select(projects.c.id).order_by(projects.c.id).with_for_update(key_share=True)
+    connection.execute(every).all()
+    before = _lock_and_read(connection, id)
+    others = select(projects.c.id).where((projects.c.id != id) & ~is_deleted(projects.c.id))
+    if connection.execute(others.limit(1)).first() is None:
+        raise Invalid(
+            "This is the only project. Create another one first, then delete this one.",
+            code="last_project",
+        )
+    insert_deletion(connection, id, now)
+    for table in (project_tokens, project_secrets):
+        connection.execute(delete(table).where(table.c.project_id == id))
+    keys.take_project_off(connection, id, actor, now)
+    # Nothing is delivered, imported or replayed any more.
+    connection.execute(delete(pipeline_jobs).where(pipeline_jobs.c.project_id == id))
+    connection.execute(
+        update(pipeline_records)
+        .where(pipeline_records.c.project_id == id)
+        .values(enabled=False, deleted=True)
+    )
+    topics = select(generation_rows.c.topic).where(generation_rows.c.topic.like(f"%:{id}"))
+    for topic in connection.execute(topics).scalars().all():
+        generations.advance(connection, topic)
+    activity.record(connection, _build_entry("deleted", before, None, actor), now)
+    generations.advance(connection, "directory")
 
 
 def insert_project(connection: Connection, new: NewProject, actor: Actor, now: datetime) -> Project:
@@ -152,7 +199,8 @@ def insert_project(connection: Connection, new: NewProject, actor: Actor, now: d
     ).scalar_one()
     _insert_token(connection, ProjectId(id), new.api_token, now)
     created = _lock_and_read(connection, ProjectId(id))
-    _record_change(connection, "created", {}, created, actor, now)
+    activity.record(connection, _build_entry("created", None, created, actor), now)
+    generations.advance(connection, "directory")
     return created
 
 
@@ -181,8 +229,7 @@ def _insert_token(connection: Connection, id: ProjectId, token: str, now: dateti
 
 def _lock_and_read(connection: Connection, id: ProjectId) -> Project:
     # Lock before reading: a row read while waiting for the lock would be stale.
-    if not lock_project(connection, id):
-        raise NotFound("Project not found.")
+    lock_project(connection, id)
     return decode_project(connection.execute(projects_with_token.where(projects.c.id == id)).one())
 
 
@@ -190,35 +237,32 @@ def _record_update(
     connection: Connection, activity_name: str, before: Project, actor: Actor, now: datetime
 ) -> Project:
     after = _lock_and_read(connection, before.id)
-    _record_change(connection, activity_name, _get_audited_fields(before), after, actor, now)
+    entry = _build_entry(activity_name, before, after, actor)
+    activity.record(connection, entry, now)
+    generations.advance(connection, "directory")
     return after
 
 
-def _record_change(
-    connection: Connection,
-    activity_name: str,
-    before: Mapping[str, Any],
-    after: Project,
-    actor: Actor,
-    now: datetime,
-) -> None:
-    activity.record(
-        connection,
-        ActivityEntry(
-            scope=SCOPE,
-            item_id=str(after.id),
-            item_name=after.name,
-            activity=activity_name,
-            actor=actor,
-            project_id=after.id,
-            changes=diff_fields(SCOPE, before, _get_audited_fields(after)),
-        ),
-        now,
+def _build_entry(
+    activity_name: str, before: Project | None, after: Project | None, actor: Actor
+) -> ActivityEntry:
+    """Build the entry of a change. That of a deletion belongs to no project, and so it stays."""
+    project = after or before
+    assert project is not None
+    return ActivityEntry(
+        scope=SCOPE,
+        item_id=str(project.id),
+        item_name=project.name,
+        activity=activity_name,
+        actor=actor,
+        project_id=None if after is None else project.id,
+        changes=diff_fields(SCOPE, _get_audited_fields(before), _get_audited_fields(after)),
     )
-    generations.advance(connection, "directory")
 
 
-def _get_audited_fields(project: Project) -> Mapping[str, Any]:
+def _get_audited_fields(project: Project | None) -> Mapping[str, Any]:
+    if project is None:
+        return {}
     return {
         "name": project.name,
         "timezone": project.timezone,

@@ -1,13 +1,13 @@
 """The persons of a project in the order of their list, so that every page takes the same time.
 
-Revision ID: 0023
-Revises: 0020
+Revision ID: 0022
+Revises: 0021
 """
 
 from alembic import op
 
-revision = "0023"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 
 
 def upgrade() -> None:
