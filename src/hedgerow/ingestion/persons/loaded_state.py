@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha1
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import msgspec
 
@@ -65,7 +66,14 @@ class LoadedState:
 def person_uuid(project_id: ProjectId, distinct_id: str, attempt: int = 0) -> str:
     """Return the uuid of the person that a distinct id creates."""
     name = f"{project_id}:{distinct_id}"
-    return str(uuid5(NAMESPACE, f"{name}:{attempt}" if attempt else name))
+    return _format_uuid5(f"{name}:{attempt}" if attempt else name)
+
+
+def _format_uuid5(name: str) -> str:
+    """Like `str(uuid5(NAMESPACE, name))`, in a third of its time: each event needs one."""
+    digest = sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 def collect_references(events: Iterable[CapturedEvent]) -> ReferencedPersons:

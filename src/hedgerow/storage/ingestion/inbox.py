@@ -48,7 +48,7 @@ from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import queue
-from hedgerow.storage.engine import generations
+from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.flags import calls
 from hedgerow.storage.ingestion import dead_letters, ingestion_warnings, unprocessed_ids
@@ -314,9 +314,9 @@ class SqlInboxStore(InboxStore):
         begun = [row for row in rows if row.rest]
 
         def change(connection: Connection) -> None:
-            over = delete(ready_events).where(ready_events.c.id.in_(ended))
+            over = "DELETE FROM ready_events WHERE id IN ({numbers}) RETURNING id"
             # If another process deleted the row, it has created the deliveries already.
-            ids = set(connection.execute(over.returning(ready_events.c.id)).scalars())
+            ids = {id for (id,) in bulk.select(connection, over, ended)}
             ids.update(row.id for row in begun if _keep_remainder(connection, row))
             made = [each for id in sorted(ids) for each in new.get(id, ())]
             if made:
@@ -362,7 +362,7 @@ class SqlInboxStore(InboxStore):
     def _remove_processed(self, connection: Connection, rows: Sequence[InboxRow]) -> None:
         """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
         ended = [row.id for row in rows if not row.rest]
-        connection.execute(delete(inbox).where(inbox.c.id.in_(ended)))
+        bulk.execute(connection, "DELETE FROM inbox WHERE id IN ({numbers})", ended)
         if self._is_shared:
             unprocessed_ids.remove_rows(connection, ended)
         for row in rows:
@@ -431,9 +431,9 @@ def _lock_rows(connection: Connection, bucket: int, rows: Sequence[InboxRow]) ->
     lock = select(func.pg_try_advisory_xact_lock(ADVISORY_LOCK_CLASS, bucket))
     if not connection.execute(lock).scalar():
         return False
-    size = func.sum(func.length(inbox.c.events))
-    there = select(func.count(), size).where(inbox.c.id.in_([row.id for row in rows]))
-    return connection.execute(there).one() == (len(rows), sum(row.size for row in rows))
+    there = "SELECT count(*), sum(length(events)) FROM inbox WHERE id IN ({numbers})"
+    found = bulk.select(connection, there, [row.id for row in rows])
+    return found == [(len(rows), sum(row.size for row in rows))]
 
 
 def _keep_remainder(connection: Connection, row: ProcessedRow) -> bool:

@@ -14,13 +14,13 @@ from sqlalchemy import (
     Connection,
     any_,
     bindparam,
-    delete,
     exists,
     func,
     select,
 )
 
 from hedgerow.ingestion.store import UnprocessedRows
+from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.ingestion_tables import inbox
 from hedgerow.storage.ingestion_tables import unprocessed_ids as table
@@ -65,7 +65,8 @@ SELECT hash # project_id, id, bucket FROM new, unnest(('{' || keys || '}')::bigi
 
 
 def remove_rows(connection: Connection, inbox_ids: Sequence[int]) -> None:
-    connection.execute(delete(table).where(table.c.inbox_id.in_(inbox_ids)))
+    gone = "DELETE FROM unprocessed_ids WHERE inbox_id IN ({numbers})"
+    bulk.execute(connection, gone, list(inbox_ids))
 
 
 async def find_rows(database: Database, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
