@@ -42,6 +42,8 @@ PROCESS_LINGER_S = 0.05
 STORE_LINGER_S = 0.5
 # How many buckets one of several workers processes before it looks whether a reader waits.
 BUCKETS_PER_TURN = 4
+# How many buckets a worker stores at the same time: an insert mostly waits.
+CONCURRENT_APPENDS = 4
 # Under load a worker pauses for this multiple of its working time, so that requests are answered.
 PAUSE_FACTOR = 4
 MAX_PAUSE_S = 2.0
@@ -101,7 +103,7 @@ class Processor:
         self._deduplicator = Deduplicator(events, is_only_worker=self._is_only_worker)
         # Events that this process has processed and stored.
         self.processed = self.stored = 0
-        self._is_appending = False
+        self._appends = 0
         # Of several workers: the bucket to begin with, so that each begins with another one.
         self._next_bucket = secrets.randbelow(inbox.bucket_count)
         # Of several workers: since when processed events wait, and the last reader they know of.
@@ -236,20 +238,28 @@ class Processor:
         self._store_bisector.forget_other_buckets(buckets)
         if not self._is_only_worker and not await self._is_due(buckets):
             return
-        for bucket in buckets:
-            rows = self._store_bisector.select_rows(
-                bucket, await self._inbox.fetch_processed(bucket)
-            )
-            if not rows:
-                continue
-            # Outside the bisector: if destinations cannot be read, no event is at fault.
-            await self._routing.refresh()
-            if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
-                self._deduplicator.mark_stored(_event_keys(rows))
-                number = sum(row.number for row in rows)
-                self.stored += number
-                if self._is_only_worker:
-                    self._progress.mark_stored(number)
+        free = asyncio.Semaphore(CONCURRENT_APPENDS)
+
+        async def store_bucket(bucket: int) -> None:
+            async with free:
+                await self._store_bucket(bucket)
+
+        ended = await asyncio.gather(*map(store_bucket, buckets), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
+
+    async def _store_bucket(self, bucket: int) -> None:
+        rows = self._store_bisector.select_rows(bucket, await self._inbox.fetch_processed(bucket))
+        if not rows:
+            return
+        # Outside the bisector: if destinations cannot be read, no event is at fault.
+        await self._routing.refresh()
+        if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
+            self._deduplicator.mark_stored(_event_keys(rows))
+            number = sum(row.number for row in rows)
+            self.stored += number
+            if self._is_only_worker:
+                self._progress.mark_stored(number)
 
     async def _is_due(self, buckets: Sequence[int]) -> bool:
         """Return whether one of several workers stores the processed events now: they have waited
@@ -282,15 +292,15 @@ class Processor:
         return True
 
     async def _append(self, events: Sequence[Event]) -> None:
-        self._is_appending = True
+        self._appends += 1
         try:
             await self._events.append(events)
         finally:
-            self._is_appending = False
+            self._appends -= 1
 
     async def renew_leases(self) -> None:
         """Renew the leases while a slow append runs."""
-        if self._is_appending:
+        if self._appends:
             await self._inbox.renew_leases()
 
     async def poll_backlog(self) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -59,6 +59,8 @@ class ClickHouseEventStore(CountableEvents):
         self._uuid_filter: UuidBloomFilter | None = None
         # A thread lock, because a thread continues after its caller is cancelled.
         self._write_lock = threading.Lock()
+        # For a server, which takes several inserts at once.
+        self._key_locks = _KeyLocks()
         self._encoder = msgspec.json.Encoder()
         self._layout: TableLayout | None = None
         self._restarting: asyncio.Task[None] | None = None
@@ -228,7 +230,7 @@ class ClickHouseEventStore(CountableEvents):
             return check_tables(client, reads_files=self._pool.is_embedded)
 
     def _append(self, events: Sequence[Event]) -> int:
-        with self._write_lock, self._client() as (client, layout):
+        with self._lock(events), self._client() as (client, layout):
             if not self._pool.is_embedded:
                 check_same_server(client, layout)
             new = self._select_new(client, events)
@@ -249,6 +251,12 @@ class ClickHouseEventStore(CountableEvents):
             if self._uuid_filter is not None:
                 self._uuid_filter.confirm_stored(list(new))
             return len(new)
+
+    def _lock(self, events: Sequence[Event]) -> AbstractContextManager[Any]:
+        """Lock out other appends of the same events between the look-up and the insert."""
+        if self._pool.is_embedded:
+            return self._write_lock
+        return self._key_locks.hold({(event.project_id, event.uuid) for event in events})
 
     def _acceptances(self, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
         """Does not wait for a running append. Keys without a valid UUID are never stored."""
@@ -368,6 +376,26 @@ class ClickHouseEventStore(CountableEvents):
             raise OperatorError("Back up a ClickHouse server with its own BACKUP statement.")
         with self._client() as (client, _):
             yield client
+
+
+class _KeyLocks:
+    """A lock for each event that a thread is appending."""
+
+    def __init__(self) -> None:
+        self._held: set[EventKey] = set()
+        self._released = threading.Condition()
+
+    @contextmanager
+    def hold(self, keys: set[EventKey]) -> Iterator[None]:
+        with self._released:
+            self._released.wait_for(lambda: self._held.isdisjoint(keys))
+            self._held |= keys
+        try:
+            yield
+        finally:
+            with self._released:
+                self._held -= keys
+                self._released.notify_all()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,13 @@ from uuid import uuid4
 from sqlalchemy import Connection, delete, func, select, text, update
 
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.engine.leases import EXPIRY_SQL, LEASE_S, UncancelledWrites
+from hedgerow.storage.engine.leases import UncancelledWrites
 from hedgerow.storage.ingestion_tables import inbox_leases, inbox_workers
 
+# Shorter than other leases: readers wait for the events of a killed worker. A worker renews its
+# leases every second, also while it stores a batch. Taking over too early does no harm.
+LEASE_S = 5
+EXPIRY_SQL = f"clock_timestamp() + interval '{LEASE_S} seconds'"
 # How often a worker counts the others.
 BALANCE_INTERVAL_S = 1.0
 # Unlike the monotonic clock it runs on while the machine sleeps. Not on every system.

@@ -23,8 +23,7 @@ from hedgerow.ingestion.store import (
 from hedgerow.lib import jsonio
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.engine.leases import LEASE_S
-from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S
+from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S, LEASE_S
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.ingestion_tables import ready_events
