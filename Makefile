@@ -79,6 +79,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.transformations
 	$(BIN)/python -m benchmarks.isolation
 	$(BIN)/python -m benchmarks.overload
+	$(BIN)/python -m benchmarks.read_after_write
 
 # Pins what Hedgerow and its build need in constraints.txt, and what the tests need besides in constraints-dev.txt: for all
 # platforms and Python versions, with the hashes of all files. Versions stay as they are, unless UPGRADE=--upgrade.

@@ -11,7 +11,7 @@ import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
 from tests.support.clickhouse_http import ClickHouseTestServer
-from tests.support.live import PROJECT_KEY, LiveServer, run_concurrently
+from tests.support.live import PROJECT_KEY, LiveServer, run_concurrently, wait_for
 from tests.support.postgres import PostgresTestServer
 
 THREADS = 3
@@ -48,7 +48,7 @@ def clients(servers: tuple[LiveServer, ...]) -> Iterator[Clients]:
         clients = tuple(stack.enter_context(server.client()) for server in servers)
         _create_flag(clients[0], "plan", {"key": "plan", "value": "pro", "type": "person"})
         for client in clients:
-            _capture(client, "warm", {"event": "$set", "properties": {"$set": {"plan": "pro"}}})
+            _set_plan(client, "warm", "pro")
         yield clients
 
 
@@ -63,11 +63,15 @@ def _capture(client: httpx.Client, distinct_id: str, event: dict[str, Any]) -> N
     assert client.post("/capture/", json=body).json() == {"status": 1}
 
 
-def _evaluate(client: httpx.Client, distinct_id: str) -> Any:
-    body = {"api_key": PROJECT_KEY, "distinct_id": distinct_id}
+def _set_plan(client: httpx.Client, distinct_id: str, plan: str) -> None:
+    _capture(client, distinct_id, {"event": "$set", "properties": {"$set": {"plan": plan}}})
+
+
+def _evaluate(client: httpx.Client, distinct_id: str, flag: str = "plan", **groups: str) -> Any:
+    body = {"api_key": PROJECT_KEY, "distinct_id": distinct_id, "groups": groups}
     answer = client.post("/decide?v=3", json=body).json()
     assert not answer["errorsWhileComputingFlags"]
-    return answer["featureFlags"]["plan"]
+    return answer["featureFlags"][flag]
 
 
 def test_flags_see_the_last_acknowledged_property(clients: Clients) -> None:
@@ -81,7 +85,7 @@ def test_flags_see_the_last_acknowledged_property(clients: Clients) -> None:
             step = next(numbers)
             there, here = clients[step % 3], clients[step // 3 % 3]
             value = ("pro", "free")[round // PERSONS % 2]
-            _capture(there, person, {"event": "$set", "properties": {"$set": {"plan": value}}})
+            _set_plan(there, person, value)
             if _evaluate(here, person) is not (value == "pro"):
                 stale.append(f"{person} {round}")
         return stale
@@ -95,17 +99,56 @@ def test_flags_see_merged_persons(clients: Clients) -> None:
     here, there, third = clients
     for number in range(5):
         anonymous, known = f"anonymous-{number}", f"known-{number}"
-        _capture(here, known, {"event": "$set", "properties": {"$set": {"plan": "pro"}}})
+        _set_plan(here, known, "pro")
         properties = {"$anon_distinct_id": anonymous}
         _capture(there, known, {"event": "$identify", "properties": properties})
         assert _evaluate(third, anonymous) is True
 
 
-def test_queries_count_every_acknowledged_event(clients: Clients) -> None:
-    query = {"kind": "HogQLQuery", "query": "select count() from events where event = 'counted'"}
+def test_flags_see_properties_of_other_ids_of_the_person(clients: Clients) -> None:
+    here, there, third = clients
+    for number in range(5):
+        before, known = f"visitor-{number}", f"member-{number}"
+        _set_plan(here, before, "pro")
+        properties = {"$anon_distinct_id": before}
+        _capture(there, known, {"event": "$identify", "properties": properties})
+        assert _evaluate(third, known) is True
+        for plan in ("free", "pro"):
+            _set_plan(clients[number % 3], before, plan)
+            assert _evaluate(clients[(number + 1) % 3], known) is (plan == "pro")
+
+
+def test_flags_see_groups_and_new_group_types(clients: Clients) -> None:
+    by_plan = {"key": "plan", "value": "pro", "type": "group", "group_type_index": 0}
+    filters = {
+        "groups": [{"properties": [{"operator": "exact", **by_plan}]}],
+        "aggregation_group_type_index": 0,
+    }
+    body = {"key": "company", "filters": filters}
+    assert clients[0].post("/api/projects/1/feature_flags/", json=body).status_code == 201
+    for client in clients:  # all of them know the flag, and no group type
+        wait_for(partial(_knows_flag, client, "company"), at_most_s=30)
+    for number, plan in enumerate(("pro", "free", "pro", "free")):
+        there, here = clients[number % 3], clients[(number + 1) % 3]
+        group = {"$group_type": "company", "$group_key": "acme", "$group_set": {"plan": plan}}
+        _capture(there, "somebody", {"event": "$groupidentify", "properties": group})
+        assert _evaluate(here, "ann", "company", company="acme") is (plan == "pro")
+
+
+def _knows_flag(client: httpx.Client, key: str) -> bool:
+    body = {"api_key": PROJECT_KEY, "distinct_id": "anyone"}
+    return key in client.post("/decide?v=3", json=body).json()["featureFlags"]
+
+
+@pytest.mark.parametrize("refresh", ["blocking", "force_blocking"])
+def test_queries_count_every_acknowledged_event(clients: Clients, refresh: str) -> None:
+    """A cached result is not reused after an event of another process."""
+    count = f"select count() from events where event = 'counted {refresh}'"
+    query = {"kind": "HogQLQuery", "query": count}
     for number in range(1, 7):
-        _capture(clients[number % 3], f"counted-{number}", {"event": "counted"})
-        answer = clients[number // 2 % 3].post(
-            "/api/projects/1/query/", json={"query": query, "refresh": "force_blocking"}
-        )
-        assert answer.json()["results"] == [[number]]
+        _capture(clients[number % 3], f"counted-{number}", {"event": f"counted {refresh}"})
+        for client in (clients[number // 2 % 3], clients[0]):
+            answer = client.post(
+                "/api/projects/1/query/", json={"query": query, "refresh": refresh}
+            )
+            assert answer.json()["results"] == [[number]]

@@ -486,7 +486,7 @@ async def test_capture_requests_take_precedence_over_processing(
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     assert not processing.done()
-    await node.progress.wait_until_processed(PROJECT, ["ann"], timeout_s=0.01)
+    await node.progress.wait_until_processed(PROJECT, ["ann"], until=10**9, timeout_s=0.01)
     async with asyncio.timeout(60):
         await processing
     monkeypatch.setattr(CrashingInbox, "process", original)

@@ -112,6 +112,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         event_store,
         ingestion.read_barrier.wait_until_stored,
         partial(replication.wait_until_replicated, timeout_s=settings.read_after_write_timeout_s),
+        ingestion.read_barrier.fetch_state,
     )
     task_health = TaskHealth()
     return Container(

@@ -1,6 +1,5 @@
 """Services that query events: listings, HogQL queries, survey responses, experiment results."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,7 +22,7 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolLimits
-from hedgerow.queries.cache import Freshness
+from hedgerow.queries.cache import FetchState, Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
 from hedgerow.queries.queries import Queries
@@ -40,9 +39,7 @@ from hedgerow.surveys.responses import SurveyResponses
 from hedgerow.surveys.surveys import Surveys
 
 # How long a result is reused while nothing changes: queries about "now" grow stale.
-EMBEDDED_MAX_AGE = timedelta(seconds=60)
-# Other processes change data without this one seeing it.
-SHARED_MAX_AGE = timedelta(seconds=3)
+MAX_AGE = timedelta(seconds=60)
 
 # For the compilation of long queries and for large results. The QueryLimiter admits fewer of each
 # than may wait.
@@ -57,8 +54,8 @@ WORKER_LIMITS = PoolLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQueryServices:
-    """`executor` runs every query. `freshness` and `change_counter` say how long a cached result
-    is valid."""
+    """`executor` runs every query. `freshness` and `fetch_state` say how long a cached result is
+    valid."""
 
     executor: QueryExecutor
     workers: FunctionPool
@@ -67,13 +64,16 @@ class EventQueryServices:
     property_values: PropertyValues
     queries: Queries
     freshness: Freshness
-    change_counter: Callable[[], int]
+    fetch_state: FetchState
 
 
 def build_event_queries(
-    database: Database, events: LazyEventStore, arrived: ReadBarrier, mirrored: ReadBarrier
+    database: Database,
+    events: LazyEventStore,
+    arrived: ReadBarrier,
+    mirrored: ReadBarrier,
+    fetch_state: FetchState,
 ) -> EventQueryServices:
-    is_alone = database.engine_name == "sqlite"
     workers = FunctionPool(WORKER_LIMITS)
     reading = QueryExecutor(
         ClickHouseEventReader(events.open_or_unavailable, workers),
@@ -86,16 +86,12 @@ def build_event_queries(
     persons = SqlPersonStore(database)
     listing = EventListing(reading, SqlEventPersons(database), persons)
     selecting = SelectListing(reading, listing)
-    freshness = Freshness(max_age=EMBEDDED_MAX_AGE if is_alone else SHARED_MAX_AGE)
-
-    def state() -> int:
-        return database.stats().changes
-
+    freshness = Freshness(max_age=MAX_AGE)
     queries = Queries(
         HogQLQueryRunner(reading),
         EventsQueryRunner(selecting),
         freshness,
-        state,
+        fetch_state,
         reading.wait_until_readable,
         utc_now,
     )
@@ -116,7 +112,7 @@ def build_event_queries(
         property_values=PropertyValues(reading),
         queries=queries,
         freshness=freshness,
-        change_counter=state,
+        fetch_state=fetch_state,
     )
 
 
@@ -148,6 +144,6 @@ def build_experiments(
 ) -> ExperimentServices:
     """Build the services and register the experiment query kinds with the query endpoint."""
     experiments = Experiments(SqlExperimentStore(database, flag_records), flags)
-    results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.change_counter)
+    results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.fetch_state)
     reading.queries.register(ExperimentQueryRunner(experiments, results).handlers())
     return ExperimentServices(experiments=experiments, results=results)

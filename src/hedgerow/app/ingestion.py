@@ -123,7 +123,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
     return Ingestion(
         progress=progress,
         watch=watch,
-        read_barrier=_build_read_barrier(settings, inbox, progress, watch, events),
+        read_barrier=_build_read_barrier(settings, database, inbox, progress, watch, events),
         capture=Capture(inbox, progress, admission, cookieless),
         cookieless=cookieless,
         processor=Processor(
@@ -149,6 +149,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
 
 def _build_read_barrier(
     settings: Settings,
+    database: Database,
     inbox: SqlInboxStore,
     progress: Progress,
     watch: InboxWatch | None,
@@ -156,7 +157,12 @@ def _build_read_barrier(
 ) -> ReadBarrier:
     timeout_s = settings.read_after_write_timeout_s
     if watch is None:
-        return ReadBarrier(progress, events.open, timeout_s=timeout_s)
+        return ReadBarrier(
+            progress,
+            events.open,
+            timeout_s=timeout_s,
+            count_changes=lambda: database.stats().changes,
+        )
     return SharedReadBarrier(inbox, watch, events.open, timeout_s=timeout_s)
 
 

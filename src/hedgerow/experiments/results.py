@@ -37,7 +37,7 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
-from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
+from hedgerow.queries.cache import CachedResult, FetchState, Freshness, ResultCache
 from hedgerow.queries.model import ExposureTimeline
 
 MAX_TIMELINE_DAYS = 1000
@@ -46,19 +46,18 @@ MAX_CACHE_BYTES = 16 << 20
 
 class ExperimentAnalyzer:
     """Analyzes one experiment of a project at a time, so that many requests block neither the event
-    store nor the CPU. `state` is a counter of changes that this process knows of: results are
-    cached until it changes."""
+    store nor the CPU. Results are cached until the state changes."""
 
     def __init__(
         self,
         executor: QueryExecutor,
         freshness: Freshness,
-        state: Callable[[], int],
+        fetch_state: FetchState,
         limiter: QueryLimiter | None = None,
     ) -> None:
         self._executor = executor
         self._freshness = freshness
-        self._state = state
+        self._fetch_state = fetch_state
         self._limiter = limiter or QueryLimiter(per_project=1)
         # Encoded as JSON, so that the size is known.
         self._cache = ResultCache[bytes](MAX_CACHE_BYTES)
@@ -77,14 +76,16 @@ class ExperimentAnalyzer:
         key = (project.id, _cache_key(project, experiment, flag))
         async with self._limiter.acquire(project.id):
             cached = None if refresh else self._cache.get(key)
-            if cached is not None and self._freshness.is_fresh(cached, self._state(), now):
+            if cached is not None and await self._freshness.is_fresh(
+                cached, self._fetch_state, now
+            ):
                 # Decoding fails if a number was too large for JSON.
                 with suppress(msgspec.ValidationError):
                     found = msgspec.json.decode(cached.result, type=ExperimentResults)
                     return msgspec.structs.replace(found, is_cached=True)
             await self._executor.wait_until_readable()
             # Events that arrive after this point change the state again.
-            state = self._state()
+            state = await self._fetch_state()
             results = await self._compute(project, experiment, flag, now)
             if all(_is_cacheable(each) for each in (*results.metrics, *results.metrics_secondary)):
                 body = msgspec.json.encode(results)

@@ -67,9 +67,18 @@ class FlagStore(Protocol):
         ...
 
 
+class PendingEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Accepted events that change stored data and are not processed: the first of their positions
+    in the inbox, the last position of all events, and the buckets of the inbox that hold them."""
+
+    first: int
+    last: int
+    buckets: Sequence[int]
+
+
 class StoredData(msgspec.Struct, frozen=True, kw_only=True):
     """The stored data about a person; empty for an unknown one. It is stale if accepted events that
-    change it are not processed."""
+    change it are not processed. If several processes share the inbox, `pending` are these."""
 
     person_id: int | None
     properties: Mapping[str, Any]
@@ -77,6 +86,7 @@ class StoredData(msgspec.Struct, frozen=True, kw_only=True):
     hash_keys: Mapping[str, str]
     groups: Mapping[int, Mapping[str, Any]]
     is_stale: bool = False
+    pending: PendingEvents | None = None
 
 
 class EvaluationDataStore(Protocol):
@@ -90,6 +100,14 @@ class EvaluationDataStore(Protocol):
         hash_keys: bool = True,
     ) -> Coroutine[Any, Any, StoredData]:
         """Load static cohorts and hash keys only if requested."""
+        ...
+
+    async def list_distinct_ids(self, project_id: ProjectId, distinct_id: str) -> Sequence[str]:
+        """Return the distinct ids of the same person, but not of one with very many."""
+        ...
+
+    async def wait_for_group_types(self, project_id: ProjectId, names: Sequence[str]) -> None:
+        """Wait for accepted events that may create these group types."""
         ...
 
     async def save_hash_keys(

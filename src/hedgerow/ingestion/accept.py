@@ -8,7 +8,7 @@ import msgspec
 
 from hedgerow.errors import Unavailable
 from hedgerow.ingestion.backpressure import AdmissionControl
-from hedgerow.ingestion.changed_names import find_other_name
+from hedgerow.ingestion.changed_names import list_other_names
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors, is_cookieless
 from hedgerow.ingestion.model import (
     AcceptedIds,
@@ -60,7 +60,7 @@ class Capture:
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
         self._admission.count_accepted(project_id, len(batch.events))
         for event in batch.events:
-            if other := find_other_name(event):
+            for other in list_other_names(event):
                 self._progress.add_name(project_id, other)
         self.accepted += len(batch.events)
         self.rejected += len(batch.rejected)

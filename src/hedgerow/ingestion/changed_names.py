@@ -1,7 +1,8 @@
 """The names of the persons and groups that an event changes, by which readers wait for it."""
 
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from itertools import islice
 
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.ingestion.persons.loaded_state import (
@@ -10,30 +11,36 @@ from hedgerow.ingestion.persons.loaded_state import (
     normalize_distinct_id,
     parse_group,
 )
+from hedgerow.persons.model import normalize_group_text
 from hedgerow.projects.model import ProjectId
 
 KEY_BYTES = 8
+# Of one event. A project has at most five group types.
+MAX_GROUP_TYPE_NAMES = 20
 
 
 def collect_changed_names(events: Iterable[CapturedEvent]) -> set[str]:
     names: set[str] = set()
     for event in events:
         names.add(event.distinct_id)
-        names.add(find_other_name(event))
-    names.discard("")
+        names.update(list_other_names(event))
     return names
 
 
-def find_other_name(event: CapturedEvent) -> str:
-    """Return the distinct id that an event merges with its own, or the name of the group that it
-    sets, "" if there is none."""
-    name = event.event
-    if name in MERGE_PROPERTIES:
-        merged = MERGE_PROPERTIES[name]
-        return normalize_distinct_id(event.properties[merged]) if merged in event.properties else ""
-    if name == GROUP_IDENTIFY and (group := parse_group(event.properties)):
-        return group_name(group[1])
-    return ""
+def list_other_names(event: CapturedEvent) -> Iterator[str]:
+    """Yield the distinct id that an event merges with its own, the group that it sets, and the
+    group types that it may create."""
+    name, properties = event.event, event.properties
+    merged = MERGE_PROPERTIES.get(name)
+    if merged in properties and (other := normalize_distinct_id(properties[merged])):
+        yield other
+    elif name == GROUP_IDENTIFY and (group := parse_group(properties)):
+        yield group_type_name(group[0])
+        yield group_name(group[1])
+    groups = properties.get("$groups")
+    if isinstance(groups, dict):
+        for group_type in islice(groups, MAX_GROUP_TYPE_NAMES):
+            yield group_type_name(normalize_group_text(group_type))
 
 
 def list_read_names(distinct_id: str, groups: Mapping[int, str]) -> list[str]:
@@ -47,10 +54,15 @@ def group_name(key: str) -> str:
     return f"$group:{key}"
 
 
+def group_type_name(group_type: str) -> str:
+    return f"$group_type:{group_type}"
+
+
 def hash_name(name: str) -> int:
-    """Return the hash of a name, for any project: a signed number of 64 bits."""
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
-    return int.from_bytes(digest, signed=True)
+    """Return the hash of a name, for any project: a signed number of 64 bits. PostgreSQL computes
+    the same one (`storage/ingestion/unprocessed_ids.py`)."""
+    digest = sha256(name.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:KEY_BYTES], signed=True)
 
 
 def hash_in_project(project_id: ProjectId, name: str) -> int:

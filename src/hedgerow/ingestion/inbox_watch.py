@@ -7,51 +7,33 @@ other processes through the database.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from contextlib import suppress
 
 from hedgerow.ingestion.changed_names import hash_in_project
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import InboxPositions, InboxStore, UnprocessedRows
+from hedgerow.ingestion.store import MAX_ROW_ID, InboxPositions, InboxStore, PendingQuery
 from hedgerow.lib.eager import ensure_task
 from hedgerow.projects.model import ProjectId
 
+# Look again after this time, or as soon as the worker of this process has processed something.
+POLL_INTERVAL_S = 0.02
 # Workers of other processes look this often whether a reader waits.
 ANNOUNCE_INTERVAL_S = 0.05
 IDLE_S = 0.5
 
 
-class Reader(Protocol):
-    """A waiting reader. `is_served` gets what is unprocessed, by key, and the positions."""
-
-    keys: Sequence[int]
-    done: asyncio.Future[None]
-
-    def is_served(
-        self, unprocessed: Mapping[int, UnprocessedRows], positions: InboxPositions
-    ) -> bool: ...
-
-
 class PersonReader:
-    """Waits for the events that change persons or groups, by their keys. Does not wait for events
-    that are accepted meanwhile."""
+    """Waits for the events that change a person or groups. Does not wait for events that are
+    accepted meanwhile."""
 
-    def __init__(self, keys: Sequence[int]) -> None:
-        self.keys = keys
+    def __init__(self, query: PendingQuery) -> None:
+        self.query = query
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last: dict[int, int] | None = None
-
-    def is_served(self, unprocessed: Mapping[int, UnprocessedRows], _: InboxPositions) -> bool:
-        found = {key: unprocessed[key] for key in self.keys if key in unprocessed}
-        if self._last is None:
-            self._last = {key: rows.last for key, rows in found.items()}
-        return not any(rows.first <= self._last.get(key, 0) for key, rows in found.items())
 
 
 class InboxReader:
     """Waits until all rows of the inbox up to `last` are processed, and stored if `is_query`."""
-
-    keys: Sequence[int] = ()
 
     def __init__(self, last: int, *, is_query: bool) -> None:
         self._last_unprocessed = last
@@ -59,7 +41,7 @@ class InboxReader:
         self._is_query = is_query
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def is_served(self, _: Mapping[int, UnprocessedRows], positions: InboxPositions) -> bool:
+    def is_served(self, positions: InboxPositions) -> bool:
         if self._last_unstored is None:
             if positions.first_unprocessed <= self._last_unprocessed:
                 return False
@@ -72,46 +54,102 @@ class InboxWatch:
     def __init__(self, inbox: InboxStore, progress: Progress) -> None:
         self._inbox = inbox
         self._progress = progress
-        self._readers: set[Reader] = set()
+        self._person_readers: set[PersonReader] = set()
+        self._inbox_readers: set[InboxReader] = set()
         self._announced_at = 0.0
-        # The buckets with events that a reader of this process waits for.
-        self.urgent_buckets: frozenset[int] = frozenset()
+        self._urgent_buckets: set[int] = set()
+        self._has_news = asyncio.Event()
+
+    @property
+    def urgent_buckets(self) -> frozenset[int]:
+        """The buckets that readers of this process wait for, and that were not taken since the last
+        look."""
+        return frozenset(self._urgent_buckets)
+
+    @property
+    def has_inbox_readers(self) -> bool:
+        """Whether a reader of this process waits for all events."""
+        return bool(self._inbox_readers)
+
+    def take_urgent_buckets(self) -> Sequence[int]:
+        """Return the urgent buckets, for one attempt to process them: another worker may hold
+        them."""
+        taken = sorted(self._urgent_buckets)
+        self._urgent_buckets.clear()
+        return taken
+
+    def notify_processed(self) -> None:
+        """Look at once which readers are served."""
+        self._has_news.set()
 
     async def wait_until_processed(
+        self, query: PendingQuery, buckets: Sequence[int], *, timeout_s: float
+    ) -> bool:
+        """Wait until the events that the query asks for are processed, or for the timeout. Return
+        whether they are. They are in these buckets."""
+        self._urgent_buckets.update(buckets)
+        reader = PersonReader(query)
+        self._person_readers.add(reader)
+        try:
+            return await self._wait(reader.done, timeout_s)
+        finally:
+            self._person_readers.discard(reader)
+
+    async def wait_until_names_processed(
         self, project_id: ProjectId, names: Sequence[str], *, timeout_s: float
     ) -> bool:
-        """Wait until the events that change these are processed, or for the timeout. Return whether
-        they are."""
+        """The same for the events that change these groups and group types."""
         keys = [hash_in_project(project_id, name) for name in names]
-        return await self._wait(PersonReader(keys), timeout_s)
+        query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=MAX_ROW_ID)
+        ((*buckets,),) = await self._inbox.find_unprocessed([query])
+        if not buckets:
+            return True
+        last = (await self._inbox.fetch_positions()).last_unprocessed
+        query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=last)
+        return await self.wait_until_processed(query, buckets, timeout_s=timeout_s)
 
     async def wait_until_all_processed(self, *, timeout_s: float) -> None:
         """Wait until all events accepted by now are processed, or for the timeout."""
         positions = await self._inbox.fetch_positions()
         if positions.last_unprocessed:
-            reader = InboxReader(positions.last_unprocessed, is_query=False)
-            await self._wait(reader, timeout_s)
+            await self._wait_for_inbox(
+                InboxReader(positions.last_unprocessed, is_query=False), timeout_s
+            )
 
     async def wait_until_stored(self, last_unprocessed: int, *, timeout_s: float) -> None:
         """Wait until all rows of the inbox up to this one, and all processed events, are stored, or
         for the timeout."""
-        await self._wait(InboxReader(last_unprocessed, is_query=True), timeout_s)
+        await self._wait_for_inbox(InboxReader(last_unprocessed, is_query=True), timeout_s)
 
     async def poll(self) -> None:
-        """Wait for a reader, then look once which readers are served. A periodic task calls this
-        again and again."""
-        await self._progress.wait_for_readers(idle_s=IDLE_S)
-        # Readers that come during the queries are not served by their results.
-        readers = list(self._readers)
-        keys = {key for reader in readers for key in reader.keys}
-        unprocessed = await self._inbox.find_unprocessed(list(keys)) if keys else {}
-        self.urgent_buckets = frozenset(rows.bucket for rows in unprocessed.values())
-        positions = InboxPositions()
-        if any(isinstance(reader, InboxReader) for reader in readers):
-            await self._announce()
-            positions = await self._inbox.fetch_positions()
+        """Wait for a reader and for news, then look once which readers are served. A periodic task
+        calls this again and again."""
+        if not await self._progress.wait_for_readers(idle_s=IDLE_S):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_INTERVAL_S):
+                await self._has_news.wait()
+        self._has_news.clear()
+        await self._serve_person_readers(list(self._person_readers))
+        await self._serve_inbox_readers(list(self._inbox_readers))
+
+    async def _serve_person_readers(self, readers: Sequence[PersonReader]) -> None:
+        if not readers:
+            return
+        found = await self._inbox.find_unprocessed([reader.query for reader in readers])
+        for reader, buckets in zip(readers, found, strict=True):
+            if buckets:
+                self._urgent_buckets.update(buckets)
+            elif not reader.done.done():
+                reader.done.set_result(None)
+
+    async def _serve_inbox_readers(self, readers: Sequence[InboxReader]) -> None:
+        if not readers:
+            return
+        await self._announce()
+        positions = await self._inbox.fetch_positions()
         for reader in readers:
-            if not reader.done.done() and reader.is_served(unprocessed, positions):
+            if not reader.done.done() and reader.is_served(positions):
                 reader.done.set_result(None)
 
     async def _announce(self) -> None:
@@ -120,15 +158,21 @@ class InboxWatch:
             self._announced_at = now
             await self._inbox.announce_reader()
 
-    async def _wait(self, reader: Reader, timeout_s: float) -> bool:
+    async def _wait_for_inbox(self, reader: InboxReader, timeout_s: float) -> None:
+        self._inbox_readers.add(reader)
+        # Workers must know of it before they look for work.
+        self._has_news.set()
+        try:
+            await self._wait(reader.done, timeout_s)
+        finally:
+            self._inbox_readers.discard(reader)
+
+    async def _wait(self, done: asyncio.Future[None], timeout_s: float) -> bool:
         await ensure_task()
-        self._readers.add(reader)
         try:
             with self._progress.register_reader():
                 async with asyncio.timeout(timeout_s):
-                    await reader.done
+                    await done
         except TimeoutError:
             return False
-        finally:
-            self._readers.discard(reader)
         return True

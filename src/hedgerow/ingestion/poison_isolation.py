@@ -5,7 +5,7 @@ it are processed on the way, in their order. Afterwards the batch size doubles s
 bad events often come in groups. A single event is tried twice before it becomes a dead letter.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ class BatchBisector(Generic[Row]):
     def is_isolating(self) -> bool:
         return bool(self._limits)
 
-    def forget_other_buckets(self, buckets: Sequence[int]) -> None:
+    def forget_other_buckets(self, buckets: Collection[int]) -> None:
         """Stop isolating in all buckets but these: the others are empty."""
         self._limits = {each: self._limits[each] for each in buckets if each in self._limits}
 

@@ -17,7 +17,7 @@ from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
-from hedgerow.ingestion.inbox_watch import InboxWatch
+from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
@@ -40,6 +40,9 @@ FLAG_CALLED = "$feature_flag_called"
 # How long to wait for a full batch: large transactions and event store blocks are cheaper.
 PROCESS_LINGER_S = 0.05
 STORE_LINGER_S = 0.5
+# A worker of several processes the bucket of another one whose first event does not change for this
+# time.
+STALLED_S = 0.5
 # How many buckets one of several workers processes before it looks whether a reader waits.
 BUCKETS_PER_TURN = 4
 # How many buckets a worker stores at the same time: an insert mostly waits.
@@ -104,8 +107,12 @@ class Processor:
         # Events that this process has processed and stored.
         self.processed = self.stored = 0
         self._appends = 0
-        # Of several workers: the bucket to begin with, so that each begins with another one.
+        # Of several workers: the bucket to begin with, when this worker looked for events, and the
+        # first rows of buckets that it found then, with the time when it found them first.
         self._next_bucket = secrets.randbelow(inbox.bucket_count)
+        self._looked_at = 0.0
+        self._first_rows: dict[tuple[int, int], float] = {}
+        self._has_unstored = asyncio.Event()
         # Of several workers: since when processed events wait, and the last reader they know of.
         self._unstored_since: float | None = None
         self._announcement = 0
@@ -144,10 +151,10 @@ class Processor:
         if not self._process_bisector.is_isolating:
             await self._wait_for_unprocessed()
         accepted, processed, started = self._progress.accepted, self.processed, time.monotonic()
-        buckets = await self._inbox.unprocessed_buckets()
-        self._process_bisector.forget_other_buckets(buckets)
-        for part in self._split_by_urgency(buckets):
-            await self._process_buckets(part)
+        if self._watch is None:
+            await self._process_buckets([0])
+        else:
+            await self._process_shared_buckets(self._watch)
         is_falling_behind = self._progress.accepted - accepted > self.processed - processed
         if is_falling_behind and self._progress.waiting < MAX_PAUSE_BACKLOG:
             # More events arrive than are processed. Requests take precedence.
@@ -161,27 +168,45 @@ class Processor:
         else:
             await self._progress.wait_for_readers(idle_s=self._idle_s)
 
-    def _split_by_urgency(self, buckets: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield the buckets that readers of this process wait for, then the others, a few at a
-        time: as soon as a reader waits for another one, the rest has its turn later."""
-        if self._watch is None:
-            yield buckets
+    async def _process_shared_buckets(self, watch: InboxWatch) -> None:
+        """Process the buckets that readers of this process wait for. If it is time to look, process
+        those of this worker, too, a few at a time: as soon as a reader waits, the rest has its turn
+        later."""
+        if urgent := watch.take_urgent_buckets():
+            await self._process_buckets(urgent)
+            watch.notify_processed()
+        now, is_hurried = time.monotonic(), watch.has_inbox_readers
+        if now - self._looked_at < (POLL_INTERVAL_S if is_hurried else self._idle_s):
             return
-        urgent = self._watch.urgent_buckets
-        first = [bucket for bucket in buckets if bucket in urgent]
-        if first:
-            yield first
-        count = self._inbox.bucket_count
-        rest = sorted(
-            (bucket for bucket in buckets if bucket not in urgent),
-            key=lambda bucket: (bucket - self._next_bucket) % count,
-        )
+        self._looked_at = now
+        work = await self._inbox.find_work()
+        if work.has_unstored:
+            self._has_unstored.set()
+        self._process_bisector.forget_other_buckets(work.unprocessed)
+        rest = self._select_buckets(work.unprocessed, now, is_hurried=is_hurried)
         for start in range(0, len(rest), BUCKETS_PER_TURN):
+            if watch.urgent_buckets:
+                self._looked_at = 0.0
+                break
             part = rest[start : start + BUCKETS_PER_TURN]
-            yield part
-            self._next_bucket = (part[-1] + 1) % count
-            if not self._watch.urgent_buckets <= urgent:
-                return
+            await self._process_buckets(part)
+            watch.notify_processed()
+            self._next_bucket = (part[-1] + 1) % self._inbox.bucket_count
+
+    def _select_buckets(
+        self, buckets: Mapping[int, int], now: float, *, is_hurried: bool
+    ) -> Sequence[int]:
+        """Return the buckets to process, beginning with the one whose turn it is: those of this
+        worker, and those that their worker makes no progress with. All if a reader waits for all
+        events. `buckets` has the first row of each."""
+        self._first_rows = {row: self._first_rows.get(row, now) for row in buckets.items()}
+        chosen = [
+            bucket
+            for (bucket, _), since in self._first_rows.items()
+            if is_hurried or self._inbox.is_assigned(bucket) or now - since >= STALLED_S
+        ]
+        count = self._inbox.bucket_count
+        return sorted(chosen, key=lambda bucket: (bucket - self._next_bucket) % count)
 
     async def _process_buckets(self, buckets: Sequence[int]) -> None:
         found = {
@@ -193,8 +218,10 @@ class Processor:
         if not any(found.values()):
             return
         all_rows = [row for rows in found.values() for row in rows]
-        duplicates = await self._deduplicator.look_up(all_rows)
-        await self._transform_stage.refresh(all_rows)
+        # Both are queries to other systems.
+        duplicates, _ = await asyncio.gather(
+            self._deduplicator.look_up(all_rows), self._transform_stage.refresh(all_rows)
+        )
         for bucket, rows in found.items():
             work = partial(self._process_rows, bucket, duplicates)
             if rows and await self._process_bisector.run(bucket, rows, work):
@@ -233,7 +260,7 @@ class Processor:
                 STORE_BATCH_EVENTS, idle_s=self._idle_s, linger_s=STORE_LINGER_S
             )
         if not self._is_only_worker:
-            await asyncio.sleep(self._idle_s)
+            await self._wait_for_unstored()
         buckets = await self._inbox.unstored_buckets()
         self._store_bisector.forget_other_buckets(buckets)
         if not self._is_only_worker and not await self._is_due(buckets):
@@ -260,6 +287,14 @@ class Processor:
             self.stored += number
             if self._is_only_worker:
                 self._progress.mark_stored(number)
+
+    async def _wait_for_unstored(self) -> None:
+        """One of several workers: wait until `process` finds processed events, but not longer than
+        needed to count the workers from time to time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STORE_LINGER_S):
+                await self._has_unstored.wait()
+        self._has_unstored.clear()
 
     async def _is_due(self, buckets: Sequence[int]) -> bool:
         """Return whether one of several workers stores the processed events now: they have waited

@@ -36,6 +36,10 @@ class Progress:
         return max(self.accepted - self.stored, self._observed)
 
     @property
+    def is_all_processed(self) -> bool:
+        return self.processed >= self.accepted
+
+    @property
     def is_all_stored(self) -> bool:
         return self.stored >= self.accepted
 
@@ -94,11 +98,12 @@ class Progress:
         )
 
     async def wait_until_processed(
-        self, project_id: ProjectId, names: Sequence[str], *, timeout_s: float
+        self, project_id: ProjectId, names: Sequence[str], *, until: int, timeout_s: float
     ) -> bool:
-        """Wait until the accepted events that change these are processed, or for the timeout.
-        Return whether they are."""
-        target = max(self._last_event.get((project_id, name), self._restored) for name in names)
+        """Wait until those of the first `until` accepted events that change these are processed, or
+        for the timeout. Return whether they are."""
+        last = max(self._last_event.get((project_id, name), self._restored) for name in names)
+        target = min(last, until)
         await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
         is_processed = self.processed >= target
         if not is_processed and target == self._restored:

@@ -1,23 +1,29 @@
 """Read-after-write: readers wait, up to a timeout, for the events accepted before them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from hedgerow.errors import OperatorError, Unavailable
-from hedgerow.flags.store import EvaluationDataStore, StoredData
-from hedgerow.ingestion.changed_names import list_read_names
+from hedgerow.flags.store import EvaluationDataStore, PendingEvents, StoredData
+from hedgerow.ingestion.changed_names import group_type_name, hash_in_project, list_read_names
 from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import InboxStore
+from hedgerow.ingestion.store import InboxStore, PendingQuery
 from hedgerow.projects.model import ProjectId
 
 # The first event loads the event store engine, which is slow on a busy machine.
 OPEN_TIMEOUT_S = 30.0
+# Evaluations that wait at the same time: a quarter and a half of the handlers of the flags queue.
+# Further ones answer with stale data and say so.
+MAX_WAITING_PER_PROJECT = 64
+MAX_WAITING_EVALUATIONS = 128
 
 
 class ReadBarrier:
@@ -30,10 +36,12 @@ class ReadBarrier:
         open_event_store: Callable[[], Awaitable[object]],
         *,
         timeout_s: float,
+        count_changes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._progress = progress
         self._open_event_store = open_event_store
         self._timeout_s = timeout_s
+        self._count_changes = count_changes
 
     async def wait_until_processed(self) -> None:
         """Wait until all accepted events have updated their persons and groups."""
@@ -44,6 +52,11 @@ class ReadBarrier:
         if self._timeout_s and not self._progress.is_all_stored:
             await _try_to_open(self._open_event_store)
         await self._progress.wait_until_stored(timeout_s=self._timeout_s)
+
+    async def fetch_state(self) -> str | int | None:
+        """Return a value that changes with each change of the database, None while not all accepted
+        events can be queried."""
+        return self._count_changes() if self._progress.is_all_stored else None
 
 
 class SharedReadBarrier(ReadBarrier):
@@ -75,10 +88,40 @@ class SharedReadBarrier(ReadBarrier):
         await _try_to_open(self._open_event_store)
         await self._watch.wait_until_stored(positions.last_unprocessed, timeout_s=self._timeout_s)
 
+    async def fetch_state(self) -> str | int | None:
+        return await self._inbox.fetch_state()
+
+
+class ReaderSlots:
+    """Limits the evaluations that wait for events at the same time. They occupy handlers of the
+    flags queue (`http/server/request_queues.py`), which all projects share."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[ProjectId] = Counter()
+
+    @contextmanager
+    def hold(self, project_id: ProjectId) -> Iterator[bool]:
+        """Yield whether one more may wait."""
+        waiting = self._waiting
+        if (
+            waiting[project_id] >= MAX_WAITING_PER_PROJECT
+            or waiting.total() >= MAX_WAITING_EVALUATIONS
+        ):
+            yield False
+            return
+        waiting[project_id] += 1
+        try:
+            yield True
+        finally:
+            waiting[project_id] -= 1
+            if not waiting[project_id]:
+                del waiting[project_id]
+
 
 class FreshEvaluationData(EvaluationDataStore):
-    """Stored data for flag evaluation that includes the accepted events of the distinct id and the
-    groups. It is stale if they are not processed within the timeout."""
+    """Stored data for flag evaluation that includes the accepted events of the person and the
+    groups. It is stale if they are not processed within the timeout, or if too many evaluations
+    wait already."""
 
     def __init__(
         self,
@@ -92,6 +135,7 @@ class FreshEvaluationData(EvaluationDataStore):
         self._progress = progress
         self._watch = watch
         self._timeout_s = timeout_s
+        self._slots = ReaderSlots()
 
     def load(
         self,
@@ -102,15 +146,15 @@ class FreshEvaluationData(EvaluationDataStore):
         cohorts: bool = True,
         hash_keys: bool = True,
     ) -> Coroutine[Any, Any, StoredData]:
-        names = list_read_names(distinct_id, groups)
         # A coroutine does not run before it is awaited, so it reads after the wait.
         load = partial(
             self._data.load, project_id, distinct_id, groups, cohorts=cohorts, hash_keys=hash_keys
         )
+        if self._watch is None and (self._progress.is_all_processed or not self._timeout_s):
+            return load()
+        names = list_read_names(distinct_id, groups)
         if self._watch is not None:
             return self._load_shared(self._watch, project_id, names, load)
-        if self._progress.is_processed(project_id, names):
-            return load()
         return self._load_fresh(project_id, names, load)
 
     async def _load_fresh(
@@ -119,11 +163,32 @@ class FreshEvaluationData(EvaluationDataStore):
         names: Sequence[str],
         load: Callable[[], Awaitable[StoredData]],
     ) -> StoredData:
-        is_fresh = await self._progress.wait_until_processed(
-            project_id, names, timeout_s=self._timeout_s
-        )
+        is_fresh = await self._wait_for_person(project_id, names)
         found = await load()
-        return found if is_fresh or not self._timeout_s else replace(found, is_stale=True)
+        return found if is_fresh else replace(found, is_stale=True)
+
+    async def _wait_for_person(self, project_id: ProjectId, names: Sequence[str]) -> bool:
+        """Wait for the events of all distinct ids of the person, whose own is the first name.
+        Return whether they are processed."""
+        progress, until = self._progress, self._progress.accepted
+        deadline = time.monotonic() + self._timeout_s
+        while (processed := progress.processed) < until:
+            others = await self._data.list_distinct_ids(project_id, names[0])
+            if progress.is_processed(project_id, [*names, *others]):
+                # Otherwise the person may have got another distinct id since they were read.
+                if progress.processed == processed:
+                    break
+            elif not await self._wait(project_id, [*names, *others], until, deadline):
+                return False
+        return True
+
+    async def _wait(
+        self, project_id: ProjectId, names: Sequence[str], until: int, deadline: float
+    ) -> bool:
+        with self._slots.hold(project_id) as is_admitted:
+            return is_admitted and await self._progress.wait_until_processed(
+                project_id, names, until=until, timeout_s=deadline - time.monotonic()
+            )
 
     async def _load_shared(
         self,
@@ -132,15 +197,42 @@ class FreshEvaluationData(EvaluationDataStore):
         names: Sequence[str],
         load: Callable[[], Awaitable[StoredData]],
     ) -> StoredData:
-        """The database tells whether the data is stale, in the query that reads it."""
+        """The database tells whether the data is stale, in the query that reads it. Events that are
+        accepted later need no wait."""
         found = await load()
-        if not found.is_stale:
-            return found
-        if not self._timeout_s:
+        if found.pending is None or not self._timeout_s:
             return replace(found, is_stale=False)
-        is_fresh = await watch.wait_until_processed(project_id, names, timeout_s=self._timeout_s)
-        # More events may have been accepted since then: the reader need not wait for those.
-        return replace(await load(), is_stale=not is_fresh)
+        last, deadline = found.pending.last, time.monotonic() + self._timeout_s
+        keys = [hash_in_project(project_id, name) for name in names]
+        query = PendingQuery(project_id=project_id, distinct_id=names[0], keys=keys, last=last)
+        with self._slots.hold(project_id) as is_admitted:
+            if not is_admitted:
+                return found
+            pending: PendingEvents | None = found.pending
+            is_fresh = True
+            # Again if the person has got another distinct id, with other events.
+            while is_fresh and pending is not None and pending.first <= last:
+                is_fresh = await watch.wait_until_processed(
+                    query, pending.buckets, timeout_s=deadline - time.monotonic()
+                )
+                found = await load()
+                pending = found.pending
+        return replace(found, is_stale=not is_fresh)
+
+    async def list_distinct_ids(self, project_id: ProjectId, distinct_id: str) -> Sequence[str]:
+        return await self._data.list_distinct_ids(project_id, distinct_id)
+
+    async def wait_for_group_types(self, project_id: ProjectId, names: Sequence[str]) -> None:
+        types = [group_type_name(name) for name in names]
+        until, timeout_s = self._progress.accepted, self._timeout_s
+        if self._watch is not None and timeout_s:
+            with self._slots.hold(project_id) as is_admitted:
+                if is_admitted:
+                    await self._watch.wait_until_names_processed(
+                        project_id, types, timeout_s=timeout_s
+                    )
+        elif not self._progress.is_processed(project_id, types):
+            await self._wait(project_id, types, until, time.monotonic() + timeout_s)
 
     async def save_hash_keys(
         self,

@@ -64,13 +64,22 @@ class InboxPositions(msgspec.Struct, frozen=True, kw_only=True):
         return not self.last_unprocessed and not self.last_unstored
 
 
-class UnprocessedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """The ids of the first and last inbox rows that change a person or group, and one of their
-    buckets."""
+class InboxWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The first row of each bucket with unprocessed events, and whether any bucket has processed
+    ones."""
 
-    first: int
+    unprocessed: Mapping[int, int]
+    has_unstored: bool
+
+
+class PendingQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether inbox rows up to `last` change a person, under any of its distinct ids, or what the
+    keys stand for."""
+
+    project_id: ProjectId
+    distinct_id: str
+    keys: Sequence[int]
     last: int
-    bucket: int
 
 
 ProcessRows = Callable[[ProjectId, Sequence[CapturedEvent], LoadedState], ProcessingResult]
@@ -102,12 +111,16 @@ class InboxStore(Protocol):
         """The same for encoded events."""
         ...
 
-    async def unprocessed_buckets(self) -> Sequence[int]:
-        """Return the buckets that hold unprocessed events."""
+    async def find_work(self) -> InboxWork:
+        """Look for events of all processes. Only if there are several buckets."""
         ...
 
     async def unstored_buckets(self) -> Sequence[int]:
-        """Return the buckets that hold processed events."""
+        """Return the buckets that hold processed events which this worker stores."""
+        ...
+
+    def is_assigned(self, bucket: int) -> bool:
+        """Return whether this is one of the buckets that are this worker's share."""
         ...
 
     async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
@@ -164,12 +177,17 @@ class InboxStore(Protocol):
 
     async def count_backlog(self) -> InboxBacklog: ...
 
-    async def find_unprocessed(self, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
-        """Return the unprocessed events that change what these keys stand for, by key. Only if
+    async def find_unprocessed(self, queries: Sequence[PendingQuery]) -> Sequence[Sequence[int]]:
+        """Return, for each query, the buckets with unprocessed events that it asks for. Only if
         there are several buckets."""
         ...
 
     async def fetch_positions(self) -> InboxPositions: ...
+
+    async def fetch_state(self) -> str | None:
+        """Return a value that changes with each change of the database by any process, None while
+        the inbox is not empty. Only if there are several buckets."""
+        ...
 
     async def announce_reader(self) -> None:
         """Tell the workers of all processes that a reader waits for events to be stored."""

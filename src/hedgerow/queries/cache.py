@@ -1,5 +1,6 @@
 """Cached query results, and how long they stay valid."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -15,14 +16,18 @@ OVERHEAD_BYTES = 4096
 
 R = TypeVar("R")
 
+# Returns a value that changes with each change of any process; None while accepted events are not
+# readable.
+FetchState = Callable[[], Awaitable[str | int | None]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedResult(Generic[R]):
-    """A result of `size` bytes. `state` is the change counter from before the query ran at `at`."""
+    """A result of `size` bytes. `state` is that from before the query ran at `at`."""
 
     result: R
     size: int
-    state: int
+    state: str | int | None
     at: datetime
 
 
@@ -45,7 +50,10 @@ class Freshness:
 
     max_age: timedelta
 
-    def is_fresh(self, cached: CachedResult[Any], state: int, now: datetime) -> bool:
+    async def is_fresh(
+        self, cached: CachedResult[Any], fetch_state: FetchState, now: datetime
+    ) -> bool:
         # Not from the future, which is a result from before the clock was set back.
-        age = now - cached.at
-        return cached.state == state and timedelta(0) <= age < self.max_age
+        if cached.state is None or not timedelta(0) <= now - cached.at < self.max_age:
+            return False
+        return cached.state == await fetch_state()

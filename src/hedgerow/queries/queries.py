@@ -18,7 +18,7 @@ from hedgerow.lib.clock import Clock
 from hedgerow.lib.text import truncate
 from hedgerow.lib.threads import ThreadLimiter
 from hedgerow.projects.model import Project, ProjectId
-from hedgerow.queries.cache import CachedResult, Freshness, ResultCache
+from hedgerow.queries.cache import CachedResult, FetchState, Freshness, ResultCache
 from hedgerow.queries.events_query import EventsQueryRunner, read_events_query
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.hogql_query import HogQLQueryRunner, read_hogql_query
@@ -57,15 +57,14 @@ _BLOCKING_MODES = (Refresh.BLOCKING, Refresh.FORCE_BLOCKING)
 
 
 class Queries:
-    """`state` is a counter of changes that this process knows of. `read_barrier` waits until all
-    accepted events are readable."""
+    """`read_barrier` waits until all accepted events are readable."""
 
     def __init__(
         self,
         hogql: HogQLQueryRunner,
         events: EventsQueryRunner,
         freshness: Freshness,
-        state: Callable[[], int],
+        fetch_state: FetchState,
         read_barrier: ReadBarrier,
         clock: Clock,
     ) -> None:
@@ -76,7 +75,7 @@ class Queries:
             "EventsQuery": self._prepare_events,
         }
         self._freshness = freshness
-        self._state = state
+        self._fetch_state = fetch_state
         self._read_barrier = read_barrier
         self._clock = clock
         self._cache = ResultCache[QueryResponse]()
@@ -107,7 +106,8 @@ class Queries:
         run, key, query_bytes = prepare() if is_small else await self._threads.run(prepare)
         cached = None if refresh in _FORCED_MODES else self._cache.get((project.id, key))
         if cached is not None and (
-            refresh in _STALE_MODES or self._freshness.is_fresh(cached, self._state(), now)
+            refresh in _STALE_MODES
+            or await self._freshness.is_fresh(cached, self._fetch_state, now)
         ):
             return msgspec.structs.replace(cached.result, is_cached=True)
         if refresh is Refresh.FORCE_CACHE:
@@ -186,7 +186,7 @@ class Queries:
         key, query_bytes = key_and_size
         await self._read_barrier()
         # Events that arrive after this point change the state again.
-        state = self._state()
+        state = await self._fetch_state()
         output = await run()
         modifiers = query.get("modifiers")
         found = {name: getattr(output, name) for name in output.__struct_fields__}

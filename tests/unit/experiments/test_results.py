@@ -66,10 +66,13 @@ class FakeExecutor:
 
 
 def make_analyzer(executor: FakeExecutor, timeout_s: float = 30) -> ExperimentAnalyzer:
+    async def fetch_state() -> int:
+        return executor.state
+
     return ExperimentAnalyzer(
         cast(QueryExecutor, executor),
         FRESH,
-        lambda: executor.state,
+        fetch_state,
         QueryLimiter(per_project=1, timeout_s=timeout_s),
     )
 

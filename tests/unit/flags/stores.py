@@ -147,6 +147,13 @@ class FakeEvaluationDataStore(FlakyStore, EvaluationDataStore):
             },
         )
 
+    async def list_distinct_ids(self, project_id: ProjectId, distinct_id: str) -> Sequence[str]:
+        person = self.persons.get(distinct_id)
+        return [id for id, each in self.persons.items() if each is person]
+
+    async def wait_for_group_types(self, project_id: ProjectId, names: Sequence[str]) -> None:
+        await self.record_call("wait_for_group_types")
+
     async def save_hash_keys(
         self,
         project_id: ProjectId,

@@ -10,6 +10,7 @@ from hedgerow.projects.model import ProjectId
 
 ONE, TWO = ProjectId(1), ProjectId(2)
 LONG_S = 30.0
+LAST = 10**9
 
 
 async def finishes_after(waiting: Coroutine[Any, Any, Any], *steps: Any) -> bool:
@@ -46,9 +47,9 @@ async def test_distinct_id_without_pending_events_is_processed() -> None:
 async def test_person_reader_waits_for_the_last_event_of_the_person() -> None:
     progress = Progress()
     progress.accept(ONE, ["ann", "bob", "ann"])
-    wait = progress.wait_until_processed(ONE, ["ann"], timeout_s=LONG_S)
+    wait = progress.wait_until_processed(ONE, ["ann"], until=LAST, timeout_s=LONG_S)
     assert not await finishes_after(wait, lambda: progress.mark_processed(2))
-    wait = progress.wait_until_processed(ONE, ["ann"], timeout_s=LONG_S)
+    wait = progress.wait_until_processed(ONE, ["ann"], until=LAST, timeout_s=LONG_S)
     assert await finishes_after(wait, lambda: progress.mark_processed(1))
 
 
@@ -90,9 +91,9 @@ async def test_timeout_on_restored_events_ends_the_wait_for_them() -> None:
     progress = Progress()
     progress.restore(unprocessed=1_000_000, unstored=0)
     progress.accept(ONE, ["bob"])
-    await progress.wait_until_processed(ONE, ["bob"], timeout_s=0)
+    await progress.wait_until_processed(ONE, ["bob"], until=LAST, timeout_s=0)
     assert not progress.is_processed(ONE, ["ann"])
-    await progress.wait_until_processed(ONE, ["ann"], timeout_s=0)
+    await progress.wait_until_processed(ONE, ["ann"], until=LAST, timeout_s=0)
     assert progress.is_processed(ONE, ["ann"])
     assert not progress.is_processed(ONE, ["bob"])
 

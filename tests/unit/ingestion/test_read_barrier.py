@@ -6,11 +6,15 @@ import pytest
 
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.read_barrier import FreshEvaluationData, ReadBarrier
+from hedgerow.ingestion.read_barrier import (
+    MAX_WAITING_PER_PROJECT,
+    FreshEvaluationData,
+    ReadBarrier,
+)
 from hedgerow.projects.model import ProjectId
 from tests.unit.flags.stores import FakeEvaluationDataStore
 
-ONE = ProjectId(1)
+ONE, TWO = ProjectId(1), ProjectId(2)
 LONG_S = 30.0
 
 
@@ -82,3 +86,37 @@ async def test_cancelled_load_reads_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await loading
     assert stored.calls == []
+
+
+async def test_evaluation_data_includes_events_of_other_ids_of_the_person() -> None:
+    progress, stored = Progress(), FakeEvaluationDataStore()
+    fresh = FreshEvaluationData(stored, progress, None, timeout_s=LONG_S)
+    stored.put("ann", "before")
+    progress.accept(ONE, ["before"])
+    loading = asyncio.create_task(fresh.load(ONE, "ann", {}))
+    await asyncio.sleep(0.01)
+    assert not loading.done()
+    # Merged meanwhile, and the other one has an accepted event, too.
+    progress.accept(ONE, ["third"])
+    stored.put("ann", "before", "third", plan="pro")
+    progress.mark_processed(1)
+    assert (await asyncio.wait_for(loading, LONG_S)).properties == {"plan": "pro"}
+
+
+async def test_a_project_cannot_fill_the_queue_with_waiting_evaluations() -> None:
+    progress, stored = Progress(), FakeEvaluationDataStore()
+    fresh = FreshEvaluationData(stored, progress, None, timeout_s=LONG_S)
+    progress.accept(ONE, ["ann"])
+    progress.accept(TWO, ["bob"])
+    waiting = [
+        asyncio.create_task(fresh.load(ONE, "ann", {})) for _ in range(MAX_WAITING_PER_PROJECT)
+    ]
+    await asyncio.sleep(0.01)
+    assert not any(each.done() for each in waiting)
+    assert (await asyncio.wait_for(fresh.load(ONE, "ann", {}), LONG_S)).is_stale
+    other = asyncio.create_task(fresh.load(TWO, "bob", {}))
+    await asyncio.sleep(0.01)
+    assert not other.done()
+    progress.mark_processed(2)
+    assert not any(each.is_stale for each in await asyncio.gather(*waiting, other))
+    assert not (await fresh.load(ONE, "ann", {})).is_stale

@@ -1,5 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from hedgerow.projects.model import ProjectId
 from hedgerow.queries.cache import (
     MAX_ENTRY_BYTES,
@@ -48,8 +50,15 @@ def test_results_are_separate_for_each_project() -> None:
     assert cache.get((ProjectId(2), "a")) is None
 
 
-def test_result_is_fresh_until_a_change_or_its_maximum_age() -> None:
+@pytest.mark.parametrize(
+    ("state", "age_s", "is_fresh"), [(1, 59, True), (2, 0, False), (None, 0, False), (1, 60, False)]
+)
+async def test_result_is_fresh_until_a_change_or_its_maximum_age(
+    state: int | None, age_s: int, is_fresh: bool
+) -> None:
+    async def fetch_state() -> int | None:
+        return state
+
     fresh = Freshness(max_age=timedelta(seconds=60))
-    assert fresh.is_fresh(make_result(), 1, NOW + timedelta(seconds=59))
-    assert not fresh.is_fresh(make_result(), 2, NOW)
-    assert not fresh.is_fresh(make_result(), 1, NOW + timedelta(seconds=60))
+    found = await fresh.is_fresh(make_result(), fetch_state, NOW + timedelta(seconds=age_s))
+    assert found is is_fresh

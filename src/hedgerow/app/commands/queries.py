@@ -51,7 +51,7 @@ async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
                 timeout_s=REPLICATION_TIMEOUT_S,
             )
             reading = build_event_queries(
-                state.database, events, _do_not_wait, wait_for_replicas
+                state.database, events, _do_not_wait, wait_for_replicas, _do_not_wait
             ).executor
             yield QueryCommands(state=state, hogql=HogQLQueryRunner(reading))
         finally:

@@ -18,7 +18,7 @@ from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.snapshot import EvaluationPlan, FlagSnapshot
 from hedgerow.flags.model import SURVEY_PREFIX, FlagOutcome, Runtime
 from hedgerow.flags.store import EvaluationDataStore
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, MAX_GROUP_TYPES
 from hedgerow.projects.model import Project
 
 
@@ -64,6 +64,8 @@ class Decider:
         self, project: Project, request: EvaluationRequest, now: datetime
     ) -> FlagDecision:
         snapshot = self._flag_cache.get_cached(project) or await self._flag_cache.refresh(project)
+        if request.groups and snapshot.uses_groups:
+            snapshot = await self._add_group_types(project, snapshot, request.groups)
         flags = _select_flags(snapshot, request)
         context = build_context(snapshot, request, now)
         is_saved = is_fresh = True
@@ -92,6 +94,19 @@ class Decider:
         parts = snapshot.evaluate_in_parts(plan, context, outcomes, stop_at_stored_data=stop)
         await self._pacer.run(project.id, parts, context)
         return outcomes
+
+    async def _add_group_types(
+        self, project: Project, snapshot: FlagSnapshot, groups: Mapping[str, str]
+    ) -> FlagSnapshot:
+        """Return a snapshot that knows these group types, if an accepted event creates them."""
+        unknown = [name for name in groups if name not in snapshot.definitions.group_types]
+        if not unknown or len(snapshot.definitions.group_types) >= MAX_GROUP_TYPES:
+            return snapshot
+        try:
+            await self._data.wait_for_group_types(project.id, unknown)
+            return await self._flag_cache.refresh(project)
+        except Unavailable:
+            return snapshot
 
     async def _add_stored_data(
         self,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hedgerow.flags.evaluation.bucket import VARIANT, encode_identifier
@@ -26,6 +26,7 @@ from hedgerow.flags.evaluation.predicates import (
     match_all,
 )
 from hedgerow.flags.model import FlagDefinitions, FlagId, FlagOutcome, Runtime
+from hedgerow.flags.validate import condition_sets
 from hedgerow.lib import jsonio
 from hedgerow.persons.model import Cohort
 
@@ -62,6 +63,7 @@ class FlagSnapshot:
         self._needed = frozenset(id for each in self.all_flags for id in each.dependencies)
         self.has_static_cohorts = any(cohort.is_static for cohort in definitions.cohorts)
         self.uses_geoip = any("geoip_" in key for key in predicates.property_keys)
+        self.uses_groups = any(_uses_groups(each.flag.filters) for each in self.all_flags)
         self.has_runtime_or_context_limits = any(
             each.flag.evaluation_contexts or each.flag.evaluation_runtime is not Runtime.ALL
             for each in self.all_flags
@@ -249,6 +251,26 @@ class EvaluationPlan:
         context.has_errors = True
         for member in members:
             outcomes[member[0]] = self._failed[member[0]]
+
+
+def _uses_groups(filters: Any) -> bool:
+    """Return whether stored filters, which may be invalid, need groups."""
+    index = "aggregation_group_type_index"
+    if isinstance(filters, Mapping) and filters.get(index) is not None:
+        return True
+    return any(
+        condition.get(index) is not None or any(map(_is_group_filter, _list_filters(condition)))
+        for condition in condition_sets(filters)
+    )
+
+
+def _list_filters(condition: Mapping[str, Any]) -> list[Any]:
+    found = condition.get("properties")
+    return found if isinstance(found, list) else []
+
+
+def _is_group_filter(filter: Any) -> bool:
+    return isinstance(filter, Mapping) and filter.get("type") == "group"
 
 
 def _group_cost_us(group: SimpleGroup) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Dialect, Select, Table
+from sqlalchemy import Connection, Dialect, Select, Table, TextClause
 from sqlalchemy.sql.compiler import SQLCompiler
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class DatabaseStats:
 class PreparedQuery:
     """A select that is compiled once per dialect."""
 
-    def __init__(self, statement: Select[Any]) -> None:
+    def __init__(self, statement: Select[Any] | TextClause) -> None:
         self._statement = statement
         self._compiled: dict[str, tuple[str, tuple[str, ...]]] = {}
 

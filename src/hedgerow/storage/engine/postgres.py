@@ -302,15 +302,14 @@ class PostgresDatabase(Database):
         pooled = self._engine.sync_engine.raw_connection()
         wire = cast(Wire, pooled.driver_connection)
         try:
-            result = await_only(run(wire))
-        except BaseException as error:
+            return await_only(run(wire))
+        except (psycopg.Error, asyncio.CancelledError) as error:
             # A cancelled statement may still run.
-            if wire.closed or not isinstance(error, Exception):
+            if wire.closed or isinstance(error, asyncio.CancelledError):
                 pooled.invalidate(error)
-            pooled.close()
             raise
-        pooled.close()
-        return result
+        finally:
+            pooled.close()
 
 
 class PoolShares:

@@ -4,17 +4,17 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, literal_column, select
+from sqlalchemy import Connection, Integer, bindparam, literal_column, select, text
 from sqlalchemy.exc import IntegrityError
 
-from hedgerow.flags.store import EvaluationDataStore, StoredData
+from hedgerow.flags.store import EvaluationDataStore, PendingEvents, StoredData
 from hedgerow.ingestion.changed_names import hash_in_project, list_read_names
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import explain_unstorable
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
-from hedgerow.storage.ingestion.unprocessed_ids import HAS_UNPROCESSED
+from hedgerow.storage.ingestion.unprocessed_ids import MAX_DISTINCT_IDS, UNPROCESSED_OF_PERSON
 from hedgerow.storage.tables import (
     cohort_people,
     flag_hash_keys,
@@ -24,6 +24,7 @@ from hedgerow.storage.tables import (
 )
 
 ids = person_distinct_ids
+others = person_distinct_ids.alias("others")
 MAX_ATTEMPTS = 3
 
 _person_of = PreparedQuery(
@@ -32,13 +33,21 @@ _person_of = PreparedQuery(
     .where((ids.c.project_id == bindparam("project")) & (ids.c.distinct_id == bindparam("id")))
 )
 # The same if several processes share the inbox: one row, even for an unknown person.
-_person_and_staleness = PreparedQuery(
-    select(persons.c.id, persons.c.properties, HAS_UNPROCESSED)
-    .select_from(select(literal_column("1", Integer).label("one")).subquery("anyone"))
-    .outerjoin(
-        ids, (ids.c.project_id == bindparam("project")) & (ids.c.distinct_id == bindparam("id"))
-    )
-    .outerjoin(persons, persons.c.id == ids.c.person_id)
+_person_and_pending = PreparedQuery(
+    text(f"""
+SELECT p.id, p.properties, unprocessed.first, unprocessed.last, unprocessed.buckets
+FROM (SELECT 1) AS anyone
+LEFT JOIN person_distinct_ids AS i ON i.project_id = :project AND i.distinct_id = :id
+LEFT JOIN persons AS p ON p.id = i.person_id
+LEFT JOIN LATERAL ({UNPROCESSED_OF_PERSON}) AS unprocessed ON true
+""")  # noqa: S608 - our own names
+)
+_ids_of_person = PreparedQuery(
+    select(others.c.distinct_id)
+    .join(ids, ids.c.person_id == others.c.person_id)
+    .where((ids.c.project_id == bindparam("project")) & (ids.c.distinct_id == bindparam("id")))
+    .limit(literal_column(str(MAX_DISTINCT_IDS), Integer))
+    .offset(literal_column("0", Integer))
 )
 _cohorts_of = PreparedQuery(
     select(cohort_people.c.cohort_id).where(cohort_people.c.person_id == bindparam("person"))
@@ -73,7 +82,7 @@ class SqlEvaluationDataStore(EvaluationDataStore):
         hash_keys: bool = True,
     ) -> StoredData:
         fetch = self._database.fetch
-        person_id, properties, is_stale = await self._fetch_person(project_id, distinct_id, groups)
+        person_id, properties, pending = await self._fetch_person(project_id, distinct_id, groups)
         member_of: frozenset[int] = frozenset()
         keys: Mapping[str, str] = {}
         if cohorts and person_id is not None:
@@ -95,23 +104,36 @@ class SqlEvaluationDataStore(EvaluationDataStore):
             cohorts=member_of,
             hash_keys=keys,
             groups=stored_groups,
-            is_stale=is_stale,
+            is_stale=pending is not None,
+            pending=pending,
         )
 
     async def _fetch_person(
         self, project_id: ProjectId, distinct_id: str, groups: Mapping[int, str]
-    ) -> tuple[int | None, Any, bool]:
-        """Return the id and the properties of a person, and whether they are stale."""
+    ) -> tuple[int | None, Any, PendingEvents | None]:
+        """Return the id and the properties of a person, and the events that they lack."""
         if explain_unstorable(distinct_id):  # no person can have such an id
-            return None, None, False
+            return None, None, None
         params: dict[str, Any] = {"project": project_id, "id": distinct_id}
         if not self._is_shared:
             found = await self._database.fetch(_person_of, params)
-            return (*found[0], False) if found else (None, None, False)
+            return (*found[0], None) if found else (None, None, None)
         names = list_read_names(distinct_id, groups)
         params["keys"] = [hash_in_project(project_id, name) for name in names]
-        ((id, properties, is_stale),) = await self._database.fetch(_person_and_staleness, params)
-        return id, properties, is_stale
+        ((id, properties, first, last, buckets),) = await self._database.fetch(
+            _person_and_pending, params
+        )
+        pending = PendingEvents(first=first, last=last, buckets=buckets) if buckets else None
+        return id, properties, pending
+
+    async def list_distinct_ids(self, project_id: ProjectId, distinct_id: str) -> Sequence[str]:
+        if explain_unstorable(distinct_id):
+            return ()
+        params = {"project": project_id, "id": distinct_id}
+        return [row[0] for row in await self._database.fetch(_ids_of_person, params)]
+
+    async def wait_for_group_types(self, project_id: ProjectId, names: Sequence[str]) -> None:
+        """The stored data is what there is."""
 
     async def save_hash_keys(
         self,

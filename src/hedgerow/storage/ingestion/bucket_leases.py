@@ -1,8 +1,9 @@
 """Which worker stores the events of which bucket. PostgreSQL only, and its clock decides.
 
-Each worker holds at most its share of the buckets, so that all workers have about as many. A lease
-names the last row of the batch that its holder stores: a worker that takes over repeats the same
-batch, and the event store recognizes it, even if the previous holder is still sending it.
+Each worker has the same share of the buckets: those whose number, modulo the number of workers, is
+the worker's position among all workers. A lease names the last row of the batch that its holder
+stores: a worker that takes over repeats the same batch, and the event store recognizes it, even if
+the previous holder is still sending it.
 """
 
 import time
@@ -51,45 +52,45 @@ class BucketLeases:
         self._bucket_count = bucket_count
         self._holder = str(uuid4())
         self._is_registered = False
-        self._share = bucket_count
+        # The number of workers, and this worker's position among them.
+        self._workers, self._position = 1, 0
         self._next_balance = 0.0
         # When each lease expires, by this process's clock: not later than by the database's.
         self._expiries: dict[int, float] = {}
 
     async def balance(self) -> None:
-        """Count the workers, and release the buckets that exceed this worker's share. Call this
-        while no batch is being stored."""
+        """Count the workers, and release the buckets that are not this worker's share any more.
+        Call this while no batch is being stored."""
         if _now() < self._next_balance:
             return
-        self._is_registered = True
-        share, excess = await self._writes.run(self._balance)
-        self._share = share
+        if not self._is_registered:
+            self._is_registered = True
+            await self._writes.run(lambda connection: connection.execute(_FORGET).close())
+        self._workers, self._position = await self._writes.run(self._register)
+        excess = [bucket for bucket in self._expiries if not self.is_assigned(bucket)]
+        if excess:
+            await self._writes.run(lambda connection: self._expire(connection, excess))
         for bucket in excess:
-            self._expiries.pop(bucket, None)
+            del self._expiries[bucket]
         self._next_balance = _now() + BALANCE_INTERVAL_S
 
-    def _balance(self, connection: Connection) -> tuple[int, Sequence[int]]:
+    def _register(self, connection: Connection) -> tuple[int, int]:
+        """Return the number of workers, and this worker's position among them."""
         connection.execute(_REGISTER, {"holder": self._holder})
-        connection.execute(_FORGET)
+        is_before = func.count().filter(inbox_workers.c.holder < self._holder)
         is_alive = inbox_workers.c.expires_at >= func.clock_timestamp()
-        workers = connection.execute(select(func.count()).where(is_alive)).scalar_one()
-        share = -(-self._bucket_count // max(1, workers))
-        is_held = (inbox_leases.c.holder == self._holder) & (
-            inbox_leases.c.expires_at >= func.clock_timestamp()
-        )
-        held = select(inbox_leases.c.bucket).where(is_held).order_by(inbox_leases.c.bucket)
-        excess = connection.execute(held).scalars().all()[share:]
-        if excess:
-            self._expire(connection, excess)
-        return share, excess
+        found = connection.execute(select(func.count(), is_before).where(is_alive)).one()
+        return max(1, found[0]), found[1]
+
+    def is_assigned(self, bucket: int) -> bool:
+        return bucket % self._workers == self._position
 
     async def acquire(self, bucket: int, last_id: int) -> int | None:
         """Acquire or renew the lease of a bucket, to store its rows up to `last_id`. Return the
         last row to store: that of an unfinished batch, or `last_id`. None if another worker holds
         the bucket, or should."""
         now = _now()
-        others = sum(expiry > now for held, expiry in self._expiries.items() if held != bucket)
-        if others >= self._share:
+        if not self.is_assigned(bucket):
             return None
         values = {"bucket": bucket, "holder": self._holder, "last_id": last_id}
         granted: int | None = await self._writes.run(

@@ -1,7 +1,7 @@
 """The inbox: captured events wait here for processing, processed events for the event store."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     Connection,
     Integer,
-    Table,
     bindparam,
     delete,
-    exists,
     func,
     insert,
     literal_column,
     select,
+    text,
     update,
 )
 
@@ -39,8 +38,9 @@ from hedgerow.ingestion.store import (
     InboxBacklog,
     InboxPositions,
     InboxStore,
+    InboxWork,
+    PendingQuery,
     ProcessRows,
-    UnprocessedRows,
 )
 from hedgerow.lib.text import describe_error
 from hedgerow.lib.threads import run_in_thread
@@ -73,6 +73,8 @@ MAX_ATTEMPTS = 5
 # Rows may be large: fetch a few, then twice as many, until there are enough.
 MIN_FETCH_ROWS = 8
 READERS_TOPIC = "readers"
+# Stands for all buckets of processed events in the result of a query.
+READY_BUCKETS = -1
 # Distinguishes these advisory locks from others in the same database.
 ADVISORY_LOCK_CLASS = 4812
 
@@ -127,6 +129,52 @@ _select_positions = PreparedQuery(
             select(function(table.c.id)).scalar_subquery()
             for table in (inbox, ready_events)
             for function in (func.min, func.max)
+        )
+    )
+)
+
+
+_FIRST_ROWS = """
+SELECT bucket, first
+FROM generate_series(0, CAST(:last AS int)) AS bucket
+CROSS JOIN LATERAL (SELECT min(id) AS first FROM {table} AS t WHERE t.bucket = bucket.bucket) AS f
+WHERE first IS NOT NULL
+"""
+# All buckets, and both tables, in one query: an idle worker repeats it all the time.
+_select_work = PreparedQuery(
+    text(f"""
+{_FIRST_ROWS.format(table="inbox")}
+UNION ALL SELECT {READY_BUCKETS}, min(id) FROM ready_events HAVING min(id) IS NOT NULL
+ORDER BY bucket
+""")  # noqa: S608 - our own names
+)
+_select_ready_buckets = PreparedQuery(
+    text(_FIRST_ROWS.format(table="ready_events") + " ORDER BY bucket")
+)
+# Two snapshots are equal only if no transaction that changed something ended between them.
+_select_state = PreparedQuery(
+    text(
+        "SELECT CAST(pg_current_snapshot() AS text) WHERE NOT EXISTS (SELECT 1 FROM inbox)"
+        " AND NOT EXISTS (SELECT 1 FROM ready_events)"
+    )
+)
+_select_backlog = PreparedQuery(
+    select(
+        *(
+            select(func.coalesce(func.sum(table.c.number), _ZERO)).scalar_subquery()
+            for table in (inbox, ready_events)
+        )
+    )
+)
+_select_oldest = PreparedQuery(
+    select(
+        *(
+            select(table.c.accepted_ms)
+            .order_by(table.c.id)
+            .limit(literal_column("1", Integer))
+            .offset(_ZERO)
+            .scalar_subquery()
+            for table in (inbox, ready_events)
         )
     )
 )
@@ -190,23 +238,21 @@ class SqlInboxStore(InboxStore):
 
         await self._database.write(change)
 
-    async def unprocessed_buckets(self) -> Sequence[int]:
-        return await self._list_nonempty_buckets(inbox)
+    async def find_work(self) -> InboxWork:
+        rows = await self._database.fetch(_select_work, {"last": self._buckets - 1})
+        first_rows = dict(rows)
+        unstored = first_rows.pop(READY_BUCKETS, None)
+        return InboxWork(unprocessed=first_rows, has_unstored=unstored is not None)
 
     async def unstored_buckets(self) -> Sequence[int]:
-        if self._buckets > 1:
-            await self._leases.balance()
-        return await self._list_nonempty_buckets(ready_events)
-
-    async def _list_nonempty_buckets(self, table: Table) -> Sequence[int]:
-        """Check all buckets in one query, so that idle workers do not load the database."""
         if self._buckets == 1:
             return (0,)
-        each = func.generate_series(0, self._buckets - 1).column_valued("each")
-        some = select(each).where(exists().where(table.c.bucket == each)).order_by(each)
-        return await self._database.read(
-            lambda connection: connection.execute(some).scalars().all()
-        )
+        await self._leases.balance()
+        rows = await self._database.fetch(_select_ready_buckets, {"last": self._buckets - 1})
+        return [bucket for bucket, _ in rows if self.is_assigned(bucket)]
+
+    def is_assigned(self, bucket: int) -> bool:
+        return self._buckets == 1 or self._leases.is_assigned(bucket)
 
     async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
         rows = await self._fetch_first_rows(
@@ -388,21 +434,21 @@ class SqlInboxStore(InboxStore):
         return keys
 
     async def count_backlog(self) -> InboxBacklog:
-        def run(connection: Connection) -> InboxBacklog:
-            unprocessed = connection.execute(select(func.sum(inbox.c.number))).scalar()
-            unstored = connection.execute(select(func.sum(ready_events.c.number))).scalar()
-            return InboxBacklog(unprocessed=unprocessed or 0, unstored=unstored or 0)
+        ((unprocessed, unstored),) = await self._database.fetch(_select_backlog, {})
+        return InboxBacklog(unprocessed=unprocessed, unstored=unstored)
 
-        return await self._database.read(run)
-
-    async def find_unprocessed(self, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
-        return await unprocessed_ids.find_rows(self._database, keys)
+    async def find_unprocessed(self, queries: Sequence[PendingQuery]) -> Sequence[Sequence[int]]:
+        return await unprocessed_ids.find_buckets(self._database, queries)
 
     async def fetch_positions(self) -> InboxPositions:
         ((*found,),) = await self._database.fetch(_select_positions, {})
         names = InboxPositions.__struct_fields__
         known = {name: id for name, id in zip(names, found, strict=True) if id is not None}
         return InboxPositions(**known)
+
+    async def fetch_state(self) -> str | None:
+        rows = await self._database.fetch(_select_state, {})
+        return rows[0][0] if rows else None
 
     async def announce_reader(self) -> None:
         await self._database.write(
@@ -413,17 +459,9 @@ class SqlInboxStore(InboxStore):
         return await generations.fetch_generation(self._database, READERS_TOPIC)
 
     async def oldest_accepted_at(self) -> datetime | None:
-        def run(connection: Connection) -> datetime | None:
-            oldest = [
-                connection.execute(
-                    select(table.c.accepted_ms).order_by(table.c.id).limit(1)
-                ).scalar()
-                for table in (inbox, ready_events)
-            ]
-            state = [ms for ms in oldest if ms is not None]
-            return datetime.fromtimestamp(min(state) / 1000, UTC) if state else None
-
-        return await self._database.read(run)
+        (oldest,) = await self._database.fetch(_select_oldest, {})
+        known = [ms for ms in oldest if ms is not None]
+        return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
 
 def _lock_rows(connection: Connection, bucket: int, rows: Sequence[InboxRow]) -> bool:

@@ -5,44 +5,64 @@ Rows older than the inbox count for nothing: an older version leaves them when i
 of the inbox.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    ColumnElement,
-    Connection,
-    any_,
-    bindparam,
-    exists,
-    func,
-    select,
-)
+from sqlalchemy import Connection, text
 
-from hedgerow.ingestion.store import UnprocessedRows
+from hedgerow.ingestion.store import PendingQuery
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.ingestion_tables import inbox
-from hedgerow.storage.ingestion_tables import unprocessed_ids as table
 
-_KEYS = "keys"
+# A reader waits for the events of so many distinct ids of its person. Each costs its readers a few
+# microseconds.
+MAX_DISTINCT_IDS = 500
 
-_is_unprocessed = (table.c.key == any_(bindparam(_KEYS, type_=ARRAY(BigInteger)))) & (
-    table.c.inbox_id >= select(func.min(inbox.c.id)).scalar_subquery()
+# `hash_in_project` (`ingestion/changed_names.py`) of the distinct ids of the person `{person}`.
+_KEYS_OF_PERSON = f"""
+  SELECT ('x' || encode(substr(sha256(convert_to(distinct_id, 'UTF8')), 1, 8), 'hex'))
+    ::bit(64)::bigint # project_id AS key
+  FROM (
+    SELECT distinct_id, project_id FROM person_distinct_ids
+    WHERE person_id = {{person}} LIMIT {MAX_DISTINCT_IDS}
+  ) AS ids
+"""  # noqa: S608 - our own names
+
+# A subquery for statements with a parameter `keys` that join a person `p`: the unprocessed events
+# that change what the keys stand for, or the person, under any of its distinct ids. PostgreSQL does
+# not compute any key while the inbox is empty.
+UNPROCESSED_OF_PERSON = f"""
+  SELECT min(u.inbox_id) AS first, (SELECT max(id) FROM inbox) AS last,
+    array_agg(DISTINCT u.bucket) AS buckets
+  FROM (
+    SELECT unnest(CAST(:keys AS bigint[])) AS key
+    UNION ALL {_KEYS_OF_PERSON.format(person="p.id")}
+  ) AS k
+  JOIN unprocessed_ids AS u ON u.key = k.key AND u.inbox_id >= (SELECT min(id) FROM inbox)
+  WHERE (SELECT min(id) FROM inbox) IS NOT NULL
+"""  # noqa: S608 - our own names
+
+_find_buckets = PreparedQuery(
+    text(f"""
+SELECT k.reader, array_agg(DISTINCT u.bucket)
+FROM (
+  SELECT given.reader, given.key
+  FROM unnest(CAST(:key_readers AS int[]), CAST(:keys AS bigint[])) AS given (reader, key)
+  UNION ALL
+  SELECT r.number, o.key
+  FROM unnest(CAST(:projects AS bigint[]), CAST(:ids AS text[]))
+    WITH ORDINALITY AS r (project_id, distinct_id, number)
+  JOIN person_distinct_ids AS i
+    ON i.project_id = r.project_id AND i.distinct_id = r.distinct_id
+  CROSS JOIN LATERAL ({_KEYS_OF_PERSON.format(person="i.person_id")}) AS o
+) AS k
+JOIN unnest(CAST(:lasts AS bigint[])) WITH ORDINALITY AS until (last, reader)
+  ON until.reader = k.reader
+JOIN unprocessed_ids AS u ON u.key = k.key AND u.inbox_id <= until.last
+  AND u.inbox_id >= (SELECT min(id) FROM inbox)
+GROUP BY k.reader
+""")  # noqa: S608 - our own names
 )
-_select_rows = PreparedQuery(
-    select(
-        table.c.key,
-        func.min(table.c.inbox_id),
-        func.max(table.c.inbox_id),
-        func.min(table.c.bucket),
-    )
-    .where(_is_unprocessed)
-    .group_by(table.c.key)
-)
-
-# A condition for queries with a parameter `keys`: whether unprocessed events change one of these.
-HAS_UNPROCESSED: ColumnElement[bool] = exists().where(_is_unprocessed)
 
 # Adds rows to the inbox with the keys of each: hashes as decimal numbers with commas. One statement
 # for both tables and for the rows of many requests: capture waits for it.
@@ -69,10 +89,20 @@ def remove_rows(connection: Connection, inbox_ids: Sequence[int]) -> None:
     bulk.execute(connection, gone, list(inbox_ids))
 
 
-async def find_rows(database: Database, keys: Sequence[int]) -> Mapping[int, UnprocessedRows]:
-    """Return the unprocessed rows for those of these keys that have some."""
-    rows = await database.fetch(_select_rows, {_KEYS: list(keys)})
-    return {
-        key: UnprocessedRows(first=first, last=last, bucket=bucket)
-        for key, first, last, bucket in rows
-    }
+async def find_buckets(
+    database: Database, queries: Sequence[PendingQuery]
+) -> Sequence[Sequence[int]]:
+    """Return, for each query, the buckets with unprocessed events that it waits for."""
+    keys = [(number, key) for number, query in enumerate(queries, 1) for key in query.keys]
+    rows = await database.fetch(
+        _find_buckets,
+        {
+            "key_readers": [number for number, _ in keys],
+            "keys": [key for _, key in keys],
+            "projects": [query.project_id for query in queries],
+            "ids": [query.distinct_id for query in queries],
+            "lasts": [query.last for query in queries],
+        },
+    )
+    found: dict[int, Sequence[int]] = dict(rows)
+    return [found.get(number, ()) for number in range(1, len(queries) + 1)]

@@ -87,7 +87,9 @@ class BucketWorker:
 
 
 async def find_bucket(inbox: SqlInboxStore) -> int:
-    (bucket,) = await inbox.unprocessed_buckets()
+    if inbox.bucket_count == 1:
+        return 0
+    (bucket,) = (await inbox.find_work()).unprocessed
     return bucket
 
 

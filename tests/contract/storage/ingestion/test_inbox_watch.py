@@ -6,17 +6,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, insert
 
-from hedgerow.ingestion.changed_names import group_name
+from hedgerow.ingestion.changed_names import group_name, group_type_name, hash_in_project
 from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.ingestion.persons.changes import PersonChanges
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import ProcessingResult
+from hedgerow.ingestion.store import MAX_ROW_ID, PendingQuery, ProcessingResult
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.tables import person_distinct_ids, persons
 from tests.contract.storage.conftest import NOW, Stores
 from tests.support.factories import captured_event
 
@@ -43,7 +45,7 @@ def _process(_: ProjectId, __: Sequence[CapturedEvent], ___: LoadedState) -> Pro
 
 
 async def _process_first_row(inbox: SqlInboxStore, distinct_id: str = "ann") -> None:
-    for bucket in await inbox.unprocessed_buckets():
+    for bucket in (await inbox.find_work()).unprocessed:
         rows = await inbox.fetch_unprocessed(bucket)
         if rows[0].events[0].distinct_id == distinct_id:
             assert await inbox.process(bucket, rows[:1], _process, NOW)
@@ -53,6 +55,27 @@ async def _process_first_row(inbox: SqlInboxStore, distinct_id: str = "ann") -> 
 async def _store_all(inbox: SqlInboxStore) -> None:
     for bucket in await inbox.unstored_buckets():
         await inbox.mark_stored(await inbox.fetch_processed(bucket), {}, NOW)
+
+
+def _query(distinct_id: str, last: int) -> PendingQuery:
+    names = [distinct_id, group_name("acme")]
+    keys = [hash_in_project(PROJECT, name) for name in names]
+    return PendingQuery(project_id=PROJECT, distinct_id=distinct_id, keys=keys, last=last)
+
+
+async def _add_person(stores: Stores, *distinct_ids: str) -> None:
+    def change(connection: Connection) -> None:
+        values = {"project_id": PROJECT, "uuid": "u", "properties": {}, "is_identified": True}
+        moments = {"created_at": NOW, "updated_at": NOW}
+        (id,) = connection.execute(
+            insert(persons).values(**values, **moments).returning(persons.c.id)
+        ).one()
+        rows = [
+            {"project_id": PROJECT, "distinct_id": each, "person_id": id} for each in distinct_ids
+        ]
+        connection.execute(insert(person_distinct_ids), rows)
+
+    await stores.database.write(change)
 
 
 @contextmanager
@@ -104,7 +127,7 @@ async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
 
 async def test_dead_letters_make_nothing_stale(stores: Stores, inbox: SqlInboxStore) -> None:
     await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
-    (bucket,) = await inbox.unprocessed_buckets()
+    (bucket,) = (await inbox.find_work()).unprocessed
     (row,) = await inbox.fetch_unprocessed(bucket)
     assert await inbox.dead_letter_unprocessed(bucket, row, "bad", NOW)
     assert not (await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})).is_stale
@@ -115,16 +138,45 @@ async def test_reader_of_a_person_does_not_wait_for_later_events(
 ) -> None:
     for distinct_id in ("ann", "bob"):
         await inbox.add(PROJECT, [captured_event("seen", distinct_id)], [], NOW)
-    names = ["ann", group_name("acme")]
+    last = (await inbox.fetch_positions()).last_unprocessed
     with _poll_in_background(watch):
-        reading = watch.wait_until_processed(PROJECT, names, timeout_s=LONG_S)
+        reading = watch.wait_until_processed(_query("ann", last), [], timeout_s=LONG_S)
         waiting = await _expect_waiting(reading)
-        assert len(watch.urgent_buckets) == 1
+        assert len(watch.take_urgent_buckets()) == 1
         await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
         await _process_first_row(inbox)
         assert await waiting
-        assert not await watch.wait_until_processed(PROJECT, names, timeout_s=0.01)
-        assert await watch.wait_until_processed(PROJECT, ["cleo"], timeout_s=LONG_S)
+        assert not await watch.wait_until_processed(_query("ann", last + 9), [], timeout_s=0.1)
+        assert await watch.wait_until_processed(_query("cleo", last + 9), [], timeout_s=LONG_S)
+
+
+async def test_reader_of_group_types_waits_for_the_events_that_may_create_them(
+    inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
+    groups = {"$groups": {"company": "acme"}}
+    await inbox.add(PROJECT, [captured_event("seen", "ann", groups)], [], NOW)
+    names = [group_type_name("company")]
+    with _poll_in_background(watch):
+        reading = watch.wait_until_names_processed(PROJECT, names, timeout_s=LONG_S)
+        waiting = await _expect_waiting(reading)
+        await _process_first_row(inbox)
+        assert await waiting
+
+
+async def test_events_of_all_distinct_ids_of_a_person_make_it_stale(
+    stores: Stores, inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
+    await _add_person(stores, "ann", "before", "größer")
+    last = MAX_ROW_ID
+    for distinct_id in ("before", "größer"):
+        await inbox.add(PROJECT, [captured_event("seen", distinct_id)], [], NOW)
+        found = await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})
+        assert found.pending is not None
+        assert len(found.pending.buckets) == 1
+        ((*buckets,),) = await inbox.find_unprocessed([_query("ann", last)])
+        assert buckets == found.pending.buckets
+        await _process_first_row(inbox, distinct_id)
+        assert not (await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})).is_stale
 
 
 async def test_reader_of_all_events_waits_until_they_are_stored(
