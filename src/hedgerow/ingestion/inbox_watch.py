@@ -7,28 +7,31 @@ other processes through the database.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from hedgerow.ingestion.changed_names import hash_in_project
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import MAX_ROW_ID, InboxPositions, InboxStore, PendingQuery
+from hedgerow.ingestion.store import InboxPositions, InboxStore, PendingQuery
 from hedgerow.lib.eager import ensure_task
 from hedgerow.projects.model import ProjectId
 
-# Look again after this time, or as soon as the worker of this process has processed something.
+# Look again after this time: another worker may process the events.
 POLL_INTERVAL_S = 0.02
+# The same while the worker of this process does it, which tells when it is done.
+BUSY_POLL_INTERVAL_S = 0.1
 # Workers of other processes look this often whether a reader waits.
 ANNOUNCE_INTERVAL_S = 0.05
 IDLE_S = 0.5
 
 
 class PersonReader:
-    """Waits for the events that change a person or groups. Does not wait for events that are
-    accepted meanwhile."""
+    """Waits for the events that change a person or groups, which are in these buckets. Does not
+    wait for events that are accepted meanwhile."""
 
-    def __init__(self, query: PendingQuery) -> None:
+    def __init__(self, query: PendingQuery, buckets: Sequence[int]) -> None:
         self.query = query
+        self.buckets = frozenset(buckets)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -58,6 +61,7 @@ class InboxWatch:
         self._inbox_readers: set[InboxReader] = set()
         self._announced_at = 0.0
         self._urgent_buckets: set[int] = set()
+        self._is_worker_busy = False
         self._has_news = asyncio.Event()
 
     @property
@@ -76,19 +80,26 @@ class InboxWatch:
         them."""
         taken = sorted(self._urgent_buckets)
         self._urgent_buckets.clear()
+        self._is_worker_busy = bool(taken)
         return taken
 
-    def notify_processed(self) -> None:
-        """Look at once which readers are served."""
+    def notify_processed(self, buckets: Collection[int]) -> None:
+        """Let the readers look again whose events this worker has processed."""
+        self._is_worker_busy = False
+        for reader in self._person_readers:
+            reader.buckets -= frozenset(buckets)
+            if not reader.buckets and not reader.done.done():
+                reader.done.set_result(None)
         self._has_news.set()
 
     async def wait_until_processed(
         self, query: PendingQuery, buckets: Sequence[int], *, timeout_s: float
     ) -> bool:
-        """Wait until the events that the query asks for are processed, or for the timeout. Return
-        whether they are. They are in these buckets."""
+        """Wait until a batch of each of these buckets is processed, or nothing is left that the
+        query asks for, or for the timeout. Return False after the timeout. The caller looks
+        again."""
         self._urgent_buckets.update(buckets)
-        reader = PersonReader(query)
+        reader = PersonReader(query, buckets)
         self._person_readers.add(reader)
         try:
             return await self._wait(reader.done, timeout_s)
@@ -98,15 +109,20 @@ class InboxWatch:
     async def wait_until_names_processed(
         self, project_id: ProjectId, names: Sequence[str], *, timeout_s: float
     ) -> bool:
-        """The same for the events that change these groups and group types."""
-        keys = [hash_in_project(project_id, name) for name in names]
-        query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=MAX_ROW_ID)
-        ((*buckets,),) = await self._inbox.find_unprocessed([query])
-        if not buckets:
-            return True
+        """Wait until the events that change these groups and group types are processed, or for the
+        timeout. Return whether they are."""
+        deadline = time.monotonic() + timeout_s
         last = (await self._inbox.fetch_positions()).last_unprocessed
+        keys = [hash_in_project(project_id, name) for name in names]
         query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=last)
-        return await self.wait_until_processed(query, buckets, timeout_s=timeout_s)
+        while last:
+            ((*buckets,),) = await self._inbox.find_unprocessed([query])
+            if not buckets:
+                break
+            left_s = deadline - time.monotonic()
+            if not await self.wait_until_processed(query, buckets, timeout_s=left_s):
+                return False
+        return True
 
     async def wait_until_all_processed(self, *, timeout_s: float) -> None:
         """Wait until all events accepted by now are processed, or for the timeout."""
@@ -127,7 +143,8 @@ class InboxWatch:
         if not await self._progress.wait_for_readers(idle_s=IDLE_S):
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(POLL_INTERVAL_S):
+            interval_s = BUSY_POLL_INTERVAL_S if self._is_worker_busy else POLL_INTERVAL_S
+            async with asyncio.timeout(interval_s):
                 await self._has_news.wait()
         self._has_news.clear()
         await self._serve_person_readers(list(self._person_readers))
@@ -139,6 +156,7 @@ class InboxWatch:
         found = await self._inbox.find_unprocessed([reader.query for reader in readers])
         for reader, buckets in zip(readers, found, strict=True):
             if buckets:
+                reader.buckets = frozenset(buckets)
                 self._urgent_buckets.update(buckets)
             elif not reader.done.done():
                 reader.done.set_result(None)

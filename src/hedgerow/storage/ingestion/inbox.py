@@ -408,9 +408,10 @@ class SqlInboxStore(InboxStore):
     def _remove_processed(self, connection: Connection, rows: Sequence[InboxRow]) -> None:
         """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
         ended = [row.id for row in rows if not row.rest]
-        bulk.execute(connection, "DELETE FROM inbox WHERE id IN ({numbers})", ended)
         if self._is_shared:
             unprocessed_ids.remove_rows(connection, ended)
+        else:
+            bulk.execute(connection, "DELETE FROM inbox WHERE id IN ({numbers})", ended)
         for row in rows:
             if row.rest:
                 left = {"events": pack_single_row(row.rest), "number": inbox.c.number - row.number}

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, text
 
 from hedgerow.ingestion.store import PendingQuery
-from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.ingestion_tables import inbox
 
@@ -84,9 +83,16 @@ SELECT hash # project_id, id, bucket FROM new, unnest(('{' || keys || '}')::bigi
 )
 
 
+_REMOVE_ROWS = (
+    "WITH gone AS (DELETE FROM inbox WHERE id = ANY(%s))"
+    " DELETE FROM unprocessed_ids WHERE inbox_id = ANY(%s)"
+)
+
+
 def remove_rows(connection: Connection, inbox_ids: Sequence[int]) -> None:
-    gone = "DELETE FROM unprocessed_ids WHERE inbox_id IN ({numbers})"
-    bulk.execute(connection, gone, list(inbox_ids))
+    """Remove rows of the inbox with their keys."""
+    ids = list(inbox_ids)
+    connection.exec_driver_sql(_REMOVE_ROWS, (ids, ids))
 
 
 async def find_buckets(
