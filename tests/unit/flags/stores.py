@@ -19,6 +19,7 @@ from hedgerow.flags.store import (
     ScanResult,
     StoredData,
 )
+from hedgerow.lib import jsonio
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import real_sleep
@@ -181,8 +182,10 @@ class FakePersonScanner(FlakyStore, PersonScanner):
 
     async def scan_persons(self, query: PersonQuery, condition: Condition) -> ScanResult:
         await self.record_call("scan_persons")
-        persons = [(id, each, f"p{id}") for id, each in enumerate(self.people, start=1)]
-        found = list(ConditionMatcher(condition).filter_persons(persons, {}))
+        persons = [
+            (id, jsonio.encode(each).decode(), f"p{id}") for id, each in enumerate(self.people, 1)
+        ]
+        found = list(ConditionMatcher(condition).filter_persons(persons, jsonio.decode, {}))
         return ScanResult(matching=len(found), total=len(persons))
 
     async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:

@@ -1,6 +1,6 @@
 """Match one condition with many stored persons or groups. Pure: runs in a worker process."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,8 +17,8 @@ from hedgerow.flags.model import FlagDefinitions
 DISTINCT_ID = "distinct_id"
 NO_COHORTS: frozenset[int] = frozenset()
 
-# The id, the properties, and the first distinct id of a person.
-StoredPerson = tuple[int, Mapping[str, Any], str]
+# The id, the encoded properties, and the first distinct id of a person.
+PersonRow = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +58,28 @@ class ConditionMatcher:
         self._context.static_cohorts = NO_COHORTS
 
     def filter_persons(
-        self, persons: Iterable[StoredPerson], cohorts: Mapping[int, frozenset[int]]
+        self,
+        rows: Iterable[PersonRow],
+        decode: Callable[[str], Mapping[str, Any]],
+        cohorts: Mapping[int, frozenset[int]],
     ) -> Iterator[int]:
-        """Yield the ids of the persons that match. `cohorts` are the static cohorts of persons."""
+        """Yield the ids of the persons that match. `decode` returns the properties of a row, at
+        least those with the `property_keys`. `cohorts` are the static cohorts of persons."""
         if self._flags:
-            return self._filter_with_flags(persons, cohorts)
-        return self._filter_fast(persons, cohorts)
+            return self._filter_with_flags(rows, decode, cohorts)
+        return self._filter_fast(rows, decode, cohorts)
 
     def _filter_fast(
-        self, persons: Iterable[StoredPerson], cohorts: Mapping[int, frozenset[int]]
+        self,
+        rows: Iterable[PersonRow],
+        decode: Callable[[str], Mapping[str, Any]],
+        cohorts: Mapping[int, frozenset[int]],
     ) -> Iterator[int]:
         """Evaluate the filters alone, in one context for all persons: building a context takes
         longer than most filters."""
         context, matches, missing = self._context, self._predicate, self._missing
-        for id, properties, distinct_id in persons:
-            properties = bound_values(properties)
+        for id, text, distinct_id in rows:
+            properties = bound_values(decode(text))
             if self.needs_distinct_id and DISTINCT_ID not in properties:
                 properties = {**properties, DISTINCT_ID: distinct_id}
             context.person = (
@@ -88,12 +95,15 @@ class ConditionMatcher:
                 yield id
 
     def _filter_with_flags(
-        self, persons: Iterable[StoredPerson], cohorts: Mapping[int, frozenset[int]]
+        self,
+        rows: Iterable[PersonRow],
+        decode: Callable[[str], Mapping[str, Any]],
+        cohorts: Mapping[int, frozenset[int]],
     ) -> Iterator[int]:
-        for id, properties, distinct_id in persons:
+        for id, text, distinct_id in rows:
             context = self._build_context(distinct_id, {})
             own = cohorts.get(id, NO_COHORTS)
-            context.add_stored_data(properties, groups={}, cohorts=own, hash_keys={})
+            context.add_stored_data(decode(text), groups={}, cohorts=own, hash_keys={})
             if self._matches_with_flags(context):
                 yield id
 

@@ -1,7 +1,11 @@
 """Scans of persons and groups, in worker processes."""
 
-from collections.abc import Callable
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.events.query.limiter import QueryLimiter
@@ -18,14 +22,21 @@ from hedgerow.storage.connect import (
     list_driver_errors,
     translate_error,
 )
-from hedgerow.storage.persons.scan_worker import scan_groups, scan_persons
+from hedgerow.storage.persons.scan_worker import (
+    ScanPart,
+    choose_page,
+    scan_groups,
+    scan_persons,
+)
 
+# One project leaves processes to the others. Further scans wait in the limiter.
 MAX_SCANS = 2
-# One project leaves a process to the others. Further scans wait in the limiter.
+# A scan of all persons uses two cores.
+PART_COUNT = min(2, os.cpu_count() or 1)
 WORKER_LIMITS = PoolLimits(
-    max_processes=MAX_SCANS,
-    max_waiting=MAX_SCANS,
-    max_waiting_per_sender=1,
+    max_processes=MAX_SCANS * PART_COUNT,
+    max_waiting=MAX_SCANS * PART_COUNT,
+    max_waiting_per_sender=PART_COUNT,
     timeout_s=30.0,
     max_memory_bytes=1 << 30,
 )
@@ -39,18 +50,36 @@ class SqlPersonScanner(PersonScanner):
         self._source = build_scan_source(location, WORKER_LIMITS.timeout_s)
 
     async def scan_persons(self, query: PersonQuery, condition: Condition) -> ScanResult:
-        work = partial(scan_persons, self._source, query, condition)
-        return await self._run(work, query.project_id)
-
-    async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:
-        return await self._run(
-            partial(scan_groups, self._source, project_id, condition), project_id
+        if query.count is not None:
+            work = partial(scan_persons, self._source, query, condition)
+            [found] = await self._run([work], query.project_id)
+            return found
+        # Each part finds all persons that can be on the page.
+        wanted = replace(query, offset=0, limit=query.offset + query.limit)
+        works = [
+            partial(
+                scan_persons, self._source, wanted, condition, ScanPart(number=n, of=PART_COUNT)
+            )
+            for n in range(PART_COUNT)
+        ]
+        parts = await self._run(works, query.project_id)
+        return ScanResult(
+            ids=choose_page(chain.from_iterable(part.ids for part in parts), query),
+            matching=sum(part.matching for part in parts),
+            total=sum(part.total for part in parts),
         )
 
-    async def _run(self, work: Callable[[], ScanResult], project_id: ProjectId) -> ScanResult:
+    async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:
+        work = partial(scan_groups, self._source, project_id, condition)
+        [found] = await self._run([work], project_id)
+        return found
+
+    async def _run(
+        self, works: Sequence[Callable[[], ScanResult]], project_id: ProjectId
+    ) -> Sequence[ScanResult]:
         try:
             async with self._limiter.acquire(project_id):
-                return await self._workers.run(work, str(project_id))
+                return await self._run_at_once(works, str(project_id))
         except PoolFull:
             raise Unavailable("Too many lists of persons are being searched.") from None
         except WorkerDied as error:
@@ -63,3 +92,14 @@ class SqlPersonScanner(PersonScanner):
             ) from None
         except list_driver_errors(self._location) as error:
             raise translate_error(error, self._location) from error
+
+    async def _run_at_once(
+        self, works: Sequence[Callable[[], ScanResult]], sender: str
+    ) -> Sequence[ScanResult]:
+        """If one fails, the others are killed."""
+        running = [asyncio.create_task(self._workers.run(work, sender)) for work in works]
+        try:
+            return await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()

@@ -7,13 +7,14 @@ longer than most scans.
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypedDict
 
 import msgspec
 
 from hedgerow.filters.values import as_text
-from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher, StoredPerson
+from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher
 from hedgerow.flags.store import ScanResult
 from hedgerow.persons.model import PersonId
 from hedgerow.persons.store import PersonQuery
@@ -29,21 +30,38 @@ _FIRST_DISTINCT_ID = (
     " ORDER BY d.distinct_id LIMIT 1)"
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPart:
+    """One of several parts of about the same size, which can be read at once."""
+
+    number: int
+    of: int
+
+    def select(self, column: str) -> str:
+        return f"{column} % {self.of} = {self.number}"
+
+
 # Its keys are known only when it is called.
 _build_typed_dict: Any = TypedDict
 
 
-def scan_persons(source: ScanSource, query: PersonQuery, condition: Condition) -> ScanResult:
-    """Without a known count all persons are read, otherwise only as many as the page needs."""
+def scan_persons(
+    source: ScanSource, query: PersonQuery, condition: Condition, part: ScanPart | None = None
+) -> ScanResult:
+    """Find the persons of one part. Without a known count all persons are read, otherwise only as
+    many as the page needs."""
     with source.open() as select:
-        scan = _PersonScan(select, query, condition)
+        scan = _PersonScan(select, query, condition, part)
         if query.count is not None:
             end = query.offset + query.limit
             page = islice(scan.iterate_matching(is_ordered=True), query.offset, end)
             ids = list(map(PersonId, page))
             return ScanResult(ids=ids[::-1] if query.newer_than else ids, matching=query.count)
         all_ids = array("q", scan.iterate_matching(is_ordered=False))
-        return ScanResult(ids=_choose_page(all_ids, query), matching=len(all_ids), total=scan.total)
+        return ScanResult(
+            ids=choose_page(all_ids, query), matching=len(all_ids), total=scan.count_persons()
+        )
 
 
 def scan_groups(source: ScanSource, project_id: ProjectId, condition: Condition) -> ScanResult:
@@ -60,7 +78,8 @@ def scan_groups(source: ScanSource, project_id: ProjectId, condition: Condition)
     return ScanResult(matching=matching, total=total)
 
 
-def _choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
+def choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
+    """Choose the page of a query, newest first."""
     older, newer = query.older_than, query.newer_than
     chosen = sorted(
         (
@@ -74,38 +93,43 @@ def _choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
 
 
 class _PersonScan:
-    """`total` is the number of persons that were read."""
-
-    def __init__(self, select: Select, query: PersonQuery, condition: Condition) -> None:
+    def __init__(
+        self, select: Select, query: PersonQuery, condition: Condition, part: ScanPart | None
+    ) -> None:
         self._select = select
         self._query = query
+        self._part = part
         self._matcher = ConditionMatcher(condition)
         self._search = query.search.lower()
         self._owners = self._find_owners() if self._search else frozenset()
         self._cohorts = self._load_cohorts()
         self._decode = _build_decoder(self._choose_keys())
-        self.total = 0
 
     def iterate_matching(self, *, is_ordered: bool) -> Iterator[int]:
         """Yield the ids of the persons that match, from the position of the query if ordered."""
-        sql, values = self._build_select(is_ordered)
-        persons = self._decode_persons(self._select(sql, *values))
-        return self._matcher.filter_persons(persons, self._cohorts)
-
-    def _decode_persons(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[StoredPerson]:
-        decode, has_text_filter = self._decode, self._query.needs_scan
-        for id, text, distinct_id in rows:
-            self.total += 1
-            properties = decode(text)
-            if not has_text_filter or self._matches_text(id, properties):
-                yield id, properties, distinct_id or ""
-
-    def _build_select(self, is_ordered: bool) -> tuple[str, list[Any]]:
-        query = self._query
         distinct_id = _FIRST_DISTINCT_ID if self._matcher.needs_distinct_id else "''"
-        sql = f"SELECT p.id, CAST(p.properties AS text), {distinct_id} FROM persons AS p"  # noqa: S608
+        columns = f"p.id, CAST(p.properties AS text), coalesce({distinct_id}, '')"
+        where, values = self._build_where(has_position=is_ordered)
+        direction = "DESC" if self._query.newer_than is None else "ASC"
+        order = f" ORDER BY p.id {direction}" if is_ordered else ""
+        rows = self._select(f"SELECT {columns} FROM persons AS p WHERE {where}{order}", *values)  # noqa: S608
+        if self._query.needs_scan:
+            decode = self._decode
+            rows = (row for row in rows if self._matches_text(row[0], decode(row[1])))
+        return self._matcher.filter_persons(rows, self._decode, self._cohorts)
+
+    def count_persons(self) -> int:
+        """Count the persons of this part that were read."""
+        where, values = self._build_where(has_position=False)
+        [(count,)] = self._select(f"SELECT count(*) FROM persons AS p WHERE {where}", *values)  # noqa: S608
+        return int(count)
+
+    def _build_where(self, *, has_position: bool) -> tuple[str, list[Any]]:
+        query = self._query
         conditions = ["p.project_id = ?"]
         values: list[Any] = [query.project_id]
+        if self._part is not None:
+            conditions.append(self._part.select("p.id"))
         if query.distinct_id:
             owner = "SELECT person_id FROM person_distinct_ids WHERE project_id = ?"
             conditions.append(f"p.id IN ({owner} AND distinct_id = ?)")
@@ -114,14 +138,12 @@ class _PersonScan:
             members = "SELECT person_id FROM cohort_people WHERE cohort_id = ?"
             conditions.append(f"p.id IN ({members})")
             values.append(query.cohort_id)
-        order = ""
-        if is_ordered:
-            order = f" ORDER BY p.id {'DESC' if query.newer_than is None else 'ASC'}"
+        if has_position:
             for operator, id in (("<", query.older_than), (">", query.newer_than)):
                 if id is not None:
                     conditions.append(f"p.id {operator} ?")
                     values.append(id)
-        return f"{sql} WHERE {' AND '.join(conditions)}{order}", values
+        return " AND ".join(conditions), values
 
     def _choose_keys(self) -> frozenset[str] | None:
         keys = self._matcher.property_keys
@@ -132,6 +154,8 @@ class _PersonScan:
     def _find_owners(self) -> frozenset[int]:
         """Find the persons with a distinct id that contains the text."""
         sql = "SELECT person_id, distinct_id FROM person_distinct_ids WHERE project_id = ?"
+        if self._part is not None:
+            sql += f" AND {self._part.select('person_id')}"
         return frozenset(
             person_id
             for person_id, distinct_id in self._select(sql, self._query.project_id)
