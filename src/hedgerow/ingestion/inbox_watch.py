@@ -86,6 +86,7 @@ class InboxWatch:
     def notify_processed(self, buckets: Collection[int]) -> None:
         """Let the readers look again whose events this worker has processed."""
         self._is_worker_busy = False
+        self._urgent_buckets.difference_update(buckets)
         for reader in self._person_readers:
             reader.buckets -= frozenset(buckets)
             if not reader.buckets and not reader.done.done():
@@ -142,13 +143,17 @@ class InboxWatch:
         calls this again and again."""
         if not await self._progress.wait_for_readers(idle_s=IDLE_S):
             return
-        with suppress(TimeoutError):
-            interval_s = BUSY_POLL_INTERVAL_S if self._is_worker_busy else POLL_INTERVAL_S
-            async with asyncio.timeout(interval_s):
-                await self._has_news.wait()
+        if not await self._wait_for_news(POLL_INTERVAL_S) and self._is_worker_busy:
+            await self._wait_for_news(BUSY_POLL_INTERVAL_S)
         self._has_news.clear()
         await self._serve_person_readers(list(self._person_readers))
         await self._serve_inbox_readers(list(self._inbox_readers))
+
+    async def _wait_for_news(self, timeout_s: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                return await self._has_news.wait()
+        return False
 
     async def _serve_person_readers(self, readers: Sequence[PersonReader]) -> None:
         if not readers:
