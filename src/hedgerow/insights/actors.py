@@ -25,6 +25,7 @@ from hedgerow.insights.actor_sources import (
     parse_source,
 )
 from hedgerow.insights.earliest import find_earliest
+from hedgerow.insights.filters import list_documents
 from hedgerow.insights.known_fields import ACTORS_QUERY
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
@@ -105,7 +106,9 @@ class ActorsQueryRunner:
 
     async def run(self, project: Project, query: ActorsQuery, now: datetime) -> QueryOutput:
         started = time.monotonic()
-        context = await self._executor.build_context(project, now, [query.sent])
+        context = await self._executor.build_context(
+            project, now, [query.sent, *list_documents(query.source.query, project)]
+        )
         source = query.source
         earliest = await find_earliest(self._executor, context) if source.reads_all_time else None
         shown = await self._find_shown_values(source, context, earliest)

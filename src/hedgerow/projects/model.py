@@ -1,8 +1,9 @@
 """Projects, users and keys."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NewType
+from typing import Any, NewType
 
 ProjectId = NewType("ProjectId", int)
 KeyId = NewType("KeyId", str)
@@ -44,6 +45,8 @@ class Project:
     updated_at: datetime
     # The retention period of events; None keeps them forever.
     retention_days: int | None = None
+    # Property filters that the events of real users match.
+    test_account_filters: Sequence[Mapping[str, Any]] = ()
     # The masks of its secret keys; empty without one.
     secret_mask: str = ""
     backup_secret_mask: str = ""

@@ -1,11 +1,12 @@
 """Projects: create, change, delete, and rotate their keys."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from zoneinfo import available_timezones
 
 from hedgerow.errors import Invalid
@@ -50,6 +51,7 @@ class ProjectFields:
     name: str | Unchanged = UNCHANGED
     timezone: str | Unchanged = UNCHANGED
     retention_days: int | Unchanged | None = UNCHANGED
+    test_account_filters: Sequence[Mapping[str, Any]] | Unchanged = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib import jsonio
 from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
-from hedgerow.queries.fields import NO_TEST_ACCOUNTS, UNUSED_FIELDS, QueryFields
+from hedgerow.queries.fields import UNUSED_FIELDS, QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 
 DEFAULT_AFTER = "-24h"
@@ -26,19 +26,18 @@ _FIELD_NAMES = {"person_id": "personId"}
 # EventsQuery in PostHog's frontend/src/queries/schema.
 QUERY_FIELDS = Shape(
     *("kind", "select", "where", "properties", "fixedProperties", "event", "personId"),
-    *("after", "before", "orderBy", "limit", "offset"),
-    unused=(*UNUSED_FIELDS, "actionId", "filterTestAccounts", "source"),
+    *("after", "before", "orderBy", "limit", "offset", "filterTestAccounts"),
+    unused=(*UNUSED_FIELDS, "actionId", "source"),
 )
 
 
 def read_events_query(fields: QueryFields, project: Project, now: datetime) -> EventsQuery:
     fields.check_known(QUERY_FIELDS)
-    fields.refuse_value("filterTestAccounts", NO_TEST_ACCOUNTS)
     fields.refuse_value("source", "Events of an insight are not supported. Use `where`.")
     if fields.integer("actionId") is not None:
         raise Invalid("Actions are not supported.", attr=fields.attr("actionId"))
     limit = fields.integer("limit")
-    parameters = _build_parameters(fields)
+    parameters = _build_parameters(fields, project)
     zone = ZoneInfo(project.timezone)
     try:
         query = parse_events_query(lambda name: parameters.get(name, ()), now, zone, has_cap=True)
@@ -49,7 +48,7 @@ def read_events_query(fields: QueryFields, project: Project, now: datetime) -> E
     return replace(query, limit=min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
 
 
-def _build_parameters(fields: QueryFields) -> Mapping[str, Sequence[str]]:
+def _build_parameters(fields: QueryFields, project: Project) -> Mapping[str, Sequence[str]]:
     """Convert the fields to parameters of the events listing."""
     numbers = {name: fields.integer(name) for name in ("limit", "offset")}
     texts = {
@@ -61,7 +60,11 @@ def _build_parameters(fields: QueryFields) -> Mapping[str, Sequence[str]]:
         "where": _encode_json(fields.text_list("where")),
         "orderBy": _encode_json(fields.text_list("orderBy")),
         "properties": _encode_json(
-            [*fields.list_field("properties"), *fields.list_field("fixedProperties")]
+            [
+                *fields.list_field("properties"),
+                *fields.list_field("fixedProperties"),
+                *(project.test_account_filters if fields.boolean("filterTestAccounts") else ()),
+            ]
         ),
         **{name: str(number) for name, number in numbers.items() if number is not None},
     }

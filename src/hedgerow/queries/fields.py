@@ -10,9 +10,6 @@ from hedgerow.lib.text import explain_unstorable
 # Fields that PostHog's clients send with every kind of query, without an effect here: Node and
 # DataNode in PostHog's frontend/src/queries/schema.
 UNUSED_FIELDS = ("response", "modifiers", "tags", "version")
-NO_TEST_ACCOUNTS = (
-    "Test accounts are not marked here. Exclude them by a filter on their properties."
-)
 
 
 class QueryFields:

@@ -1,7 +1,7 @@
 """HogQLQuery: a query in HogQL, with values for its placeholders and filters for `{filters}`."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,7 @@ from hedgerow.hogql.unparse import to_hogql
 from hedgerow.lib.shape import Shape
 from hedgerow.projects.model import Project
 from hedgerow.projects.validation import check_known_fields, check_storable, parse_date_parameter
-from hedgerow.queries.fields import NO_TEST_ACCOUNTS, UNUSED_FIELDS, QueryFields
+from hedgerow.queries.fields import UNUSED_FIELDS, QueryFields
 from hedgerow.queries.model import QueryOutput, Timing
 
 TIMEOUT_S = 10.0
@@ -34,8 +34,8 @@ MAX_LIST_VALUES = 1_000
 # HogQLFilters and DateRange in PostHog's frontend/src/queries/schema.
 QUERY_FILTERS = Shape(
     "properties",
+    "filterTestAccounts",
     dateRange=Shape("date_from", "date_to", unused=("explicitDate",)),
-    unused=("filterTestAccounts",),
 )
 # HogQLQuery in the same place. `name` is for the logs of PostHog.
 QUERY_FIELDS = Shape(
@@ -75,7 +75,9 @@ class HogQLQueryRunner:
 
     async def run(self, project: Project, query: HogQLQuery, now: datetime) -> QueryOutput:
         marks = [time.monotonic()]
-        context = await self._executor.build_context(project, now, [query.query, query.filters])
+        context = await self._executor.build_context(
+            project, now, [query.query, query.filters, *_list_accounts(query, project)]
+        )
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context)
         )
@@ -105,6 +107,10 @@ class HogQLQueryRunner:
         explained = replace(statement, sql=f"EXPLAIN {statement.sql}")
         answer: QueryResult = await self._executor.run(context, explained, _QUERY_LIMITS)
         return [str(line) for (line,) in answer.rows]
+
+
+def _list_accounts(query: HogQLQuery, project: Project) -> Sequence[Any]:
+    return project.test_account_filters if query.filters.get("filterTestAccounts") else ()
 
 
 def _compile(query: HogQLQuery, context: QueryContext) -> tuple[PrintedQuery, str]:
@@ -142,7 +148,6 @@ def _compile_filters(filters: Mapping[str, Any], context: QueryContext) -> Expr:
     """Compile the filters for `{filters}`. True without any."""
     check_known_fields(filters, QUERY_FILTERS, "query__filters")
     fields = QueryFields(filters, "query__filters")
-    fields.refuse_value("filterTestAccounts", NO_TEST_ACCOUNTS)
     dates = QueryFields(fields.mapping("dateRange"), "query__filters__dateRange")
     found: list[Expr] = []
     for name, op in (("date_from", Compare.GT_EQ), ("date_to", Compare.LT)):
@@ -154,4 +159,8 @@ def _compile_filters(filters: Mapping[str, Any], context: QueryContext) -> Expr:
     if properties := filters.get("properties"):
         read = FilterCompiler(context.time, context.cohorts, parse_expr)
         found.append(read.compile(properties, "query__filters__properties"))
+    if fields.boolean("filterTestAccounts"):
+        read = FilterCompiler(context.time, context.cohorts, parse_expr)
+        accounts = list(context.project.test_account_filters)
+        found.append(read.compile(accounts, "test_account_filters"))
     return all_of(found) if found else Constant(value=True)

@@ -207,8 +207,10 @@ class Queries:
 
 
 def _cache_key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the cache key, built from the query and the project's time zone, and the size of
-    both."""
+    """Return the cache key, built from the query and what it reads of the project, and the
+    size of both."""
     storable = query if jsonio.is_storable(query) else jsonio.replace_unstorable(dict(query))
-    canonical = jsonio.encode_canonical([project.id, project.timezone, storable])
+    canonical = jsonio.encode_canonical(
+        [project.id, project.timezone, project.test_account_filters, storable]
+    )
     return f"cache_{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)

@@ -51,6 +51,7 @@ projects = Table(
     Column("updated_at", Moment, nullable=False),
     # How long events are kept; null means forever.
     Column("retention_days", Integer),
+    Column("test_account_filters", Json),
 )
 
 project_tokens = Table(

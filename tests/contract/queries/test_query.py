@@ -204,22 +204,12 @@ def test_explain_returns_the_plan(client: httpx.Client) -> None:
         ({"kind": "EventsQuery", "after": "soon"}, "invalid_date", "query__after"),
         ({"kind": "EventsQuery", "actionId": 1}, "invalid_input", "query__actionId"),
         ({"kind": "EventsQuery", "wheer": ["1"]}, "unknown_field", "query__wheer"),
-        (
-            {"kind": "EventsQuery", "filterTestAccounts": True},
-            "not_supported",
-            "query__filterTestAccounts",
-        ),
         ({"kind": "EventsQuery", "source": {"kind": "x"}}, "not_supported", "query__source"),
         ({"kind": "HogQLQuery", "query": "select 1", "value": {}}, "unknown_field", "query__value"),
         (
             {"kind": "HogQLQuery", "query": "select 1", "variables": {"1": {"code_name": "v"}}},
             "not_supported",
             "query__variables",
-        ),
-        (
-            {"kind": "HogQLQuery", "query": "select 1", "filters": {"filterTestAccounts": True}},
-            "not_supported",
-            "query__filters__filterTestAccounts",
         ),
         ({"kind": "ExperimentQuery", "metrics": []}, "unknown_field", "query__metrics"),
         ({"kind": "ExperimentExposureQuery", "start": ""}, "unknown_field", "query__start"),

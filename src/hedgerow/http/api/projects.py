@@ -1,11 +1,18 @@
 """Projects, under `/api/projects/` and its alias `/api/environments/`."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
+from annotated_types import MaxLen
 from starlette.responses import Response
 
+from hedgerow.events.filters.compiler import COHORT_TYPES, FilterCompiler
+from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.filters.known_fields import EVENT_FILTER
+from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.http.auth.access import anywhere, in_project
 from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
@@ -24,11 +31,15 @@ from hedgerow.projects.projects import (
     ProjectFields,
     Projects,
 )
+from hedgerow.projects.validation import check_known_fields, check_storable
 
 PATHS = ("/api/projects/", "/api/environments/")
 
+MAX_TEST_ACCOUNT_FILTERS = 50
+
 Name = Annotated[str, Text(MAX_NAME_CHARS)]
 Timezone = Annotated[str, Text(64)]
+TestAccountFilters = Annotated[list[dict[str, Any]], MaxLen(MAX_TEST_ACCOUNT_FILTERS)]
 
 
 class ProjectItem(msgspec.Struct, kw_only=True):
@@ -52,6 +63,7 @@ class ProjectDetail(ProjectItem, kw_only=True):
     """A project with all its fields."""
 
     retention_days: int | None
+    test_account_filters: Sequence[Mapping[str, Any]]
     created_at: str
     updated_at: str
 
@@ -84,11 +96,14 @@ class NewProjectBody(Fields):
 
 
 class ProjectChange(Fields):
-    """`retention_days` is the number of days to keep events; null keeps them forever."""
+    """`retention_days` is the number of days to keep events; null keeps them forever.
+    `test_account_filters` are the property filters that the events of real users match; queries
+    with `filterTestAccounts` apply them."""
 
     name: Name = OMITTED
     timezone: Timezone = OMITTED
     retention_days: Annotated[int, Between(1, MAX_RETENTION_DAYS)] | None = None
+    test_account_filters: TestAccountFilters = OMITTED
 
 
 class TokenRotation(Fields):
@@ -117,6 +132,7 @@ def render_project(project: Project) -> ProjectItem:
 def _detail_fields(project: Project) -> dict[str, Any]:
     return _common_fields(project) | {
         "retention_days": project.retention_days,
+        "test_account_filters": project.test_account_filters,
         "created_at": format_iso(project.created_at),
         "updated_at": format_iso(project.updated_at),
     }
@@ -146,6 +162,16 @@ def _render_deletion(deletion: ProjectDeletion) -> ProjectDeletionItem:
         rows_deleted=deletion.rows_deleted,
         events_deleted=deletion.events_deleted,
     )
+
+
+def _check_filters(filters: Sequence[Mapping[str, Any]], call: ProjectCall) -> None:
+    """Raise Invalid for filters that no query could use. Cohorts may be created later."""
+    attr = "test_account_filters"
+    check_storable(filters, attr)
+    check_known_fields(filters, EVENT_FILTER, attr)
+    time = QueryTime(now=call.now, zone=ZoneInfo(call.project.timezone))
+    others = [each for each in filters if each.get("type") not in COHORT_TYPES]
+    FilterCompiler(time, {}, parse_expr).compile(others, attr)
 
 
 class ProjectEndpoints:
@@ -204,8 +230,10 @@ class ProjectEndpoints:
         body=ProjectChange,
     )
     async def change_project(self, call: ProjectCall) -> Response:
-        """Update the name, time zone or event retention of a project."""
+        """Update the name, time zone, event retention or test account filters of a project."""
         body = await call.body(ProjectChange)
+        if "test_account_filters" in body.model_fields_set:
+            _check_filters(body.test_account_filters, call)
         fields = ProjectFields(**{name: getattr(body, name) for name in body.model_fields_set})
         project = await self._projects.change(call.project.id, fields, call.actor, call.now)
         return JsonResponse(_render_detail(project))

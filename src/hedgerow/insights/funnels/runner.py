@@ -20,7 +20,12 @@ from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.breakdowns import Breakdown
 from hedgerow.insights.date_range import ALL_TIME, DateRange, parse_date_range
 from hedgerow.insights.earliest import find_earliest
-from hedgerow.insights.filters import build_query_filters, list_cohorts, match_cohort
+from hedgerow.insights.filters import (
+    build_query_filters,
+    list_cohorts,
+    list_documents,
+    match_cohort,
+)
 from hedgerow.insights.funnels.query import FunnelsQuery, FunnelView, parse_funnels_query
 from hedgerow.insights.funnels.results import (
     RatesRow,
@@ -57,7 +62,9 @@ class FunnelsQueryRunner:
 
     async def run(self, project: Project, query: FunnelsQuery, now: datetime) -> InsightOutput:
         started = time.monotonic()
-        context = await self._executor.build_context(project, now, [query.sent])
+        context = await self._executor.build_context(
+            project, now, list_documents(query.sent, project)
+        )
         earliest = None
         if query.date_range.get("date_from") == ALL_TIME:
             earliest = await find_earliest(self._executor, context)

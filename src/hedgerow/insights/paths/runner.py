@@ -12,6 +12,7 @@ from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.date_range import ALL_TIME, DateRange, Interval, parse_date_range
 from hedgerow.insights.earliest import find_earliest
+from hedgerow.insights.filters import list_documents
 from hedgerow.insights.paths.query import PathsQuery, build_paths_query, parse_paths_query
 from hedgerow.lib import jsonio
 from hedgerow.projects.model import Project
@@ -32,7 +33,9 @@ class PathsQueryRunner:
 
     async def run(self, project: Project, query: PathsQuery, now: datetime) -> InsightOutput:
         started = time.monotonic()
-        context = await self._executor.build_context(project, now, [query.sent])
+        context = await self._executor.build_context(
+            project, now, list_documents(query.sent, project)
+        )
         earliest = None
         if query.date_range.get("date_from") == ALL_TIME:
             earliest = await find_earliest(self._executor, context)

@@ -14,6 +14,7 @@ from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.breakdowns import OTHER_LABEL
 from hedgerow.insights.date_range import DateRange
+from hedgerow.insights.filters import list_documents
 from hedgerow.insights.retention.query import (
     RetentionQuery,
     build_retention_query,
@@ -41,7 +42,9 @@ class RetentionQueryRunner:
 
     async def run(self, project: Project, query: RetentionQuery, now: datetime) -> InsightOutput:
         started = time.monotonic()
-        context = await self._executor.build_context(project, now, [query.sent])
+        context = await self._executor.build_context(
+            project, now, list_documents(query.sent, project)
+        )
         period = plan_period(query, context.time)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, period)

@@ -15,6 +15,7 @@ from hedgerow.events.store import QueryResult
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.earliest import find_earliest
+from hedgerow.insights.filters import list_documents
 from hedgerow.insights.trends.aggregation import SeriesQuery, build_series_query
 from hedgerow.insights.trends.query import (
     PlannedSeries,
@@ -44,7 +45,9 @@ class TrendsQueryRunner:
 
     async def run(self, project: Project, query: TrendsQuery, now: datetime) -> InsightOutput:
         started = time.monotonic()
-        context = await self._executor.build_context(project, now, [query.sent])
+        context = await self._executor.build_context(
+            project, now, list_documents(query.sent, project)
+        )
         earliest = await find_earliest(self._executor, context) if query.reads_all_time else None
         compiled = await self._executor.run_compilation(
             context, partial(_compile, query.sent, context, earliest)

@@ -73,6 +73,7 @@ class SqlProjectStore(ProjectStore):
                     name=after.name,
                     timezone=after.timezone,
                     retention_days=after.retention_days,
+                    test_account_filters=list(after.test_account_filters),
                     updated_at=now,
                 )
             )
@@ -215,6 +216,7 @@ def decode_project(row: Row[Any]) -> Project:
         created_at=row.created_at,
         updated_at=row.updated_at,
         retention_days=row.retention_days,
+        test_account_filters=row.test_account_filters or [],
         secret_mask=row.secret_mask or "",
         backup_secret_mask=row.backup_secret_mask or "",
     )
@@ -268,6 +270,7 @@ def _get_audited_fields(project: Project | None) -> Mapping[str, Any]:
         "timezone": project.timezone,
         "api_token": project.api_token,
         "retention_days": project.retention_days,
+        "test_account_filters": list(project.test_account_filters) or None,
         "secret_api_token": project.secret_mask or None,
         "secret_api_token_backup": project.backup_secret_mask or None,
     }
