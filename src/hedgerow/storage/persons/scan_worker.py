@@ -52,7 +52,7 @@ def scan_persons(
     """Find the persons of one part. Without a known count all persons are read, otherwise only as
     many as the page needs."""
     with source.open() as select:
-        scan = _PersonScan(select, query, condition, part)
+        scan = _PersonScan(source, select, query, condition, part)
         if query.count is not None:
             end = query.offset + query.limit
             page = islice(scan.iterate_matching(is_ordered=True), query.offset, end)
@@ -94,8 +94,14 @@ def choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
 
 class _PersonScan:
     def __init__(
-        self, select: Select, query: PersonQuery, condition: Condition, part: ScanPart | None
+        self,
+        source: ScanSource,
+        select: Select,
+        query: PersonQuery,
+        condition: Condition,
+        part: ScanPart | None,
     ) -> None:
+        self._source = source
         self._select = select
         self._query = query
         self._part = part
@@ -103,16 +109,19 @@ class _PersonScan:
         self._search = query.search.lower()
         self._owners = self._find_owners() if self._search else frozenset()
         self._cohorts = self._load_cohorts()
-        self._decode = _build_decoder(self._choose_keys())
+        self._keys = self._choose_keys()
+        self._decode = _build_decoder(self._keys)
 
     def iterate_matching(self, *, is_ordered: bool) -> Iterator[int]:
         """Yield the ids of the persons that match, from the position of the query if ordered."""
         distinct_id = _FIRST_DISTINCT_ID if self._matcher.needs_distinct_id else "''"
-        columns = f"p.id, CAST(p.properties AS text), coalesce({distinct_id}, '')"
+        properties, sent = self._source.select_properties(self._keys)
+        columns = f"p.id, {properties}, coalesce({distinct_id}, '')"
         where, values = self._build_where(has_position=is_ordered)
         direction = "DESC" if self._query.newer_than is None else "ASC"
         order = f" ORDER BY p.id {direction}" if is_ordered else ""
-        rows = self._select(f"SELECT {columns} FROM persons AS p WHERE {where}{order}", *values)  # noqa: S608
+        sql = f"SELECT {columns} FROM persons AS p WHERE {where}{order}"  # noqa: S608
+        rows = self._select(sql, *sent, *values)
         if self._query.needs_scan:
             decode = self._decode
             rows = (row for row in rows if self._matches_text(row[0], decode(row[1])))
