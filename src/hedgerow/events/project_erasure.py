@@ -18,7 +18,7 @@ from hedgerow.projects.model import ProjectId
 
 # Longer than a transaction or an insert that began before the deletion.
 SETTLING_TIME = timedelta(seconds=30)
-LEASE_RENEW_INTERVAL_S = 15.0
+LEASE_RENEW_INTERVAL_S = 10.0
 # How long to wait for events that the processor has yet to drop.
 DRAIN_TIMEOUT_S = 10.0
 DRAIN_POLL_S = 0.2

@@ -29,7 +29,7 @@ from hedgerow.storage.projects.owned_rows import OWNED, delete_batch
 # One transaction. Others wait for it on SQLite.
 ROWS_PER_BATCH = 500
 # Longer than one step may take. A process renews it while a step runs.
-LEASE_S = 60
+LEASE_S = 30
 
 _ACQUIRE = text(
     "UPDATE project_deletions SET holder = :holder,"
