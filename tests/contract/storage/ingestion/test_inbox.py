@@ -29,7 +29,6 @@ from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.ingestion_tables import ready_events
 from tests.contract.storage.conftest import (
-    ACTOR,
     DEFAULT_PROJECT,
     LATER,
     NOW,
@@ -267,28 +266,6 @@ async def test_processing_is_atomic(stores: Stores, inbox: SqlInboxStore, statem
     await _assert_untouched(stores, inbox, rows)
     assert await inbox.process(0, rows, decide, NOW)
     assert await get_properties(stores, "ann") is not None
-
-
-async def test_events_of_a_deleted_project_are_dropped(
-    stores: Stores, inbox: SqlInboxStore
-) -> None:
-    """Whether they were processed before the deletion or accepted by a process that did not know
-    of it yet. They count as stored, so that no reader waits for them."""
-    doomed = await stores.new_project("Doomed")
-    await add(inbox, build_captured_event(1, "early", n=1), project=doomed.id)
-    await add(inbox, build_captured_event(2, "kept", n=2))
-    await process_all(inbox)
-    await stores.projects.delete_project(doomed.id, ACTOR, NOW)
-    await add(inbox, build_captured_event(3, "late", n=3), project=doomed.id)
-    await add(inbox, build_captured_event(4, "kept", n=4))
-    await process_all(inbox)
-    rows = await inbox.fetch_processed(0)
-    assert (get_uuids(rows), sum(row.number for row in rows)) == (
-        [build_captured_event(number).uuid for number in (2, 4)],
-        4,
-    )
-    late = PersonQuery(project_id=doomed.id, distinct_id="late")
-    assert await stores.persons.persons(late) == ([], 0)
 
 
 async def test_nothing_is_stored_when_processing_fails(

@@ -1,5 +1,6 @@
 """Every table is handled when a project is deleted, and no row of another project is touched."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,16 +22,23 @@ from sqlalchemy.types import TypeEngine
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.project_erasure import ProjectErasure
+from hedgerow.ingestion.model import CapturedEvent
+from hedgerow.ingestion.persons.loaded_state import LoadedState
+from hedgerow.ingestion.persons.process import process_batch
+from hedgerow.ingestion.store import ProcessingResult
+from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.deletion import ProjectDeletion
 from hedgerow.projects.keys import KeyRequest, build_key
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage import ingestion_tables as ingestion
 from hedgerow.storage import tables
 from hedgerow.storage.column_types import Json, Moment
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
 from hedgerow.storage.projects.owned_rows import KEPT, OWNED
 from hedgerow.storage.tables import metadata
 from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, LATER, NOW, Stores
+from tests.support.factories import captured_event, no_location
 
 # Their rows refer to a project without a foreign key.
 PARENTS = {"record_id": tables.pipeline_records, "inbox_id": ingestion.inbox}
@@ -196,3 +204,36 @@ async def test_one_process_at_a_time_deletes_the_data(stores: Stores, other_stor
     assert await second.acquire(doomed.id) is not is_shared
     await first.release(doomed.id)
     assert await second.acquire(doomed.id)
+
+
+def _process_project(
+    project_id: ProjectId, events: Sequence[CapturedEvent], known: LoadedState
+) -> ProcessingResult:
+    processed = process_batch(project_id, known, events, no_location)
+    made = [event for event in processed.events if event is not None]
+    return ProcessingResult(events=made, changes=processed.changes, warnings=[], flag_calls={})
+
+
+async def test_events_of_a_deleted_project_are_dropped(stores: Stores) -> None:
+    """Whether they were processed before the deletion or accepted by a process that did not know
+    of it yet. They count as stored, so that no reader waits for them."""
+    inbox, doomed = SqlInboxStore(stores.database, 1), await stores.new_project("Doomed")
+
+    async def capture(distinct_id: str) -> None:
+        event = captured_event("seen", distinct_id, {"$set": {"n": 1}})
+        for id in (doomed.id, DEFAULT_PROJECT):
+            await inbox.add(id, [event], (), NOW)
+        rows = await inbox.fetch_unprocessed(0)
+        assert await inbox.process(0, rows, _process_project, NOW)
+
+    await capture("early")
+    await stores.projects.delete_project(doomed.id, ACTOR, NOW)
+    await capture("late")
+    rows = await inbox.fetch_processed(0)
+    assert [(each.project_id, each.distinct_id) for row in rows for each in row.events] == [
+        (DEFAULT_PROJECT, "early"),
+        (DEFAULT_PROJECT, "late"),
+    ]
+    assert sum(row.number for row in rows) == 4
+    late = PersonQuery(project_id=doomed.id, distinct_id="late")
+    assert await stores.persons.persons(late) == ([], 0)
