@@ -23,6 +23,8 @@ from hedgerow.storage.persons.scan_source import ScanSource, Select
 
 # With more keys, decoding all properties is as fast.
 MAX_SELECTED_KEYS = 100
+# Persons with close ids are in the same pages of the file, which only one process then reads.
+BLOCK_SIZE = 64
 SEARCHED_PROPERTIES = ("email", "name")
 
 _FIRST_DISTINCT_ID = (
@@ -39,7 +41,8 @@ class ScanPart:
     of: int
 
     def select(self, column: str) -> str:
-        return f"{column} % {self.of} = {self.number}"
+        """Select every other block of ids. Both engines divide integers to integers."""
+        return f"{column} / {BLOCK_SIZE} % {self.of} = {self.number}"
 
 
 # Its keys are known only when it is called.
