@@ -1,13 +1,14 @@
 """Whether reads include acknowledged events, and how long they take for it.
 
     python -m benchmarks.read_after_write [--processes 0 1 2 4] [--pairs 200] [--clients 1]
-        [--queries 20]
+        [--queries 20] [--seconds 300]
 
 A client captures an event and evaluates flags as soon as the event is acknowledged, with any two of
 the processes. The pairs take turns: a property of the same distinct id, of another distinct id of
 the person, of a distinct id that is merged, of a group, and of a cohort. Then it captures an event
 and counts such events with HogQL. 0 processes is one process on SQLite with the embedded event
-store, the reference; others share PostgreSQL and a stand-in for ClickHouse.
+store, the reference; others share PostgreSQL and a stand-in for ClickHouse. The pairs end after
+`--seconds`, if they are not done by then.
 
 The table shows the wrong answers, which must be none; how long `/decide` and the query took, with
 the ratio to the reference of the same run; `/decide` without a new event; the CPU time of all
@@ -18,6 +19,7 @@ process uses per second. All processes share the CPU of this machine. Loopback o
 import argparse
 import http.client
 import json
+import math
 import os
 import random
 import tempfile
@@ -54,6 +56,7 @@ class Figures:
     # Answers without the event, with their kind; and answers that say that they may be stale.
     wrong: list[str] = field(default_factory=list)
     errors: int = 0
+    ends: float = math.inf
     cpu_ms_per_pair: float = 0.0
     idle_cpu_ms: float = 0.0
 
@@ -179,6 +182,8 @@ def run_servers(processes: int) -> Iterator[list[LiveServer]]:
 def run_pairs(client: Client, name: str, number: int, figures: Figures) -> None:
     kinds = list(PAIRS.items())
     for step in range(number):
+        if time.monotonic() > figures.ends:
+            return
         kind, pair = kinds[step % len(kinds)]
         turn, place = divmod(step // len(kinds), PERSONS)
         person, is_on = f"{name}-{kind}-{place}", turn % 2 == 0
@@ -215,6 +220,7 @@ def measure(processes: int, options: argparse.Namespace) -> Figures:
         create_flags(first)
         time.sleep(FLAG_DELAY_S)
         run_pairs(first, "warm", 5 * len(servers), Figures())
+        figures.ends = time.monotonic() + options.seconds
         before, threads = read_cpu_ms(servers), []
         for number in range(options.clients):
             client = Client(ports, seed=number + 1)
@@ -261,6 +267,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--queries", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=300)
     options = parser.parse_args()
     print(
         "processes  pairs  wrong  errors   decide ms: p50    p90    p99  ratio   settled  CPU/pair"
