@@ -134,8 +134,14 @@ def test_metrics_on_a_port_of_their_own_are_not_on_that_of_the_service(tmp_path:
     with LiveServer(tmp_path, metrics_port=port) as server, server.client(None) as client:
         assert f"http://127.0.0.1:{port}/metrics" in server.output
         assert client.get("/metrics").status_code == client.get("/metrics/").status_code == 404
-        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+        own = f"http://127.0.0.1:{port}"
+        metrics = httpx.get(f"{own}/metrics", timeout=60)
+        statuses = {
+            path: httpx.get(own + path, timeout=60).status_code
+            for path in ("/metrics/", "/", "/metrics/x", "/x/metrics", "/favicon.ico")
+        }
     assert metrics.status_code == 200
+    assert statuses == dict.fromkeys(statuses, 404) | {"/metrics/": 200}
     assert 'route="/metrics",status="404"' in metrics.text
     assert server.get_status("/_liveness") is None
 

@@ -7,8 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    generate_latest,
+    make_wsgi_app,
+    start_http_server,
+)
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -104,7 +110,8 @@ class Metrics(Collector):
 
     @contextmanager
     def serve(self, host: str, port: int) -> Iterator[str]:
-        """Serve the metrics on their own port, from a thread, instead of the service's port."""
+        """Serve the metrics on their own port, from a thread, instead of the service's port. All
+        other paths are not found."""
         self.is_on_service_port = False
         try:
             server, _ = start_http_server(port, host, self._registry)
@@ -112,6 +119,7 @@ class Metrics(Collector):
             raise OperatorError(
                 f"Cannot serve metrics on {host}:{port}: {error.strerror or error}."
             ) from None
+        server.set_app(_serve_only_metrics(make_wsgi_app(self._registry)))
         try:
             yield f"http://{host}:{server.server_port}/metrics"
         finally:
@@ -141,3 +149,15 @@ class Metrics(Collector):
                 yield GaugeMetricFamily(name, help, value=value)
         for each in self._labelled():
             yield each.metric()
+
+
+def _serve_only_metrics(app: WSGIApplication) -> WSGIApplication:
+    """Wrap prometheus_client's application, which answers every path with the metrics."""
+
+    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") in ("/metrics", "/metrics/"):
+            return app(environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"Not found. The metrics are at /metrics.\n"]
+
+    return serve
