@@ -253,6 +253,14 @@ class DeliveryHistory(Protocol):
         ...
 
 
+# Reserves memory for an event of so many bytes. Returns False if there is none.
+TakeBytes = Callable[[int], bool]
+
+
+def take_all(_: int) -> bool:
+    return True
+
+
 class DeliveryStore(Protocol):
     """The delivery queue of each destination. A lease gives it to one process at a time."""
 
@@ -268,12 +276,15 @@ class DeliveryStore(Protocol):
 
     async def release(self) -> None: ...
 
-    async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
-        """Return due deliveries: retries first, then new ones in order."""
+    async def due(
+        self, record_id: RecordId, limit: int, now_ms: int, take: TakeBytes = take_all
+    ) -> Sequence[Delivery]:
+        """Return due deliveries: retries first, then new ones in order. Ends before the first one
+        whose bytes `take` refuses."""
         ...
 
     async def due_in_order(
-        self, record_id: RecordId, limit: int, now_ms: int
+        self, record_id: RecordId, limit: int, now_ms: int, take: TakeBytes = take_all
     ) -> Sequence[Delivery]:
         """Return due deliveries, except those behind a waiting retry of the same distinct id."""
         ...

@@ -25,11 +25,12 @@ from hedgerow.pipelines.deliveries.retry import (
     RetryPolicy,
     decide_next,
 )
+from hedgerow.pipelines.deliveries.round_memory import RoundMemory
 from hedgerow.pipelines.destinations.attempt import OutboundClients, attempt_delivery
 from hedgerow.pipelines.destinations.registry import Destination, DestinationRegistry
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.records.audit import SCOPE
-from hedgerow.pipelines.store import DeliveryStore
+from hedgerow.pipelines.store import DeliveryStore, TakeBytes
 from hedgerow.plugin.outcomes import Delivered, Failed, Outcome
 from hedgerow.projects.activity import SYSTEM, ActivityEntry
 from hedgerow.projects.model import ProjectId
@@ -61,7 +62,9 @@ class Deliverer:
         max_age_ms: int,
         sends_notifications: bool = False,
         on_error: Callable[[RecordId, Exception], None],
+        memory: RoundMemory | None = None,
     ) -> None:
+        self._memory = memory or RoundMemory()
         self._destinations = destinations
         self._store = store
         self._clients = clients
@@ -151,8 +154,16 @@ class Deliverer:
             if pause_state.is_paused
             else min(max(ROUND_SIZE, size * CONCURRENCY), MAX_ROUND_SIZE)
         )
+        with self._memory.open_round(destination.record.project_id) as reservation:
+            return await self._send_due(destination, pause_state, limit, reservation.take)
+
+    async def _send_due(
+        self, destination: Destination, pause_state: PauseState, limit: int, take: TakeBytes
+    ) -> float:
+        """Load deliveries, as far as there is memory for them, and send them."""
+        id, now = destination.record.id, self._clock()
         find = self._store.due_in_order if destination.keeps_order else self._store.due
-        deliveries = await find(id, limit, _to_ms(now))
+        deliveries = await find(id, limit, _to_ms(now), take)
         if not deliveries:
             return POLL_INTERVAL_S
         if not pause_state.is_paused:

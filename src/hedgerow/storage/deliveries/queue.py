@@ -29,7 +29,12 @@ from hedgerow.pipelines.deliveries.model import (
 )
 from hedgerow.pipelines.deliveries.retry import NOT_PAUSED, PauseState
 from hedgerow.pipelines.model import RecordId
-from hedgerow.pipelines.store import DeliveryStore, DestinationHealthStore
+from hedgerow.pipelines.store import (
+    DeliveryStore,
+    DestinationHealthStore,
+    TakeBytes,
+    take_all,
+)
 from hedgerow.plugin.payload import RoutedEvent
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import counts, delivered, retention
@@ -163,33 +168,35 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     async def release(self) -> None:
         await self._leases.release()
 
-    async def due(self, record_id: RecordId, limit: int, now_ms: int) -> Sequence[Delivery]:
+    async def due(
+        self, record_id: RecordId, limit: int, now_ms: int, take: TakeBytes = take_all
+    ) -> Sequence[Delivery]:
         params = {"record_id": record_id, "now": now_ms, "limit": limit}
         found = await self._database.fetch(_select_retries, params)
         if len(found) < limit:
             found += await self._database.fetch(
                 _select_waiting, params | {"limit": limit - len(found)}
             )
-        return await self._read_batch(found, now_ms)
+        return await self._read_batch(found, now_ms, take)
 
     async def due_in_order(
-        self, record_id: RecordId, limit: int, now_ms: int
+        self, record_id: RecordId, limit: int, now_ms: int, take: TakeBytes = take_all
     ) -> Sequence[Delivery]:
         params = {"record_id": record_id, "now": now_ms, "limit": limit}
         found = await self._database.fetch(_select_retries_in_order, params)
         if len(found) < limit:
             found += await self._ordered.fetch_sendable(record_id, limit - len(found), now_ms)
-        return await self._read_batch(found, now_ms)
+        return await self._read_batch(found, now_ms, take)
 
     async def _read_batch(
-        self, found: Sequence[tuple[Any, ...]], now_ms: int
+        self, found: Sequence[tuple[Any, ...]], now_ms: int, take: TakeBytes
     ) -> Sequence[Delivery]:
         """Read these deliveries, or as many as fit into a batch. `found` has ids and sizes."""
         ids: list[int] = []
         size = 0
         for id, length in found:
             size += length
-            if ids and size > MAX_BATCH_BYTES:
+            if (ids and size > MAX_BATCH_BYTES) or not take(length):
                 break
             ids.append(id)
         if not ids:

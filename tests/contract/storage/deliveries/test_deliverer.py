@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import msgspec
 from sqlalchemy import func, select
 
 from hedgerow.events.model import Event
@@ -12,6 +14,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries.deliverer import Deliverer
 from hedgerow.pipelines.deliveries.model import NewDelivery
+from hedgerow.pipelines.deliveries.round_memory import RoundMemory
 from hedgerow.pipelines.destinations.attempt import OutboundClients
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
 from hedgerow.pipelines.model import ComponentId, RecordId
@@ -30,8 +33,10 @@ KEEP_MS = 10**12
 class Loop:
     """The delivery loop of one process, with a component that records its events."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, memory: RoundMemory | None = None) -> None:
         self.got: list[str] = []
+        self.memory = memory or RoundMemory()
+        self.most_bytes = 0
         catalogue = Catalogue()
         component = Component(
             key="test/odd",
@@ -54,12 +59,14 @@ class Loop:
             utc_now,
             max_age_ms=KEEP_MS,
             on_error=lambda _, error: self.defects.append(error),
+            memory=self.memory,
         )
 
     async def _deliver(
         self, events: Sequence[Event], settings: Mapping[str, Any], ctx: DeliveryContext
     ) -> Sequence[Outcome]:
         await asyncio.sleep(0.001)
+        self.most_bytes = max(self.most_bytes, self.memory.used_bytes)
         self.got += [each.uuid for each in events]
         return [Delivered()] * len(events)
 
@@ -95,6 +102,25 @@ async def test_each_delivery_is_sent_once_by_concurrent_workers(
     await run_until_empty(stores, *loops)
     got = [uuid for loop in loops for uuid in loop.got]
     assert len(got) == len(set(got)) == 3 * 450
+
+
+async def test_lanes_of_a_project_hold_few_large_events_at_a_time(stores: Stores) -> None:
+    records = [await stores.new_record(enabled=True, component_id=ODD) for _ in range(8)]
+    large = msgspec.structs.replace(event(1), properties='{"text": "%s"}' % ("x" * 100_000))
+    for number, record in enumerate(records):
+        created = [
+            NewDelivery(
+                record_id=record.id,
+                event=msgspec.structs.replace(large, uuid=event(number * 100 + each).uuid),
+            )
+            for each in range(5)
+        ]
+        await stores.database.write(partial(add_deliveries, made=created, now=NOW))
+    loop = Loop(stores, RoundMemory(max_bytes=500_000, max_project_bytes=250_000))
+    await run_until_empty(stores, loop)
+    assert len(loop.got) == len(set(loop.got)) == 40
+    assert 200_000 < loop.most_bytes <= 250_000
+    assert loop.memory.used_bytes == 0
 
 
 async def test_stopping_worker_releases_its_queues(stores: Stores, other_stores: Stores) -> None:
