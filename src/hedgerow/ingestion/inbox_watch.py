@@ -7,7 +7,7 @@ other processes through the database.
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from hedgerow.ingestion.changed_names import hash_in_project
@@ -83,12 +83,11 @@ class InboxWatch:
         self._is_worker_busy = bool(taken)
         return taken
 
-    def notify_processed(self, buckets: Collection[int]) -> None:
+    def notify_processed(self, bucket: int) -> None:
         """Let the readers look again whose events this worker has processed."""
-        self._is_worker_busy = False
-        self._urgent_buckets.difference_update(buckets)
+        self._urgent_buckets.discard(bucket)
         for reader in self._person_readers:
-            reader.buckets -= frozenset(buckets)
+            reader.buckets -= {bucket}
             if not reader.buckets and not reader.done.done():
                 reader.done.set_result(None)
         self._has_news.set()

@@ -173,7 +173,7 @@ class Processor:
         those of this worker, too, a few at a time: as soon as a reader waits, the rest has its turn
         later."""
         if urgent := watch.take_urgent_buckets():
-            watch.notify_processed(await self._process_buckets(urgent))
+            await self._process_buckets(urgent)
         now, is_hurried = time.monotonic(), watch.has_inbox_readers
         if now - self._looked_at < (POLL_INTERVAL_S if is_hurried else self._idle_s):
             return
@@ -188,7 +188,7 @@ class Processor:
                 self._looked_at = 0.0
                 break
             part = rest[start : start + BUCKETS_PER_TURN]
-            watch.notify_processed(await self._process_buckets(part))
+            await self._process_buckets(part)
             self._next_bucket = (part[-1] + 1) % self._inbox.bucket_count
 
     def _select_buckets(
@@ -206,17 +206,16 @@ class Processor:
         count = self._inbox.bucket_count
         return sorted(chosen, key=lambda bucket: (bucket - self._next_bucket) % count)
 
-    async def _process_buckets(self, buckets: Sequence[int]) -> Sequence[int]:
-        """Process one batch of each bucket. Return the buckets where that succeeded."""
+    async def _process_buckets(self, buckets: Sequence[int]) -> None:
+        """Process one batch of each bucket."""
         found = {
             bucket: self._process_bisector.select_rows(
                 bucket, await self._inbox.fetch_unprocessed(bucket)
             )
             for bucket in buckets
         }
-        done: list[int] = []
         if not any(found.values()):
-            return done
+            return
         all_rows = [row for rows in found.values() for row in rows]
         # Both are queries to other systems.
         duplicates, _ = await asyncio.gather(
@@ -227,10 +226,10 @@ class Processor:
             if rows and await self._process_bisector.run(bucket, rows, work):
                 number = sum(row.number for row in rows)
                 self.processed += number
-                done.append(bucket)
-                if self._is_only_worker:
+                if self._watch is None:
                     self._progress.mark_processed(number)
-        return done
+                else:
+                    self._watch.notify_processed(bucket)
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, but not longer than more events arrive, and not while a reader waits."""
