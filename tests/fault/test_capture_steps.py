@@ -400,8 +400,10 @@ async def test_same_uuid_in_another_project_is_another_event(world: World) -> No
     await node.work()
     await world.database.write(
         lambda connection: connection.exec_driver_sql(
-            "INSERT INTO projects SELECT 2, uuid || '2', organization_id, name, timezone,"
-            " created_at, updated_at, retention_days FROM projects"
+            "INSERT INTO projects"
+            " (id, uuid, organization_id, name, timezone, created_at, updated_at)"
+            " SELECT 2, uuid || '2', organization_id, name, timezone, created_at, updated_at"
+            " FROM projects"
         )
     )
     await node.capture.accept(ProjectId(2), _read(batch, NOW + timedelta(hours=1)), NOW)
