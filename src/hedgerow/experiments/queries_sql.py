@@ -14,8 +14,8 @@ from hedgerow.experiments.criteria import ExposureCriteria
 from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, MetricStep
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, equals, field
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
-from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 
 # Longer than any experiment, in microseconds.
 _MAX_WINDOW_US = 10**16
@@ -78,7 +78,7 @@ class ExposureQuery:
 def build_exposure_query(exposure: ExposureQuery, context: QueryContext) -> Select:
     """Build a query for rows of variant number, day and number of people first exposed on it.
     Number 0 are people who are excluded because they saw several variants."""
-    return _build(
+    return build_select(
         _EXPOSURES_BY_DAY_SQL,
         exposed=_build_exposed(exposure, context),
         leaves_out=_excludes_mixed(exposure),
@@ -98,7 +98,7 @@ def build_metric_query(metric: Metric, exposure: ExposureQuery, context: QueryCo
     amounts = _build_amounts(metric, steps)
     names = [f"amount_{number}" for number in range(len(amounts))]
     columns = ", ".join(f"{{{name}}} AS {name}" for name in names)
-    done = _build(
+    done = build_select(
         f"SELECT {{unit}} AS unit, timestamp AS at, {columns} FROM events "  # noqa: S608 - ours
         "WHERE timestamp >= {start} AND timestamp < {end} AND {filters}",
         unit=field(exposure.unit),
@@ -108,7 +108,7 @@ def build_metric_query(metric: Metric, exposure: ExposureQuery, context: QueryCo
         **dict(zip(names, amounts, strict=True)),
     )
     text, measures = _build_measures(metric, names)
-    return _build(
+    return build_select(
         text,
         done=done,
         exposed=_build_exposed(exposure, context),
@@ -128,7 +128,7 @@ def _build_exposed(exposure: ExposureQuery, context: QueryContext) -> Select:
     if criteria.properties:
         place = "exposure_criteria.exposure_config.properties"
         who.append(_filter_compiler(context).compile(criteria.properties, place))
-    return _build(
+    return build_select(
         _EXPOSED_SQL,
         unit=field(exposure.unit),
         more=constant(len(exposure.variants) + 1),
@@ -193,7 +193,3 @@ def _build_measures(metric: Metric, names: Sequence[str]) -> tuple[str, dict[str
 
 def _filter_compiler(context: QueryContext) -> FilterCompiler:
     return FilterCompiler(context.time, context.cohorts, parse_expr)
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

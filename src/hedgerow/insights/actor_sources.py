@@ -13,10 +13,11 @@ from hedgerow.errors import Invalid
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import constant
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import ALL_USERS, OTHER_LABEL, Breakdown
-from hedgerow.insights.date_range import ALL_TIME, DateRange, parse_date_range
+from hedgerow.insights.date_range import DateRange, parse_date_range
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.funnels.query import FunnelsQuery, parse_funnels_query
 from hedgerow.insights.funnels.sql import Funnel, build_actors
@@ -51,10 +52,6 @@ class ActorSource:
     column: str
     group_type_index: int | None
     attr: str
-
-    @property
-    def reads_all_time(self) -> bool:
-        return (self.query.get("dateRange") or {}).get("date_from") == ALL_TIME
 
 
 def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
@@ -215,7 +212,7 @@ def _build_retention(source: ActorSource, context: QueryContext) -> Select:
         detail = f"An interval from 0 to {query.interval_count - 1} is required."
         raise Invalid(detail, attr=f"{source.attr}__interval")
     value = _read_value(source, query.breakdown)
-    return _build(
+    return build_select(
         f"""
         SELECT actor, arraySort(gaps) AS appearances FROM {{actors}} AS actors
         WHERE base = {number} AND {{is_value}}
@@ -230,7 +227,7 @@ def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetim
     query = parse_funnels_query(source.query)
     period = parse_date_range(query.date_range, query.interval, context.time, earliest)
     funnel = Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
-    return _build(
+    return build_select(
         f"""
         SELECT actor, reached AS event_count FROM {{actors}} AS actors
         WHERE {_match_step(source, query)} AND {{is_value}}
@@ -255,7 +252,3 @@ def _match_value(value: list[str] | None) -> Expr:
     if value is None:
         return constant(True)
     return replace_placeholders(parse_expr("value = {value}"), {"value": constant(value)})
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

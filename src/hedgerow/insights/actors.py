@@ -12,11 +12,11 @@ import msgspec
 from hedgerow.errors import Invalid
 from hedgerow.events.query.context import QueryContext, compile_query
 from hedgerow.events.query.executor import QueryExecutor
-from hedgerow.hogql.ast import Expr, Select
+from hedgerow.hogql.ast import Select
 from hedgerow.hogql.builders import constant, in_list
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.printer.statement import PrintedQuery
-from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.actor_sources import (
     ActorSource,
@@ -82,18 +82,9 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
         sent=sent,
         source=source,
         columns=columns,
-        limit=_read_number(fields, "limit", 1, MAX_LIMIT, DEFAULT_LIMIT),
-        offset=_read_number(fields, "offset", 0, MAX_OFFSET, 0),
+        limit=fields.number("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT,
+        offset=fields.number("offset", 0, MAX_OFFSET) or 0,
     )
-
-
-def _read_number(fields: QueryFields, name: str, least: int, most: int, default: int) -> int:
-    found = fields.integer(name)
-    if found is None:
-        return default
-    if not least <= found <= most:
-        raise Invalid(f"A number from {least} to {most} is required.", attr=fields.attr(name))
-    return found
 
 
 class ActorsQueryRunner:
@@ -110,7 +101,7 @@ class ActorsQueryRunner:
             project, now, [query.sent, *list_documents(query.source.query, project)]
         )
         source = query.source
-        earliest = await find_earliest(self._executor, context) if source.reads_all_time else None
+        earliest = await find_earliest(self._executor, context, source.query.get("dateRange"))
         shown = await self._find_shown_values(source, context, earliest)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, earliest, shown)
@@ -175,7 +166,7 @@ def _compile_values(
 
 
 def _select_persons(ids: Sequence[str]) -> Select:
-    return _build(
+    return build_select(
         _PERSONS_SQL,
         is_wanted=in_list(parse_expr("toString(person_id)"), ids),
         is_shown=in_list(parse_expr("toString(persons.id)"), ids),
@@ -183,7 +174,7 @@ def _select_persons(ids: Sequence[str]) -> Select:
 
 
 def _select_groups(ids: Sequence[str], index: int) -> Select:
-    return _build(
+    return build_select(
         _GROUPS_SQL, index=constant(index), is_shown=in_list(parse_expr("group_key"), ids)
     )
 
@@ -220,7 +211,3 @@ def _build_row(
         query.source.column: extra,
     }
     return [values.get(name) for name in query.columns]
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

@@ -1,10 +1,13 @@
 """The time of a project's first event, for `date_from: "all"`."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from hedgerow.events.query.context import QueryContext
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.hogql.parser.parse import parse_select
+from hedgerow.insights.date_range import ALL_TIME
 
 # Events from before are from clients whose clock is wrong. PostHog begins with 2015 as well.
 _SQL = """
@@ -12,8 +15,12 @@ SELECT toUnixTimestamp(min(timestamp)) FROM events WHERE timestamp >= toDateTime
 """
 
 
-async def find_earliest(executor: QueryExecutor, context: QueryContext) -> datetime | None:
-    """Return the time of the first event since 2015, or None."""
+async def find_earliest(
+    executor: QueryExecutor, context: QueryContext, date_range: Mapping[str, Any] | None
+) -> datetime | None:
+    """Return the time of the first event since 2015 if the range begins with it."""
+    if not date_range or date_range.get("date_from") != ALL_TIME:
+        return None
     found = await executor.execute(context, lambda: parse_select(_SQL))
     seconds = found.rows[0][0] if found.rows else 0
     return datetime.fromtimestamp(seconds, UTC) if seconds else None

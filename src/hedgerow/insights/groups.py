@@ -1,6 +1,5 @@
 """The actors of an insight: persons, or groups of one type."""
 
-from hedgerow.errors import Invalid
 from hedgerow.hogql.ast import Expr
 from hedgerow.hogql.builders import call, constant, field
 from hedgerow.persons.model import MAX_GROUP_TYPES
@@ -9,11 +8,7 @@ from hedgerow.queries.fields import QueryFields
 
 def parse_group_type(fields: QueryFields) -> int | None:
     """Parse `aggregation_group_type_index`. None for persons."""
-    index = fields.integer("aggregation_group_type_index")
-    if index is not None and not 0 <= index < MAX_GROUP_TYPES:
-        detail = f"A number from 0 to {MAX_GROUP_TYPES - 1} is required."
-        raise Invalid(detail, attr=fields.attr("aggregation_group_type_index"))
-    return index
+    return fields.number("aggregation_group_type_index", 0, MAX_GROUP_TYPES - 1)
 
 
 def build_actor(group_type_index: int | None) -> Expr:

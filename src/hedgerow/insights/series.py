@@ -109,9 +109,9 @@ def parse_series(sent: Any, attr: str) -> Series:
             *_read_filters(fields, "properties"),
             *_read_filters(fields, "fixedProperties"),
         ],
-        math=_read_choice(fields, "math", MATH) or "total",
+        math=fields.choice("math", MATH) or "total",
         math_property=fields.text("math_property") or None,
-        math_property_type=_read_choice(fields, "math_property_type", tuple(_PROPERTY_CHAINS)),
+        math_property_type=fields.choice("math_property_type", tuple(_PROPERTY_CHAINS)),
         math_hogql=fields.text("math_hogql") or None,
         math_group_type_index=fields.integer("math_group_type_index"),
         math_multiplier=_read_multiplier(sent, fields),
@@ -145,14 +145,6 @@ def _read_filters(fields: QueryFields, name: str) -> list[Any]:
     """Read a list of filters, or one group of filters."""
     sent = fields.raw(name)
     return [sent] if isinstance(sent, dict) else fields.list_field(name)
-
-
-def _read_choice(fields: QueryFields, name: str, choices: Sequence[str]) -> str | None:
-    sent = fields.text(name)
-    if sent and sent not in choices:
-        detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(choices)}.'
-        raise Invalid(detail, attr=fields.attr(name), code="invalid_choice")
-    return sent or None
 
 
 def _read_multiplier(sent: Mapping[str, Any], fields: QueryFields) -> float | None:

@@ -1,11 +1,11 @@
 """The fields of a query in a request. Raises Invalid with the name of an invalid field."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.lib.shape import Shape, find_unknown_fields
-from hedgerow.lib.text import explain_unstorable
+from hedgerow.lib.text import explain_unstorable, truncate
 
 # Fields that PostHog's clients send with every kind of query, without an effect here: Node and
 # DataNode in PostHog's frontend/src/queries/schema.
@@ -83,6 +83,22 @@ class QueryFields:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid("A valid integer is required.", attr=self.attr(name))
         return value
+
+    def number(self, name: str, least: int, most: int) -> int | None:
+        """Return an integer within limits, or None."""
+        found = self.integer(name)
+        if found is not None and not least <= found <= most:
+            detail = f"A number from {least} to {most} is required."
+            raise Invalid(detail, attr=self.attr(name))
+        return found
+
+    def choice(self, name: str, choices: Collection[str]) -> str | None:
+        """Return one of the choices, or None."""
+        sent = self.text(name)
+        if sent and sent not in choices:
+            detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(choices)}.'
+            raise Invalid(detail, attr=self.attr(name), code="invalid_choice")
+        return sent or None
 
     def text_list(self, name: str) -> list[str]:
         value = self.list_field(name)

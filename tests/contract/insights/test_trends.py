@@ -5,11 +5,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, RANGE, VIEW, ask, refuse
+from tests.contract.insights.world import BUY, RANGE, VIEW, ask, event, refuse, send
 
 NULL = "$$_posthog_breakdown_null_$$"
 OTHER = "$$_posthog_breakdown_other_$$"
 TOTAL = {"display": "BoldNumber"}
+B = {"kind": "EventsNode", "event": "b"}
 
 
 def trend(client: httpx.Client, **fields: Any) -> list[Any]:
@@ -79,6 +80,12 @@ def test_weekly_active_users_leave_after_seven_days(client: httpx.Client) -> Non
     assert total(client, series=series, dateRange=later) == 2
 
 
+def test_monthly_active_users_by_week_include_the_whole_week(client: httpx.Client) -> None:
+    weeks = {"date_from": "2026-03-01", "date_to": "2026-03-10"}
+    series = [VIEW | {"math": "monthly_active"}]
+    assert data(client, series=series, interval="week", dateRange=weeks) == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("math", "expected"),
     [("median", 20), ("p75", 25), ("min", 10), ("max", 30), ("sum", 60), ("avg", 20)],
@@ -141,6 +148,70 @@ def test_breakdown_by_person_and_by_two_properties(client: httpx.Client) -> None
         ("free", NULL): 2,
         ("paid", "Firefox"): 1,
     }
+
+
+def test_breakdowns_by_group_address_expression_and_column(client: httpx.Client) -> None:
+    identified: dict[str, Any] = {
+        "$group_type": "company",
+        "$group_key": "acme",
+        "$group_set": {"size": "big"},
+    }
+    member: dict[str, Any] = {"$groups": {"company": "acme"}}
+    send(
+        client,
+        event("ada", "$groupidentify", 2, **identified),
+        event("ada", "b", 2, **member | {"$current_url": "https://b.test/x/?"}),
+        event("bob", "b", 2, **member | {"$current_url": "https://b.test/x"}),
+        event("cleo", "b", 3),
+    )
+    kinds = (
+        (
+            {"breakdown": "size", "breakdown_type": "group", "breakdown_group_type_index": 0},
+            "big",
+            NULL,
+        ),
+        ({"breakdown": "$current_url", "breakdown_normalize_url": True}, "https://b.test/x", NULL),
+        (
+            {"breakdown": "if(toDayOfMonth(timestamp) = 2, 'a', 'b')", "breakdown_type": "hogql"},
+            "a",
+            "b",
+        ),
+    )
+    for breakdown, first, second in kinds:
+        results = trend(client, series=[B], breakdownFilter=breakdown)
+        found = {each["breakdown_value"]: each["data"] for each in results}
+        assert found == {first: [2, 0, 0, 0], second: [0, 1, 0, 0]}
+    by_id = trend(
+        client,
+        series=[B],
+        breakdownFilter={"breakdown": "distinct_id", "breakdown_type": "event_metadata"},
+    )
+    assert {each["breakdown_value"] for each in by_id} == {"ada", "bob", "cleo"}
+    groups = B | {"math": "unique_group", "math_group_type_index": 0}
+    assert data(client, series=[groups]) == [1, 0, 0, 0]
+
+
+def test_smoothing_averages_with_the_intervals_before(client: httpx.Client) -> None:
+    assert data(client, trendsFilter={"smoothingIntervals": 2}) == [3, 3, 2, 1]
+
+
+def test_intervals_follow_the_time_zone_of_the_project(client: httpx.Client) -> None:
+    project = client.post("/api/projects/", json={"timezone": "America/New_York"}).json()
+    # The clocks of New York go forward on the 8th, at 7:00 in UTC.
+    moments = [event("tz", "tz", day, hour) for day, hour in ((8, 6), (8, 7), (9, 3), (9, 5))]
+    send(client, *moments, key=project["api_token"])
+
+    def ask_there(first: int, last: int, interval: str) -> list[int]:
+        dates = {"date_from": f"2026-03-0{first}", "date_to": f"2026-03-0{last}"}
+        query = {"kind": "TrendsQuery", "series": [{"event": "tz"}], "dateRange": dates}
+        body = {"query": query | {"interval": interval}}
+        answer = client.post(f"/api/projects/{project['id']}/query/", json=body)
+        found: list[int] = answer.json()["results"][0]["data"]
+        return found
+
+    assert ask_there(7, 9, "day") == [0, 3, 1]
+    hours = ask_there(8, 8, "hour")
+    assert (len(hours), [number for number, count in enumerate(hours) if count]) == (23, [1, 2, 22])
 
 
 def test_breakdown_by_cohort(client: httpx.Client) -> None:

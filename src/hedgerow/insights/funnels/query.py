@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
@@ -12,7 +12,6 @@ from hedgerow.insights.date_range import Interval, parse_interval
 from hedgerow.insights.groups import parse_group_type
 from hedgerow.insights.known_fields import FUNNELS_QUERY
 from hedgerow.insights.series import Series, parse_series, parse_series_list
-from hedgerow.lib.text import truncate
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
@@ -29,7 +28,6 @@ _UNITS = {
     "week": timedelta(weeks=1),
     "month": timedelta(days=30),
 }
-E = TypeVar("E", bound=StrEnum)
 
 
 class FunnelOrder(StrEnum):
@@ -100,8 +98,8 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     steps = parse_series_list(fields)
     if len(steps) > MAX_STEPS:
         raise Invalid(f"Expected at most {MAX_STEPS} steps.", attr=fields.attr("series"))
-    order = _parse_choice(options, "funnelOrderType", FunnelOrder.ORDERED)
-    view = _parse_choice(options, "funnelVizType", FunnelView.STEPS)
+    order = FunnelOrder(options.choice("funnelOrderType", list(FunnelOrder)) or FunnelOrder.ORDERED)
+    view = FunnelView(options.choice("funnelVizType", list(FunnelView)) or FunnelView.STEPS)
     exclusions = _parse_exclusions(options, len(steps))
     if exclusions and order is not FunnelOrder.ORDERED:
         detail = "Exclusions need a funnel whose order is `ordered`."
@@ -122,7 +120,9 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
         window=_parse_window(options),
         exclusions=exclusions,
         breakdown=breakdown,
-        attribution=_parse_choice(options, "breakdownAttributionType", Attribution.FIRST_TOUCH),
+        attribution=Attribution(
+            options.choice("breakdownAttributionType", list(Attribution)) or Attribution.FIRST_TOUCH
+        ),
         attribution_step=attribution_step,
         from_step=from_step,
         to_step=to_step,
@@ -130,18 +130,6 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
         actor_hogql=options.text("funnelAggregateByHogQL") or None,
         group_type_index=parse_group_type(fields),
     )
-
-
-def _parse_choice(options: QueryFields, name: str, default: E) -> E:
-    sent = options.text(name)
-    if not sent:
-        return default
-    kind = type(default)
-    try:
-        return kind(sent)
-    except ValueError:
-        detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(kind)}.'
-        raise Invalid(detail, attr=options.attr(name), code="invalid_choice") from None
 
 
 def _parse_window(options: QueryFields) -> timedelta:

@@ -18,7 +18,7 @@ from hedgerow.hogql.builders import all_of
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.breakdowns import Breakdown
-from hedgerow.insights.date_range import ALL_TIME, DateRange, parse_date_range
+from hedgerow.insights.date_range import DateRange, parse_date_range
 from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import (
     build_query_filters,
@@ -65,9 +65,7 @@ class FunnelsQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        earliest = None
-        if query.date_range.get("date_from") == ALL_TIME:
-            earliest = await find_earliest(self._executor, context)
+        earliest = await find_earliest(self._executor, context, query.date_range)
         run = _FunnelRun(self._executor, query, context, earliest)
         results, has_more = await run.fetch()
         return InsightOutput(

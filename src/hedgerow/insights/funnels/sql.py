@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, field
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import NULL_LABEL
 from hedgerow.insights.date_range import DateRange
@@ -61,7 +62,7 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
     """Build a row for each actor who enters the funnel: actor, value, level and times of the best
     attempt: the first to get that far, and of those the last to begin."""
     group = "actor, value" if funnel.query.attribution is Attribution.ALL_EVENTS else "actor"
-    return _build(
+    return build_select(
         f"""
         SELECT actor, {{value}} AS value, max(level) AS reached,
             argMax(times, tuple(level, -arrayElement(times, level), at)) AS step_times
@@ -87,7 +88,7 @@ def build_steps_query(funnel: Funnel, context: QueryContext) -> Select:
     limit = ""
     if funnel.query.breakdown is not None and not funnel.excluded:
         limit = f"LIMIT {funnel.query.breakdown.limit + 1}"
-    return _build(
+    return build_select(
         f"""
         SELECT value, [{counts}] AS counts, [{means}] AS means, [{medians}] AS medians
         FROM {{actors}} AS actors
@@ -99,7 +100,7 @@ def build_steps_query(funnel: Funnel, context: QueryContext) -> Select:
 
 def build_times_query(funnel: Funnel, context: QueryContext) -> Select:
     """Build one row: number, minimum, maximum and average of the conversion times in seconds."""
-    return _build(
+    return build_select(
         "SELECT count(), min(seconds), max(seconds), avg(seconds) FROM {times} AS times",
         times=_build_conversion_times(funnel, context),
     )
@@ -107,7 +108,7 @@ def build_times_query(funnel: Funnel, context: QueryContext) -> Select:
 
 def build_bins_query(funnel: Funnel, context: QueryContext, first: int, width: int) -> Select:
     """Build rows of bin number and number of actors, for bins of `width` seconds from `first`."""
-    return _build(
+    return build_select(
         f"""
         SELECT toInt(floor((seconds - {first}) / {width})) AS bin, count() FROM {{times}} AS times
         GROUP BY bin
@@ -124,7 +125,7 @@ def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
     limit = ""
     if funnel.query.breakdown is not None:
         limit = f"LIMIT {funnel.query.breakdown.limit}"
-    return _build(
+    return build_select(
         f"""
         SELECT value, groupArray(slot) AS slots, groupArray(entered) AS entered_all,
             groupArray(converted) AS converted_all, sum(entered) AS total
@@ -146,7 +147,7 @@ def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
 
 def _build_conversion_times(funnel: Funnel, context: QueryContext) -> Select:
     start, end = funnel.query.from_step + 1, funnel.query.to_step + 1
-    return _build(
+    return build_select(
         f"""
         SELECT (arrayElement(step_times, {end}) - arrayElement(step_times, {start})) / 1000000
             AS seconds
@@ -160,7 +161,7 @@ def _group_other(funnel: Funnel, actors: Select) -> Select:
     """With excluded values, keep the others, as one."""
     if not funnel.excluded:
         return actors
-    return _build(
+    return build_select(
         """
         SELECT [''] AS value, reached, step_times FROM {actors} AS actors
         WHERE NOT has({known}, actors.value)
@@ -181,7 +182,7 @@ def _build_rows(funnel: Funnel, context: QueryContext) -> Select:
     names = [f"step_{number}" for number in range(len(steps))]
     names += [f"excluded_{number}" for number in range(len(excluded))]
     columns = "".join(f", if({{{name}}}, 1, 0) AS {name}" for name in names)
-    return _build(
+    return build_select(
         f"""
         SELECT {{actor}} AS actor, {{value}} AS value,
             _toUInt64(max2(toUnixTimestamp64Micro(timestamp), 0)) AS at{columns}
@@ -201,7 +202,7 @@ def _build_actor(query: FunnelsQuery) -> Expr:
 
 
 def _match_actor(query: FunnelsQuery) -> Expr:
-    """Events without a group or value belong to nobody."""
+    """Match events that have an actor."""
     if query.actor_hogql:
         return call("notEmpty", _build_actor(query))
     return match_actor(query.group_type_index)
@@ -257,7 +258,7 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
     later = len(columns) * (funnel.step_count - 1 - step)
     columns += [f"tupleElement(following, {number + 1})" for number in range(later)]
     never = ", ".join([str(NEVER)] * len(columns))
-    return _build(
+    return build_select(
         f"""
         SELECT {names}, if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never}))
             AS chain_{step}
@@ -281,7 +282,7 @@ def _measure_chains(funnel: Funnel, rows: Select) -> Select:
         limits = f"arrayPushBack(arraySlice(times, 2), {last})"
         passed = f"arraySlice([{', '.join(elements[1::2])}], 1, length(times))"
         survives = f"NOT arrayExists((excluded, until) -> excluded < until, {passed}, {limits})"
-    return _build(
+    return build_select(
         f"""
         SELECT {names}, arrayFilter(time -> time > 0 AND time <= {end},
             [{", ".join(elements[::width])}]) AS times,
@@ -298,7 +299,7 @@ def _build_unordered(funnel: Funnel, rows: Select) -> Select:
     window = _window(funnel)
     own = "multiIf(" + "".join(f"step_{n} = 1, {n}, " for n in steps) + f"{funnel.step_count})"
     later = ", ".join(f"min(if(step_{n} = 1, at, {NEVER})) {window}" for n in steps)
-    return _build(
+    return build_select(
         f"""
         SELECT {names}, arraySort(arrayFilter(time -> time <= at + {_microseconds(funnel)}, found))
             AS times, length(times) AS level
@@ -332,7 +333,3 @@ def _attribute(funnel: Funnel) -> Expr:
         parse_expr(f"if(countIf({counts}) > 0, {function}If(value, at, {counts}), {{missing}})"),
         {"missing": missing},
     )
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

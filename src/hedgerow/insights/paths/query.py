@@ -10,7 +10,8 @@ from hedgerow.events.query.context import QueryContext
 from hedgerow.filters.patterns import is_linear
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, equals, field, in_list, negate
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.filters import build_query_filters
@@ -80,10 +81,10 @@ def parse_paths_query(sent: Mapping[str, Any]) -> PathsQuery:
         groupings=_read_names(options, "pathGroupings"),
         replacements=_read_replacements(options),
         excluded=_read_names(options, "excludeEvents"),
-        step_limit=_read_number(options, "stepLimit", MAX_STEPS) or DEFAULT_STEPS,
-        edge_limit=_read_number(options, "edgeLimit", MAX_EDGES) or DEFAULT_EDGES,
-        min_weight=_read_number(options, "minEdgeWeight", 2**31),
-        max_weight=_read_number(options, "maxEdgeWeight", 2**31),
+        step_limit=options.number("stepLimit", 1, MAX_STEPS) or DEFAULT_STEPS,
+        edge_limit=options.number("edgeLimit", 1, MAX_EDGES) or DEFAULT_EDGES,
+        min_weight=options.number("minEdgeWeight", 1, 2**31),
+        max_weight=options.number("maxEdgeWeight", 1, 2**31),
         group_type_index=parse_group_type(fields),
     )
 
@@ -92,13 +93,6 @@ def _read_names(options: QueryFields, name: str) -> list[str]:
     found = options.text_list(name)
     if len(found) > MAX_NAMES:
         raise Invalid(f"Expected at most {MAX_NAMES} values.", attr=options.attr(name))
-    return found
-
-
-def _read_number(options: QueryFields, name: str, maximum: int) -> int | None:
-    found = options.integer(name)
-    if found is not None and not 1 <= found <= maximum:
-        raise Invalid(f"A number from 1 to {maximum} is required.", attr=options.attr(name))
     return found
 
 
@@ -130,7 +124,7 @@ def build_paths_query(query: PathsQuery, context: QueryContext, period: DateRang
     weights = [f"value >= {query.min_weight}"] if query.min_weight else []
     weights += [f"value <= {query.max_weight}"] if query.max_weight else []
     having = f"HAVING {' AND '.join(weights)}" if weights else ""
-    return _build(
+    return build_select(
         f"""
         SELECT tupleElement(edge, 1) AS source, tupleElement(edge, 2) AS target,
             count() AS value, avg(tupleElement(edge, 3)) / 1000 AS average_conversion_time
@@ -170,7 +164,7 @@ def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange
     if query.excluded:
         where.append(negate(in_list(item, query.excluded)))
     # A path begins with the first point and after each long break.
-    return _build(
+    return build_select(
         f"""
         SELECT arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
             (point, item, before) -> item != before, run, items, arrayShiftRight(items, 1, '')
@@ -198,7 +192,7 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     """Keep the steps after the start point, or those before the end point."""
     items = "arrayMap(point -> tupleElement(point, 2), path)"
     if query.start:
-        paths = _build(
+        paths = build_select(
             f"""
             SELECT arraySlice(path, indexOf({items}, {{start}})) AS path
             FROM {{paths}} AS paths WHERE has({items}, {{start}})
@@ -207,7 +201,7 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
             start=constant(query.start),
         )
     if query.end:
-        paths = _build(
+        paths = build_select(
             f"""
             SELECT arraySlice(path, 1, length(path) + 1 - indexOf(arrayReverse({items}), {{end}}))
                 AS path
@@ -218,7 +212,7 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
         )
     # Towards an end point, the last steps count.
     first = f"-{query.step_limit}" if query.end and not query.start else "1"
-    return _build(
+    return build_select(
         f"SELECT arraySlice(path, {first}, {query.step_limit}) AS path FROM {{paths}} AS paths",  # noqa: S608 - ours
         paths=paths,
     )
@@ -266,7 +260,3 @@ def _match_types(query: PathsQuery) -> Expr:
     if CUSTOM in query.event_types:
         found.append(negate(call("startsWith", field("event"), constant("$"))))
     return any_of(found)
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

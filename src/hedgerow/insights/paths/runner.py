@@ -10,7 +10,7 @@ from hedgerow.events.query.context import QueryContext, compile_query
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
-from hedgerow.insights.date_range import ALL_TIME, DateRange, Interval, parse_date_range
+from hedgerow.insights.date_range import DateRange, Interval, parse_date_range
 from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import list_documents
 from hedgerow.insights.paths.query import PathsQuery, build_paths_query, parse_paths_query
@@ -36,9 +36,7 @@ class PathsQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        earliest = None
-        if query.date_range.get("date_from") == ALL_TIME:
-            earliest = await find_earliest(self._executor, context)
+        earliest = await find_earliest(self._executor, context, query.date_range)
         period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, period)

@@ -7,17 +7,16 @@ from typing import Any
 from hedgerow.errors import Invalid
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.query.context import QueryContext
-from hedgerow.hogql.ast import Compare, Expr, Select
+from hedgerow.hogql.ast import Compare, Select
 from hedgerow.hogql.builders import all_of, any_of, call, compare, constant, field
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
-from hedgerow.hogql.traversal import replace_placeholders
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
 from hedgerow.insights.date_range import DateRange, Interval, parse_range_end
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
 from hedgerow.insights.known_fields import RETENTION_QUERY
 from hedgerow.insights.series import Series, filter_compiler, match_series, parse_entity
-from hedgerow.lib.text import truncate
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
@@ -60,31 +59,14 @@ def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
         sent=sent,
         target=parse_entity(options, "targetEntity"),
         returning=parse_entity(options, "returningEntity"),
-        interval=Interval(_read_choice(options, "period", PERIODS, "Day").lower()),
-        interval_count=_read_number(options, "totalIntervals", DEFAULT_INTERVALS, MAX_INTERVALS),
-        is_first_time=_read_choice(options, "retentionType", TYPES, TYPES[0]) == FIRST_TIME,
+        interval=Interval((options.choice("period", PERIODS) or "Day").lower()),
+        interval_count=options.number("totalIntervals", 1, MAX_INTERVALS) or DEFAULT_INTERVALS,
+        is_first_time=options.choice("retentionType", TYPES) == FIRST_TIME,
         is_cumulative=options.boolean("cumulative"),
-        min_occurrences=_read_number(options, "minimumOccurrences", 1, MAX_OCCURRENCES),
+        min_occurrences=options.number("minimumOccurrences", 1, MAX_OCCURRENCES) or 1,
         breakdown=breakdown,
         group_type_index=parse_group_type(fields),
     )
-
-
-def _read_choice(options: QueryFields, name: str, choices: tuple[str, ...], default: str) -> str:
-    sent = options.text(name) or default
-    if sent not in choices:
-        detail = f'"{truncate(sent)}" is not supported. Expected one of: {", ".join(choices)}.'
-        raise Invalid(detail, attr=options.attr(name), code="invalid_choice")
-    return sent
-
-
-def _read_number(options: QueryFields, name: str, default: int, maximum: int) -> int:
-    found = options.integer(name)
-    if found is None:
-        return default
-    if not 1 <= found <= maximum:
-        raise Invalid(f"A number from 1 to {maximum} is required.", attr=options.attr(name))
-    return found
 
 
 def plan_period(query: RetentionQuery, time: QueryTime) -> DateRange:
@@ -101,7 +83,7 @@ def build_retention_query(
 ) -> Select:
     """Build rows of value, number of the first interval, number of intervals after it, and number
     of actors."""
-    return _build(
+    return build_select(
         """
         SELECT value, base, gap, count() AS actors
         FROM (SELECT actor, value, base, arrayJoin(gaps) AS gap FROM {actors} AS actors)
@@ -116,9 +98,9 @@ def build_retained_actors(
 ) -> Select:
     """Build rows of actor, value, base and gaps: in which intervals after the first one, which is
     0, the actor was there."""
-    # Whoever comes back later was retained until then.
+    # An actor who comes back later was retained until then.
     gaps = "range(arrayMax(gap_list) + 1)" if query.is_cumulative else "gap_list"
-    return _build(
+    return build_select(
         f"""
         SELECT actor, value, base, {gaps} AS gaps
         FROM (
@@ -159,7 +141,7 @@ def _build_histories(query: RetentionQuery, context: QueryContext, period: DateR
             ]
         ),
     }
-    return _build(
+    return build_select(
         f"""
         SELECT actor, {starts} AS starts,
             groupArrayIf(slot, returns >= {query.min_occurrences} AND slot >= 0) AS returns
@@ -180,7 +162,3 @@ def _build_histories(query: RetentionQuery, context: QueryContext, period: DateR
         """,  # noqa: S608 - ours
         **parts,
     )
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

@@ -7,7 +7,8 @@ from datetime import timedelta
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Compare, Expr, Select
 from hedgerow.hogql.builders import all_of, call, compare, constant, equals, field, negate
-from hedgerow.hogql.parser.parse import parse_expr, parse_select
+from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import Breakdown
 from hedgerow.insights.date_range import TICK, DateRange, Interval
@@ -107,7 +108,7 @@ def build_series_query(query: SeriesQuery, context: QueryContext) -> Select:
     text = _BY_VALUE_SQL
     if query.breakdown is not None and not query.is_other:
         text += f"LIMIT {query.breakdown.limit + 1}"
-    return _build(text, amounts=_build_amounts(query, context))
+    return build_select(text, amounts=_build_amounts(query, context))
 
 
 def build_actors_query(
@@ -126,7 +127,7 @@ def build_actors_query(
     actor = query.series.actor if query.series.math == "unique_group" else field("person_id")
     if query.series.math in FIRST_TIME:
         conditions.append(_is_first_time(narrowed, context))
-    return _build(
+    return build_select(
         """
         SELECT {actor} AS actor, count() AS event_count
         FROM events WHERE {matches} GROUP BY actor ORDER BY event_count DESC, actor ASC
@@ -137,19 +138,15 @@ def build_actors_query(
 
 
 def _widen_to_active(series: Series, period: DateRange) -> DateRange:
-    """Return the days up to the first day of a period in which its active users are active."""
+    """Return the days up to the end of a period in which its active users are active."""
     if period.interval not in _sliding_intervals(series):
         return period
-    end = period.end
-    if not period.interval.has_time_of_day:
-        end = Interval.DAY.add_to(Interval.DAY.start_of(period.start), 1) - TICK
-    start = end + TICK - timedelta(days=ACTIVE_DAYS[series.math])
-    return replace(period, start=start, end=end)
+    return replace(period, start=period.end + TICK - timedelta(days=ACTIVE_DAYS[series.math]))
 
 
 def _is_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
     """Match the first event of each user, as `_build_first_time` counts them."""
-    firsts = _build(
+    firsts = build_select(
         """
         SELECT actor, at FROM (
             SELECT person_id AS actor, min(timestamp) AS at FROM events WHERE {matches}
@@ -185,12 +182,14 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
     }
     if series.is_actor_math:
         measure = series.math.removesuffix("_count_per_actor")
-        return _build(_PER_ACTOR_SQL, amount=_aggregate(measure, field("events_of_actor")), **parts)
+        return build_select(
+            _PER_ACTOR_SQL, amount=_aggregate(measure, field("events_of_actor")), **parts
+        )
     if series.math_property == SESSION_DURATION and series.is_property_math:
-        return _build(_SESSION_SQL, amount=_aggregate(series.math, field("seconds")), **parts)
+        return build_select(_SESSION_SQL, amount=_aggregate(series.math, field("seconds")), **parts)
     if query.is_cumulative and is_unique_math(series):
-        return _build(_FIRST_SLOT_SQL, actor=series.actor, **parts)
-    return _build(_PLAIN_SQL, amount=_build_amount(series), **parts)
+        return build_select(_FIRST_SLOT_SQL, actor=series.actor, **parts)
+    return build_select(_PLAIN_SQL, amount=_build_amount(series), **parts)
 
 
 def _build_slot(query: SeriesQuery, timestamp: Expr) -> Expr:
@@ -261,8 +260,7 @@ def _sliding_intervals(series: Series) -> tuple[Interval, ...]:
 
 
 def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
-    """Build the users of the days up to each interval. The window of an interval ends with its
-    first day, or with the hour if intervals are hours."""
+    """Build the users of the days up to the end of each interval."""
     days = ACTIVE_DAYS[query.series.math]
     period, width = query.period, days
     if query.is_total:
@@ -270,7 +268,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
         last = Interval.DAY.start_of(period.end)
         period = replace(period, interval=Interval.DAY, start=last - timedelta(days=days - 1))
         one = replace(query, period=period)
-        return _build(
+        return build_select(
             _PLAIN_SQL,
             slot=constant(0),
             value=_build_value(one),
@@ -287,7 +285,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
     wide = replace(unit, start=start)
     is_week = period.interval is Interval.WEEK
     position = parse_expr(f"unit - {lookback}")
-    return _build(
+    return build_select(
         _ACTIVE_SQL,
         actor=query.series.actor,
         value=_build_value(query),
@@ -298,15 +296,21 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
         lookback=constant(lookback),
         count=constant(len(unit.interval_starts)),
         slot=call("intDiv", position, constant(7)) if is_week else position,
-        is_slot=parse_expr(f"modulo(unit - {lookback}, 7) = 0" if is_week else "true"),
+        is_slot=parse_expr(_ends_week(lookback, len(unit.interval_starts)) if is_week else "true"),
     )
+
+
+def _ends_week(lookback: int, days: int) -> str:
+    """The last day of a week, or of a period that ends within one."""
+    day = f"(unit - {lookback})"
+    return f"modulo({day}, 7) = 6 OR {day} = {days - 1}"
 
 
 def _build_first_time(query: SeriesQuery, context: QueryContext) -> Select:
     """Build the users whose first event of the series is in each interval: their first event of
     all, or the first that matches the filters."""
     fits = all_of(build_conditions(query, context))
-    return _build(
+    return build_select(
         _FIRST_TIME_SQL,
         slot=_build_slot(query, field("at")),
         value=_build_value(query),
@@ -314,7 +318,3 @@ def _build_first_time(query: SeriesQuery, context: QueryContext) -> Select:
         matches=_match_first_time(query, context),
         within=query.period.contains(field("at")),
     )
-
-
-def _build(text: str, **parts: Expr) -> Select:
-    return replace_placeholders(parse_select(text), parts)

@@ -75,10 +75,6 @@ class TrendsQuery:
     def date_range(self) -> Mapping[str, Any]:
         return self.sent.get("dateRange") or {}
 
-    @property
-    def reads_all_time(self) -> bool:
-        return self.date_range.get("date_from") == "all"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSeries:
@@ -114,7 +110,7 @@ def parse_trends_query(sent: Mapping[str, Any]) -> TrendsQuery:
             fields.mapping("breakdownFilter"), fields.attr("breakdownFilter")
         ),
         formulas=_parse_formulas(options, len(series)),
-        smoothing=_parse_smoothing(options),
+        smoothing=options.number("smoothingIntervals", 1, MAX_SMOOTHING) or 1,
         is_compared=is_compared and fields.mapping("dateRange").get("date_from") != "all",
         compare_to=comparison.text("compare_to") or None,
     )
@@ -155,14 +151,6 @@ def _parse_formulas(options: QueryFields, series_count: int) -> list[NamedFormul
         for text, name, attr in texts
         if text.strip()
     ]
-
-
-def _parse_smoothing(options: QueryFields) -> int:
-    count = options.integer("smoothingIntervals")
-    if count is not None and not 1 <= count <= MAX_SMOOTHING:
-        detail = f"A number from 1 to {MAX_SMOOTHING} is required."
-        raise Invalid(detail, attr=options.attr("smoothingIntervals"))
-    return count or 1
 
 
 def plan_periods(

@@ -48,7 +48,7 @@ class TrendsQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        earliest = await find_earliest(self._executor, context) if query.reads_all_time else None
+        earliest = await find_earliest(self._executor, context, query.date_range)
         compiled = await self._executor.run_compilation(
             context, partial(_compile, query.sent, context, earliest)
         )

@@ -118,7 +118,7 @@ def delete_batch(connection: Connection, table: Table, project_id: ProjectId, li
     newest = _find_newest_queued(connection) if table in _REPLICATED else 0
     count = _delete_some(connection, table, OWNED[table](project_id), limit)
     if table in _REPLICATED and count:
-        # Nobody replicates these deletions: the replicas are deleted as a whole.
+        # These deletions are not replicated: the replicas are deleted as a whole.
         _delete_queued(connection, project_id, after=newest)
     return count
 
