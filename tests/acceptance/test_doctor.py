@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
-from hedgerow.storage.ingestion_tables import inbox
 from hedgerow.storage.tables import deliveries, destination_states, pipeline_jobs, pipeline_records
+from hedgerow.storage.tables.ingestion import inbox
 from tests.support.live import PROJECT_KEY, Installation, LiveServer, run_in_process
 
 Outcomes = Mapping[str, subprocess.CompletedProcess[str]]

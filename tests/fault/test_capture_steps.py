@@ -47,7 +47,6 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
-from hedgerow.storage.ingestion_tables import inbox
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
@@ -57,6 +56,7 @@ from hedgerow.storage.tables import (
     persons,
     transformation_counts,
 )
+from hedgerow.storage.tables.ingestion import inbox
 from tests.fault.capture_batches import (
     COUNTED_FLAG,
     build_batches,

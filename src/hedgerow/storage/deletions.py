@@ -8,7 +8,7 @@ from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.ingestion_tables import deletions
+from hedgerow.storage.tables.ingestion import deletions
 
 # A deletion that began this long ago has ended, or its process has.
 MAX_DURATION = timedelta(hours=1)

@@ -11,13 +11,13 @@ from hedgerow.pipelines.store import Backlog
 from hedgerow.plugin.component import Family
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries.backlogs import read_backlogs
-from hedgerow.storage.ingestion_tables import inbox, inbox_leases, inbox_workers, ready_events
 from hedgerow.storage.tables import (
     delivery_leases,
     destination_states,
     pipeline_jobs,
     pipeline_records,
 )
+from hedgerow.storage.tables.ingestion import inbox, inbox_leases, inbox_workers, ready_events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

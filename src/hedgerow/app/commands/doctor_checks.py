@@ -12,8 +12,8 @@ from hedgerow.plugin.component import Family
 from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import is_locked
 from hedgerow.storage.ingestion.project_backlogs import count_waiting
-from hedgerow.storage.ingestion_tables import set_aside_events
 from hedgerow.storage.projects.deletions import read_unpurged
+from hedgerow.storage.tables.ingestion import set_aside_events
 from hedgerow.storage.waiting_work import (
     RecordHealth,
     count_open_jobs,

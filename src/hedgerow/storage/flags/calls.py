@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, select, text, update
 
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.column_types import Moment
 from hedgerow.storage.tables import flag_calls, flags
+from hedgerow.storage.tables.column_types import Moment
 
 # A flag has few responses. The limit keeps clients from filling the table with invented ones.
 MAX_RESPONSES = 100

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.leases import UncancelledWrites
-from hedgerow.storage.ingestion_tables import inbox_leases, inbox_workers
+from hedgerow.storage.tables.ingestion import inbox_leases, inbox_workers
 
 # Shorter than other leases: readers wait for the events of a killed worker. A worker renews its
 # leases every second, also while it stores a batch. Taking over too early does no harm.

@@ -11,8 +11,8 @@ from hedgerow.ingestion.store import CookielessStore
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.ingestion_tables import cookieless_salts as salts
-from hedgerow.storage.ingestion_tables import cookieless_visitors as visitors
+from hedgerow.storage.tables.ingestion import cookieless_salts as salts
+from hedgerow.storage.tables.ingestion import cookieless_visitors as visitors
 
 BATCH_SIZE = 500
 

@@ -24,8 +24,8 @@ from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.ingestion import ingestion_warnings
 from hedgerow.storage.ingestion.inbox_packing import pack_single_row
-from hedgerow.storage.ingestion_tables import inbox, ready_events
-from hedgerow.storage.ingestion_tables import set_aside_events as table
+from hedgerow.storage.tables.ingestion import inbox, ready_events
+from hedgerow.storage.tables.ingestion import set_aside_events as table
 
 WARNING_TYPE = "event_set_aside"
 # How many rows one statement names.

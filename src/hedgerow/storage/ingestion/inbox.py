@@ -62,10 +62,10 @@ from hedgerow.storage.ingestion.inbox_packing import (
     unpack_keys,
     unpack_processed,
 )
-from hedgerow.storage.ingestion_tables import inbox, ready_events
 from hedgerow.storage.persons import changes
 from hedgerow.storage.pipelines import transformation_counts
 from hedgerow.storage.projects.deletions import fetch_deleted, read_deleted
+from hedgerow.storage.tables.ingestion import inbox, ready_events
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from hedgerow.ingestion.store import WarningQuery, WarningStore
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.ingestion_tables import ingestion_warnings as table
+from hedgerow.storage.tables.ingestion import ingestion_warnings as table
 
 MAX_WARNINGS_PER_PROJECT = 10_000
 

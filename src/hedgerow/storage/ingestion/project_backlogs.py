@@ -6,7 +6,7 @@ from sqlalchemy import Connection, func, select
 
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.ingestion.inbox_packing import unpack_keys
-from hedgerow.storage.ingestion_tables import inbox, ready_events
+from hedgerow.storage.tables.ingestion import inbox, ready_events
 
 # Rows of processed events name their projects only inside, so the newest ones stand for all.
 SAMPLE_ROWS = 100

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from hedgerow.ingestion.store import PendingQuery
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
-from hedgerow.storage.ingestion_tables import inbox
+from hedgerow.storage.tables.ingestion import inbox
 
 # A reader waits for the events of so many distinct ids of its person. Each costs its readers a few
 # microseconds.

@@ -23,8 +23,8 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage import tables
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.ingestion_tables import inbox, project_deletions, ready_events
 from hedgerow.storage.projects.owned_rows import OWNED, delete_batch
+from hedgerow.storage.tables.ingestion import inbox, project_deletions, ready_events
 
 # One transaction. Others wait for it on SQLite.
 ROWS_PER_BATCH = 500

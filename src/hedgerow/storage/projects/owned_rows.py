@@ -9,9 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, tuple_, update
 
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import ingestion_tables as ingestion
 from hedgerow.storage import tables
-from hedgerow.storage.tables import metadata
+from hedgerow.storage.tables import ingestion, metadata
 
 Condition = Callable[[ProjectId], ColumnElement[bool]]
 

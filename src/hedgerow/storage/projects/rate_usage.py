@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from hedgerow.projects.call_limits import UsageExchange
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.ingestion_tables import rate_usage
+from hedgerow.storage.tables.ingestion import rate_usage
 
 # Longer than any pause between two exchanges.
 KEPT = text("interval '60 seconds'")

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from hedgerow.errors import NotFound, Unavailable
 from hedgerow.storage.connect import open_database
 from hedgerow.storage.engine.database import PreparedInsert
-from hedgerow.storage.ingestion_tables import set_aside_events
 from hedgerow.storage.tables import generations
+from hedgerow.storage.tables.ingestion import set_aside_events
 from tests.contract.storage.conftest import Stores, run_sql
 
 ROWS = PreparedInsert(table=generations, columns=("topic", "number"))

@@ -13,7 +13,7 @@ from hedgerow.ingestion.cookieless.identity import SENTINEL_ID, Visitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.model import CaptureBatch, CapturedEvent
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
-from hedgerow.storage.ingestion_tables import cookieless_salts, cookieless_visitors
+from hedgerow.storage.tables.ingestion import cookieless_salts, cookieless_visitors
 from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores
 
 PAGE = {

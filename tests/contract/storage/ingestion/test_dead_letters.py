@@ -25,9 +25,9 @@ from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
-from hedgerow.storage.ingestion_tables import inbox as inbox_table
-from hedgerow.storage.ingestion_tables import set_aside_events
 from hedgerow.storage.persons.changes import ConcurrentPersonChangeError
+from hedgerow.storage.tables.ingestion import inbox as inbox_table
+from hedgerow.storage.tables.ingestion import set_aside_events
 from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores
 from tests.contract.storage.ingestion.test_inbox import build_captured_event, decide, get_uuids
 

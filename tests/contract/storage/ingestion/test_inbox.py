@@ -27,7 +27,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S, LEASE_S
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
-from hedgerow.storage.ingestion_tables import ready_events
+from hedgerow.storage.tables.ingestion import ready_events
 from tests.contract.storage.conftest import (
     DEFAULT_PROJECT,
     LATER,

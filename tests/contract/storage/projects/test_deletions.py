@@ -30,13 +30,12 @@ from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.deletion import ProjectDeletion
 from hedgerow.projects.keys import KeyRequest, build_key
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage import ingestion_tables as ingestion
 from hedgerow.storage import tables
-from hedgerow.storage.column_types import Json, Moment
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
 from hedgerow.storage.projects.owned_rows import KEPT, OWNED
-from hedgerow.storage.tables import metadata
+from hedgerow.storage.tables import ingestion, metadata
+from hedgerow.storage.tables.column_types import Json, Moment
 from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, LATER, NOW, Stores
 from tests.support.factories import captured_event, no_location
 

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import func, select, text, update
 
-from hedgerow.storage.ingestion_tables import rate_usage
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
+from hedgerow.storage.tables.ingestion import rate_usage
 from tests.contract.storage.conftest import Stores
 
 

@@ -1,7 +1,4 @@
-"""The tables of ingestion: events on their way to the event store, and what processes share.
-
-Migrations define tables themselves: a change here needs a new migration.
-"""
+"""The tables of ingestion: events on their way to the event store, and what processes share."""
 
 from sqlalchemy import (
     BigInteger,
@@ -14,7 +11,7 @@ from sqlalchemy import (
     Text,
 )
 
-from hedgerow.storage.column_types import Id, Moment, metadata
+from hedgerow.storage.tables.column_types import Id, Moment, metadata
 
 # Captured events that wait for processing, one row per request. Rows of one bucket are processed in
 # order; a distinct id is always in the same bucket.
