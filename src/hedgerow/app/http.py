@@ -76,6 +76,7 @@ from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.request_queues import RequestQueues
+from hedgerow.http.server.senders import Senders
 from hedgerow.ingestion.cookieless.identity import Visitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
@@ -208,6 +209,7 @@ def build_http(container: Container) -> HttpEdge:
         log=log,
         open_connections=open_connections,
         queues=queues,
+        senders=Senders(services.origins, container.state.directory.find_project_id),
         admit_client=lambda scope: services.call_limits.admit_address(
             services.origins.client(scope).group
         ),

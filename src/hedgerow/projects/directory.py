@@ -76,6 +76,11 @@ class Directory:
             return None
         return self._snapshot.projects.get(token.project_id)
 
+    def find_project_id(self, token: str) -> ProjectId | None:
+        """Return the id of the project with this public token, valid or expired, from memory."""
+        found = self._snapshot.tokens.get(token)
+        return None if found is None else found.project_id
+
     async def find_new_token(self, value: str) -> Project | None:
         await self._reload_after_miss()
         return self.find_token(value)

@@ -1,17 +1,25 @@
 """Accepts many connections per iteration of the event loop.
 
 libuv accepts one. While each iteration answers many requests, a new connection would then wait for
-as many iterations as there are connections before it, and so would a health check.
+as many iterations as there are connections before it, and so would a health check. While requests
+are refused, a connection for a single request is refused before it costs more than the refusal.
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
 
 import structlog
 
-# Bounds the time of an iteration. The others wait for the next one.
+from hedgerow.lib.eager import start_eagerly
+
+# Bounds of an iteration. The others wait for the next one.
 MAX_ACCEPTS = 256
+ACCEPTING_S = 0.01
+# A request that is refused without a connection fits into this.
+MAX_REFUSED_BYTES = 4096
 # The part of the connection limit that is accepted at once: connections which others replace keep
 # their file descriptors until the end of the iteration.
 MAX_SHARE = 1 / 4
@@ -21,13 +29,25 @@ RETRY_S = 0.1
 _log = structlog.get_logger("hedgerow.http")
 
 
+# Returns the refusal of a request, None if it is to be served. Gets the client's address and the
+# first bytes of the connection.
+FindRefusal = Callable[[str, bytes], bytes | None]
+
+
 class Acceptor:
+    """`find_refusal` is called while `is_refusing` returns True."""
+
     def __init__(
         self,
         listening: socket.socket,
         create_protocol: Callable[[], asyncio.BaseProtocol],
         max_connections: int,
+        *,
+        is_refusing: Callable[[], bool],
+        find_refusal: FindRefusal,
     ) -> None:
+        self._is_refusing = is_refusing
+        self._find_refusal = find_refusal
         self._listening = listening
         self._max_accepts = max(1, min(MAX_ACCEPTS, int(max_connections * MAX_SHARE)))
         self._create_protocol = create_protocol
@@ -47,9 +67,10 @@ class Acceptor:
             self._retry.cancel()
 
     def _accept(self) -> None:
+        deadline = perf_counter() + ACCEPTING_S
         for _ in range(self._max_accepts):
             try:
-                connection, _ = self._listening.accept()
+                connection, peer = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -58,11 +79,31 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
             connection.setblocking(False)
-            task: asyncio.Task[object] = self._loop.create_task(
-                self._loop.connect_accepted_socket(self._create_protocol, connection)
-            )
+            if not self._is_refusing() or not self._refuse(connection, peer[0]):
+                self._open(connection)
+            if perf_counter() > deadline:
+                return
+
+    def _open(self, connection: socket.socket) -> None:
+        rest = start_eagerly(self._loop.connect_accepted_socket(self._create_protocol, connection))
+        if rest is not None:
+            task: asyncio.Task[object] = self._loop.create_task(rest)
             self._tasks.add(task)
             task.add_done_callback(self._forget)
+
+    def _refuse(self, connection: socket.socket, address: str) -> bool:
+        """Refuse the request that a new connection has already received, if it is to be refused."""
+        with suppress(OSError):
+            data = connection.recv(MAX_REFUSED_BYTES, socket.MSG_PEEK)
+            refusal = self._find_refusal(address, data)
+            if refusal is None:
+                return False
+            # To close it with unread bytes would discard the refusal.
+            connection.recv(MAX_REFUSED_BYTES)
+            connection.send(refusal)
+            connection.close()
+            return True
+        return False
 
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)

@@ -32,6 +32,7 @@ from hedgerow.http.server.response import (
     build_reply,
     header_lines,
 )
+from hedgerow.http.server.senders import Senders
 from hedgerow.http.server.trace import SCOPE_KEY, Trace
 
 # Counts a public call of a client. Raises RateLimitExceeded.
@@ -80,12 +81,14 @@ class Gateway:
         log: AccessLog,
         open_connections: ConnectionTable,
         queues: RequestQueues,
+        senders: Senders,
         admit_client: AdmitClient,
         stopping: asyncio.Event | None = None,
     ) -> None:
         # The server enforces their limits.
         self.open_connections = open_connections
         self.queues = queues
+        self.senders = senders
         self._admit_client = admit_client
         # Set when the service begins to stop, for streaming responses.
         self.stopping = stopping or asyncio.Event()
@@ -93,6 +96,9 @@ class Gateway:
             spelling: (path, route)
             for path, route in routes.items()
             for spelling in {path, path.rstrip("/") + "/"}
+        }
+        self._queues_by_path = {
+            path: self._choose_queue(route) for path, (_, route) in self._routes.items()
         }
         # Routes that end with a parameter, by the path before it.
         self._prefixes = {
@@ -107,10 +113,13 @@ class Gateway:
 
     def find_queue(self, path: str) -> tuple[RequestQueue, bool]:
         """Return the queue of a path, and whether its route is quick."""
+        known = self._queues_by_path.get(path)
+        if known is not None:
+            return known
         found = self._find(path)
-        if found is None:
-            return self.queues.api, False
-        route = found[1]
+        return (self.queues.api, False) if found is None else self._choose_queue(found[1])
+
+    def _choose_queue(self, route: FastRoute) -> tuple[RequestQueue, bool]:
         if route.is_probe:
             return self.queues.probes, False
         return self.queues.capture if route.is_capture else self.queues.flags, route.is_quick

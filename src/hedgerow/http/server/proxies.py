@@ -79,6 +79,10 @@ class Origins:
     def client(self, scope: Scope) -> Client:
         peer = scope["client"][0] if scope.get("client") else ""
         forwarded_for = read_header(scope, b"x-forwarded-for") if self._trusted else ""
+        return self.find_client(peer, forwarded_for)
+
+    def find_client(self, peer: str, forwarded_for: str) -> Client:
+        """Return the client of a connection with `peer` and this `X-Forwarded-For`."""
         return self._find_client(peer, forwarded_for[-MAX_CHAIN_CHARS:])
 
     def _parse_client(self, peer: str, forwarded_for: str) -> Client:

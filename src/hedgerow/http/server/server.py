@@ -6,7 +6,8 @@ import uvicorn
 
 from hedgerow.errors import OperatorError
 from hedgerow.http.server.gateway import Gateway
-from hedgerow.http.server.uvicorn_protocol import BoundedProtocol, Server
+from hedgerow.http.server.uvicorn_protocol import BoundedProtocol
+from hedgerow.http.server.uvicorn_server import Server
 
 BACKLOG = 2048
 KEEP_ALIVE_TIMEOUT_S = 65
@@ -48,6 +49,7 @@ def build_server(
             "find_queue": staticmethod(gateway.find_queue),
             "open_connections": gateway.open_connections,
             "queues": gateway.queues,
+            "senders": gateway.senders,
             "draining": gateway.readiness.draining,
         },
     )

@@ -1,35 +1,31 @@
-"""Subclasses of uvicorn's internals: limits that uvicorn and httptools lack, and speed.
+"""A connection: a subclass of uvicorn's protocol with limits that uvicorn and httptools lack, and
+speed.
 
-This is the only file that relies on uvicorn's private behaviour. pyproject.toml pins uvicorn to
-UVICORN_VERSIONS; before you widen the range, compare httptools_impl.py and server.py of both
-versions and run tests/fault/test_hostile_sockets.py.
+Only this file and uvicorn_server.py rely on uvicorn's private behaviour. pyproject.toml pins
+uvicorn to UVICORN_VERSIONS; before you widen the range, compare httptools_impl.py and server.py of
+both versions and run tests/fault/test_hostile_sockets.py.
 """
 
 import asyncio
 import math
-import signal
-import socket
 from asyncio import TimerHandle
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 import httptools
-import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import HANDLED_SIGNALS
+from uvicorn.server import ServerState
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
-from hedgerow.http.server.acceptor import Acceptor
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
-from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
 from hedgerow.http.server.refusals import OVERLOADED, parse_simple_head
-from hedgerow.http.server.request_queues import RequestQueue, RequestQueues
+from hedgerow.http.server.request_queues import RequestQueue, RequestQueues, Sender
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
+from hedgerow.http.server.senders import Senders
 from hedgerow.lib.eager import start_eagerly
 
 UVICORN_VERSIONS = ">=0.54,<0.55"
@@ -40,12 +36,18 @@ INVALID_HOST = "Exactly one Host header with a host name or an address is requir
 REFUSED = b"HTTP/1.1 429 "
 REFUSAL_PAUSE_S = 0.1
 OVERLOADED_HEAD = OVERLOADED.head
+# So many bytes are parsed at once. A client may send many requests without waiting for responses,
+# or a body in many tiny chunks.
+HEAD_PIECE_BYTES = 512
+BODY_PIECE_BYTES = 4 * 1024
 # How long a connection over the limit may take to request a health check.
 SURPLUS_TIMEOUT_S = 2.0
 
 
 # uvicorn's default headers and their rendered bytes. uvicorn makes a new list every second.
 _rendered_defaults: list[Any] = [None, b""]
+# The same, and a whole refusal that keeps or closes its connection.
+_rendered_refusals: list[Any] = [None, b"", b""]
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -57,6 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     header_timeout_s = 30.0
     queues: ClassVar[RequestQueues]
+    senders: ClassVar[Senders]
     open_connections: ClassVar[ConnectionTable]
     # Set while the service waits for its balancer: each connection closes after its next response.
     draining: ClassVar[asyncio.Event]
@@ -87,6 +90,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._active_cycle: RequestResponseCycle | None = None
         self._queue = self.queues.api
         self._is_quick = False
+        # Who sends requests on this connection; None before there were many requests.
+        self._sender: Sender = None
+        self._token = b""
+        # Bytes that are parsed later: after the response, or in another iteration.
+        self._held, self._held_at = b"", 0
+        # A request that waits unparsed, and whether it is being parsed.
+        self._waiting = b""
+        self._has_waited = False
         # The task of the active request, while its body is not complete.
         self._reading_task: asyncio.Task[None] | None = None
         self._rejection: AppError | None = None
@@ -97,6 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow: _FlowControl = _FlowControl(transport)
         self.address = self.client[0] if self.client else ""
         self._since = self.loop.time()
         self._is_surplus = not self.open_connections.add(self)
@@ -114,13 +126,100 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         # These refer back to the connection, which would otherwise stay until a full collection.
         self.cycle = self._active_cycle = None  # type: ignore[assignment]
+        self._held = self._waiting = b""
         self._extensions.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._rejection is not None:
             return
-        if self.queues.is_refusing and self._refuse_unparsed(data):
+        if self._held or self._waiting or self._is_answering():
+            self._hold(data)
+        elif self.queues.is_crowded and self._in_headers:
+            self._receive_in_crowd(data)
+        elif len(data) <= HEAD_PIECE_BYTES:
+            self._parse(data)
+        else:
+            self._parse_pieces(data)
+
+    def _receive_in_crowd(self, data: bytes) -> None:
+        # Most connections send requests of one project.
+        if not self._token or self._token not in data:
+            self._sender, self._token = self.senders.find(self.address, data)
+        queues, can_parse = self.queues, self.queues.can_parse()
+        if can_parse and len(data) <= HEAD_PIECE_BYTES and not queues.is_refusing:
+            self._parse(data)
+        elif not self._queue_unparsed(data, must_wait=not can_parse):
+            self._parse_pieces(data)
+
+    def _queue_unparsed(self, data: bytes, *, must_wait: bool) -> bool:
+        """Refuse a request if its sender has too many, or let it wait. Return False if it need not
+        wait, or if the bytes are not exactly one simple request: then the parser reads it."""
+        end = data.find(b"\r\n\r\n")
+        head = parse_simple_head(data[:end]) if end > 0 and self._is_simple() else None
+        if head is None or len(data) != end + 4 + head.body_bytes:
+            return False
+        queue, _ = self.find_queue(head.path)
+        if queue.refuses(self._sender):
+            self._refuse_unparsed(queue, closes=head.closes)
+        elif must_wait:
+            self._waiting = data
+            self._deadline = math.inf
+            self.queues.add(queue, self._sender, self._parse_waiting)
+        else:
+            return False
+        return True
+
+    def _parse_waiting(self) -> None:
+        """Parse the request that waits, and start its handler."""
+        data, self._waiting = self._waiting, b""
+        if self.transport.is_closing():
             return
+        self._has_waited = True
+        self._parse(data)
+        if self._has_waited:  # it was rejected
+            self._has_waited = False
+        else:
+            self.start()
+
+    def _parse_pieces(self, data: bytes) -> None:
+        """Parse until there is a request to answer, or until this iteration has no time left."""
+        at = 0
+        while at < len(data) and self._rejection is None:
+            if self._is_answering() or not self.queues.can_parse():
+                self._hold(data[at:])
+                self._parse_later()
+                return
+            ends = at + self._piece_bytes()
+            self._parse(data[at:ends])
+            at = ends
+
+    def _hold(self, data: bytes) -> None:
+        self._held = self._held[self._held_at :] + data
+        self._held_at = 0
+        self.flow.pause_reading()
+        self.flow.is_held = True
+
+    def _parse_later(self) -> None:
+        """Parse what is held in the next turn of its sender, unless a response comes first."""
+        if not self._is_answering():
+            self.queues.add(self.queues.unparsed, self._sender, self._parse_held)
+
+    def _parse_held(self) -> None:
+        if self.transport.is_closing() or self._rejection is not None:
+            return
+        start, self._held_at = self._held_at, self._held_at + self._piece_bytes()
+        self._parse(self._held[start : self._held_at])
+        if self._held_at < len(self._held):
+            self._parse_later()
+        else:
+            self._held, self._held_at = b"", 0
+            self.flow.is_held = False
+            self.flow.resume_reading()
+
+    def _piece_bytes(self) -> int:
+        return HEAD_PIECE_BYTES if self._in_headers else BODY_PIECE_BYTES
+
+    def _parse(self, data: bytes) -> None:
         steps = self._progress
         self._may_be_large = self._unparsed_bytes + len(data) > MAX_HEADER_BYTES
         try:
@@ -175,11 +274,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         self._since = self.loop.time()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
+        if self._held:
+            self._parse_later()
+        else:
+            self.flow.resume_reading()
         if not self.flow.write_paused:
             self._deadline = self._since + self.timeout_keep_alive
         if self._rejection is not None:
@@ -194,11 +296,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._deadline = self.loop.time() + self.timeout_keep_alive if self._is_idle() else math.inf
 
+    def shutdown(self) -> None:
+        if self._waiting:
+            self._parse_waiting()
+        super().shutdown()
+
     def describe(self) -> tuple[ConnectionState, float]:
         seconds = self.loop.time() - self._since
         if self.flow.write_paused or self._is_reading_active_body():
             return ConnectionState.SLOW, seconds
-        if not self._is_idle():
+        if self._waiting or not self._is_idle():
             return ConnectionState.BUSY, seconds
         has_begun = self._active_cycle is None or self._unparsed_bytes > 0
         return ConnectionState.SLOW if has_begun else ConnectionState.IDLE, seconds
@@ -235,48 +342,52 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
         if self.draining.is_set():
             cycle.keep_alive = False
-        if self._queue.is_refusing and self._write_response(OVERLOADED_HEAD, OVERLOADED.body):
+        if self._has_waited:
+            self._has_waited = False  # _parse_waiting starts it, with its body
+        elif self._queue.refuses(self._sender) and self._write_response(
+            OVERLOADED_HEAD, OVERLOADED.body
+        ):
             self._queue.refused += 1
         else:
-            self.queues.add(self._queue, self)
+            self.queues.add(self._queue, self._sender, self.start)
 
     def _count_running(self, task: asyncio.Task[None]) -> None:
         """Count the handler until it ends. It has its whole body and waits for something else."""
         self._reading_task = None
         if not task.done():
-            queue = self._queue
-            self.queues.begin(queue)
-            task.add_done_callback(lambda _: self.queues.end(queue))
+            queue, sender = self._queue, self._sender
+            self.queues.begin(queue, sender)
+            task.add_done_callback(lambda _: self.queues.end(queue, sender))
 
-    def _refuse_unparsed(self, data: bytes) -> bool:
-        """Refuse a request of a queue that refuses. Return False if the bytes are not exactly one
-        simple request: the parser then reads it, which takes longer than the refusal."""
-        end = data.find(b"\r\n\r\n")
-        head = parse_simple_head(data[:end]) if end > 0 and self._is_between_requests() else None
-        if head is None or len(data) != end + 4 + head.body_bytes:
-            return False
-        queue, _ = self.find_queue(head.path)
-        if not queue.is_refusing:
-            return False
+    def _refuse_unparsed(self, queue: RequestQueue, *, closes: bool) -> None:
         queue.refused += 1
         self._since = self.loop.time()
         self._deadline = self._since + self.timeout_keep_alive
-        ending = CLOSING if head.closes else b"\r\n"
-        lines = OVERLOADED_HEAD + self._default_header_lines()
-        self.transport.write(lines + ending + OVERLOADED.body)
-        if head.closes:
+        self.transport.write(_render_refusal(self.server_state, closes=closes))
+        if closes:
             self.transport.close()
-        return True
 
-    def _is_between_requests(self) -> bool:
-        cycle = self._active_cycle
-        return (
-            (cycle is None or cycle.response_complete)
-            and self._in_headers
-            and not self._unparsed_bytes
-            and not self._is_surplus
-            and not self.flow.write_paused
-            and not self.draining.is_set()
+    @classmethod
+    def find_refusal(cls, address: str, data: bytes, state: ServerState) -> bytes | None:
+        """Return the refusal of a single request on a new connection, None if the bytes are not
+        one, or if its sender may send more."""
+        end = data.find(b"\r\n\r\n")
+        head = parse_simple_head(data[:end]) if end > 0 else None
+        if head is None or not head.closes or len(data) != end + 4 + head.body_bytes:
+            return None
+        queue, _ = cls.find_queue(head.path)
+        if not queue.refuses(cls.senders.find(address, data)[0]):
+            return None
+        queue.refused += 1
+        return _render_refusal(state, closes=True)
+
+    def _is_simple(self) -> bool:
+        """Whether a whole request can be answered without regard to what came before it."""
+        return not (
+            self._unparsed_bytes
+            or self._is_surplus
+            or self.flow.write_paused
+            or self.draining.is_set()
         )
 
     def _take_whole_body(self) -> bytes | None:
@@ -297,7 +408,7 @@ class BoundedProtocol(HttpToolsProtocol):
         ending = b"\r\n" if cycle.keep_alive else CLOSING
         if cycle.scope["method"] == "HEAD":
             body = b""
-        self.transport.write(b"".join((head, self._default_header_lines(), ending, body)))
+        self.transport.write(b"".join((head, _render_defaults(self.server_state), ending, body)))
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
@@ -317,14 +428,6 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
-    def _default_header_lines(self) -> bytes:
-        """Return the Date header, which uvicorn renews every second."""
-        headers = self.server_state.default_headers
-        if headers is not _rendered_defaults[0]:
-            _rendered_defaults[:] = [headers, header_lines(headers)]
-        lines: bytes = _rendered_defaults[1]
-        return lines
-
     def _decline_upgrade(self, rest: bytes) -> None:
         """Ignore an offered protocol upgrade. The parser would lose the body, so a new parser reads
         the request without the upgrade headers."""
@@ -339,7 +442,7 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"%s %s HTTP/1.1\r\n%s\r\n" % (method, self.url, header_lines(headers))
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.data_received(head + rest)
+        self._parse(head + rest)
 
     def _reject(self, error: AppError) -> None:
         """Send an error and close the connection, after the responses to earlier requests."""
@@ -351,7 +454,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _write_rejection(self, error: AppError) -> None:
         answer = build_error_reply(error)
-        self.transport.write(answer.head + self._default_header_lines() + CLOSING + answer.body)
+        self.transport.write(
+            answer.head + _render_defaults(self.server_state) + CLOSING + answer.body
+        )
         self.transport.close()
 
     def _has_valid_host(self) -> bool:
@@ -380,6 +485,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._reject(HeadersTooLarge())
         elif self._unparsed_bytes == more and self._is_idle():
             self._set_deadline(self.header_timeout_s)
+
+    def _is_answering(self) -> bool:
+        """Whether further bytes belong to a request after the one that is being answered."""
+        cycle = self._active_cycle
+        return (
+            cycle is not None
+            and not cycle.response_complete
+            and not (cycle.more_body and cycle is self.cycle)
+        )
 
     def _is_idle(self) -> bool:
         return self._active_cycle is None or self._active_cycle.response_complete
@@ -414,69 +528,34 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(wait, self._check_deadline)
 
 
+class _FlowControl(FlowControl):
+    """Reads no more while bytes are held, although a handler waits for more of its body."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
+def _render_defaults(state: ServerState) -> bytes:
+    """Return the Date header and others, which uvicorn renews every second."""
+    headers = state.default_headers
+    if headers is not _rendered_defaults[0]:
+        _rendered_defaults[:] = [headers, header_lines(headers)]
+    lines: bytes = _rendered_defaults[1]
+    return lines
+
+
+def _render_refusal(state: ServerState, *, closes: bool) -> bytes:
+    headers = state.default_headers
+    if headers is not _rendered_refusals[0]:
+        lines = OVERLOADED_HEAD + _render_defaults(state)
+        both = (lines + ending + OVERLOADED.body for ending in (b"\r\n", CLOSING))
+        _rendered_refusals[:] = [headers, *both]
+    refusal: bytes = _rendered_refusals[1 + closes]
+    return refusal
+
+
 def _too_many_connections_error() -> Unavailable:
     return Unavailable("Too many connections are open. Try again shortly.", retry_after_s=1)
-
-
-class Server(uvicorn.Server):
-    """Exits with status 0 on a signal, and sets `stopping` before it shuts down.
-
-    After SIGTERM the readiness check fails and the server serves on for `drain_s`, so that a
-    balancer sends no more requests when it stops. Another signal ends that at once.
-    """
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        *,
-        stopping: asyncio.Event,
-        readiness: Readiness,
-        drain_s: float,
-        max_connections: int,
-    ) -> None:
-        super().__init__(config)
-        self._max_connections = max_connections
-        self._stopping = stopping
-        self._readiness = readiness
-        self._drain_s = drain_s
-        self._acceptors: list[Acceptor] = []
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup([])  # without servers of its own
-        self._acceptors = [
-            Acceptor(each, self._create_protocol, self._max_connections) for each in sockets or []
-        ]
-        for acceptor in self._acceptors:
-            acceptor.start()
-
-    def _create_protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return protocol
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stopping.set()
-        for acceptor in self._acceptors:
-            acceptor.stop()
-        await super().shutdown(sockets)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        readiness = self._readiness
-        is_ready = readiness.waiting_for is None and not readiness.draining.is_set()
-        if sig != signal.SIGTERM or not is_ready or not self._drain_s:
-            super().handle_exit(sig, frame)
-            return
-        readiness.draining.set()
-        asyncio.get_running_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in HANDLED_SIGNALS:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
-            yield
-        finally:
-            for number in HANDLED_SIGNALS:
-                loop.remove_signal_handler(number)

@@ -14,8 +14,10 @@ from hedgerow.http.server.connections import ConnectionTable
 from hedgerow.http.server.gateway import CLIENT_GONE, UNMATCHED, FastRoute, Gateway
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
+from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.http.server.response import Reply, build_json_reply
+from hedgerow.http.server.senders import Senders
 from hedgerow.http.server.trace import SCOPE_KEY, Trace, get_trace
 from tests.unit.http.asgi import AsgiResponse, http_scope, make_receive, send_request
 
@@ -84,6 +86,7 @@ class GatewayFixture:
             log=self._log,
             open_connections=ConnectionTable(10, lambda _: False),
             queues=RequestQueues(),
+            senders=Senders(Origins((), ""), lambda _: None),
             admit_client=lambda _: None,
         )
 

@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from hedgerow.http.server import request_queues
 from hedgerow.http.server.request_queues import (
+    CROWD,
+    MAX_LIMIT,
     MAX_RUNNING,
     MIN_LIMIT,
+    READING_S,
     SLICE_S,
     WINDOW_S,
     RequestQueue,
     RequestQueues,
+    Sender,
 )
 
 
@@ -31,14 +36,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Request:
-    def __init__(self, start: Callable[[], object]) -> None:
-        self.start = start
-
-
-def _add(queues: RequestQueues, queue: RequestQueue, number: int, start: object) -> None:
+def _add(
+    queues: RequestQueues,
+    queue: RequestQueue,
+    number: int,
+    start: Callable[[], object],
+    *,
+    sender: Sender = None,
+) -> None:
     for _ in range(number):
-        queues.add(queue, Request(start))  # type: ignore[arg-type]
+        queues.add(queue, sender, start)  # type: ignore[arg-type]
 
 
 async def _run_slice() -> None:
@@ -46,9 +53,9 @@ async def _run_slice() -> None:
 
 
 async def test_probes_go_first_and_the_queues_take_turns() -> None:
-    queues, started = RequestQueues(), []
+    queues, started = RequestQueues(), list[str]()
     for queue, number in ((queues.capture, 3), (queues.flags, 1), (queues.probes, 1)):
-        _add(queues, queue, number, lambda name=queue.name: started.append(name))
+        _add(queues, queue, number, partial(started.append, queue.name))
     await _run_slice()
     assert started == ["probes", "capture", "flags", "capture", "capture"]
 
@@ -77,10 +84,11 @@ async def test_a_queue_that_does_not_become_empty_gets_a_limit_and_refuses(clock
     def start() -> None:
         clock.now += SLICE_S
 
-    _add(queues, queues.flags, 1000, start)
+    _add(queues, queues.flags, MAX_LIMIT - 1, start)
     assert not queues.is_refusing, "a burst is not refused"
-    while clock.now < 2 * WINDOW_S:
+    while queues.flags.limit > MIN_LIMIT:
         await _run_slice()
+    assert clock.now < 10 * WINDOW_S
     assert (queues.flags.limit, queues.flags.is_refusing) == (MIN_LIMIT, True)
     assert (queues.is_refusing, queues.capture.is_refusing) == (True, False)
     queues.flags.refused += 7
@@ -105,11 +113,77 @@ async def test_a_pause_of_the_process_refuses_no_short_queue(clock: Clock) -> No
         assert not queues.is_refusing
 
 
-async def test_handlers_that_wait_for_the_database_hold_back_the_others() -> None:
+async def test_senders_take_turns_and_the_one_that_floods_is_refused(clock: Clock) -> None:
+    queues, started = RequestQueues(), list[str]()
+    flags = queues.flags
+    _add(queues, flags, MAX_LIMIT, lambda: started.append("many"), sender="many")
+    _add(queues, flags, 2, lambda: started.append("few"), sender="few")
+    assert flags.is_refusing
+    refuses = [flags.refuses(sender) for sender in ("many", "few", "new")]
+    assert refuses == [True, False, False]
+    await _run_slice()
+    assert started[:5] == ["many", "few", "many", "few", "many"]
+    assert not flags.refuses("many"), "the queue is empty"
+
+
+async def test_a_limit_recovers_when_the_queue_becomes_empty(clock: Clock) -> None:
     queues = RequestQueues()
-    _add(queues, queues.capture, MAX_RUNNING + 1, lambda: queues.begin(queues.capture))
+    queues.flags.limit = MIN_LIMIT
+    for _ in range(3):
+        _add(queues, queues.flags, CROWD + 1, lambda: None)
+        await _run_slice()
+    assert queues.flags.limit == 8 * MIN_LIMIT
+
+
+async def test_an_iteration_has_one_slice_although_requests_follow_each_other(clock: Clock) -> None:
+    """A client may send its next requests before it reads the response."""
+    queues, started = RequestQueues(), list[float]()
+
+    def start() -> None:
+        started.append(clock.now)
+        clock.now += 0.6 * SLICE_S
+        if len(started) < 100:
+            queues.add(queues.flags, None, start)
+
+    _add(queues, queues.flags, 4, start)
+    for iteration in range(1, 6):
+        await _run_slice()
+        assert len(started) == 2 * iteration
+
+
+async def test_parsing_stops_after_a_while_and_senders_take_turns_there_too(clock: Clock) -> None:
+    queues, parsed = RequestQueues(), list[str]()
+
+    def parse(sender: str) -> None:
+        parsed.append(sender)
+        clock.now += 0.6 * READING_S
+
+    assert queues.can_parse()
+    clock.now += READING_S
+    assert not queues.can_parse()
+    for sender in ("many", "many", "many", "few"):
+        _add(queues, queues.unparsed, 1, partial(parse, sender), sender=sender)
     await _run_slice()
-    assert (queues.capture.running, queues.waiting) == (MAX_RUNNING, 1)
-    queues.end(queues.capture)
+    assert parsed == ["many", "few"]
+    assert not queues.can_parse(), "others wait for that"
     await _run_slice()
-    assert (queues.capture.running, queues.waiting) == (MAX_RUNNING, 0)
+    assert queues.can_parse()
+
+
+async def test_handlers_that_wait_for_the_database_hold_back_the_others(clock: Clock) -> None:
+    queues = RequestQueues()
+    queue = queues.capture
+
+    def begin(sender: str) -> None:
+        queues.begin(queue, sender)
+
+    _add(queues, queue, MAX_RUNNING, lambda: begin("many"), sender="many")
+    await _run_slice()
+    assert (queue.running, queue.waiting) == (MAX_RUNNING // 2, MAX_RUNNING // 2)
+    _add(queues, queue, 1, lambda: begin("few"), sender="few")
+    await _run_slice()
+    assert (queue.running, queue.waiting) == (MAX_RUNNING // 2 + 1, MAX_RUNNING // 2)
+    for sender in ("few", "many"):
+        queues.end(queue, sender)
+    await _run_slice()
+    assert (queue.running, queue.waiting) == (MAX_RUNNING // 2, MAX_RUNNING // 2 - 1)

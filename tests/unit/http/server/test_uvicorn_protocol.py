@@ -5,8 +5,12 @@ import gc
 import weakref
 from typing import Any
 
-from hedgerow.http.server.gateway import FastRoute
+from starlette.types import Receive, Scope
+
+from hedgerow.http.server.gateway import FastRoute, Gateway
+from hedgerow.http.server.response import Reply, build_reply
 from hedgerow.http.server.server import build_server
+from hedgerow.http.server.trace import Trace
 from tests.unit.http.server.test_gateway import App, GatewayFixture, fine
 
 REQUEST = b"POST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
@@ -26,18 +30,17 @@ class MemoryTransport(asyncio.Transport):
     def close(self) -> None:
         pass
 
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
 
 async def test_closed_connection_is_freed_without_the_collector() -> None:
-    route = FastRoute(handler=fine, methods=("POST",), is_quick=True)
-    gateway = GatewayFixture(App(), fast=route).gateway
-    server = build_server(gateway, header_timeout_s=30, drain_s=0, grace_s=1)
-    server.config.load()
-    transport = MemoryTransport()
-    protocol_class: Any = server.config.http_protocol_class
-    protocol = protocol_class(config=server.config, server_state=server.server_state, app_state={})
+    protocol, transport = _connect(_build_gateway())
     gc.disable()
     try:
-        protocol.connection_made(transport)
         protocol.data_received(REQUEST)
         await asyncio.sleep(0)
         assert transport.written.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -48,3 +51,90 @@ async def test_closed_connection_is_freed_without_the_collector() -> None:
         assert closed() is None
     finally:
         gc.enable()
+
+
+def _connect(gateway: Gateway) -> tuple[Any, MemoryTransport]:
+    server = build_server(gateway, header_timeout_s=30, drain_s=0, grace_s=1)
+    server.config.load()
+    protocol_class: Any = server.config.http_protocol_class
+    protocol = protocol_class(config=server.config, server_state=server.server_state, app_state={})
+    transport = MemoryTransport()
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+def _build_gateway() -> Gateway:
+    route = FastRoute(handler=fine, methods=("POST",), is_quick=True)
+    return GatewayFixture(App(), fast=route).gateway
+
+
+async def test_requests_sent_without_waiting_are_parsed_as_they_are_answered() -> None:
+    gateway = _build_gateway()
+    protocol, transport = _connect(gateway)
+    protocol.data_received(REQUEST * 5000)
+    assert gateway.queues.waiting == 1
+    assert len(protocol.pipeline) < 20
+    for _ in range(50_000):
+        if transport.written.count(b"HTTP/1.1 200 OK\r\n") == 5000:
+            break
+        await asyncio.sleep(0)
+    assert transport.written.count(b"HTTP/1.1 200 OK\r\n") == 5000
+    protocol.connection_lost(None)
+
+
+async def test_a_body_in_many_pieces_arrives_whole() -> None:
+    route = FastRoute(handler=_echo_size, methods=("POST",))
+    protocol, transport = _connect(GatewayFixture(App(), fast=route).gateway)
+    body = b"x" * 300_000
+    head = b"POST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    protocol.data_received(head + body + REQUEST)
+    for _ in range(10_000):
+        if b"300000" in transport.written and transport.written.endswith(b"2"):
+            break
+        await asyncio.sleep(0)
+    assert transport.written.count(b"HTTP/1.1 200 OK\r\n") == 2
+    protocol.connection_lost(None)
+
+
+async def _echo_size(scope: Scope, receive: Receive, _: Trace) -> Reply:
+    size, has_more = 0, True
+    while has_more:
+        message = await receive()
+        size += len(message.get("body", b""))
+        has_more = message.get("more_body", False)
+    return build_reply(200, str(size).encode())
+
+
+async def test_in_a_crowd_a_request_waits_unparsed_or_is_refused() -> None:
+    gateway = _build_gateway()
+    protocol, transport = _connect(gateway)
+    queues = gateway.queues
+    queues.is_crowded = True
+    # Somebody's bytes wait to be parsed, so that these have to wait as well.
+    queues.add(queues.unparsed, "other", lambda: None)
+    protocol.data_received(REQUEST)
+    assert (queues.flags.waiting, protocol.cycle) == (1, None)
+    await asyncio.sleep(0)
+    assert transport.written.startswith(b"HTTP/1.1 200 OK\r\n")
+    transport.written = b""
+    queues.is_crowded = queues.is_refusing = queues.flags.is_refusing = True
+    queues.flags.limit = 0
+    protocol.data_received(REQUEST)
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1\r\n" in transport.written.lower()
+    assert queues.flags.refused == 1
+    protocol.connection_lost(None)
+
+
+async def test_nothing_is_read_while_bytes_are_held() -> None:
+    """A handler that waits for its body would resume reading, and the held bytes would grow."""
+    gateway = _build_gateway()
+    protocol, transport = _connect(gateway)
+    gateway.queues.add(gateway.queues.unparsed, "other", lambda: None)
+    protocol.data_received(REQUEST * 100)
+    protocol.flow.resume_reading()
+    assert protocol.flow.read_paused
+    while transport.written.count(b"HTTP/1.1 200 OK\r\n") < 100:
+        await asyncio.sleep(0)
+    assert not protocol.flow.read_paused
+    protocol.connection_lost(None)
