@@ -95,6 +95,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._token = b""
         # Bytes that are parsed later: after the response, or in another iteration.
         self._held, self._held_at = b"", 0
+        self._has_turn = False
         # A request that waits unparsed, and whether it is being parsed.
         self._waiting = b""
         self._has_waited = False
@@ -201,10 +202,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _parse_later(self) -> None:
         """Parse what is held in the next turn of its sender, unless a response comes first."""
-        if not self._is_answering():
+        if self._held and not self._has_turn and not self._is_answering():
+            self._has_turn = True
             self.queues.add(self.queues.unparsed, self._sender, self._parse_held)
 
     def _parse_held(self) -> None:
+        self._has_turn = False
         if self.transport.is_closing() or self._rejection is not None:
             return
         start, self._held_at = self._held_at, self._held_at + self._piece_bytes()
@@ -277,11 +280,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._since = self.loop.time()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+            self._parse_later()  # its body may be held
             return
-        if self._held:
-            self._parse_later()
-        else:
-            self.flow.resume_reading()
+        self._parse_later()
+        self.flow.resume_reading()
         if not self.flow.write_paused:
             self._deadline = self._since + self.timeout_keep_alive
         if self._rejection is not None:

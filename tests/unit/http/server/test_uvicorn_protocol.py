@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
+import re
 import weakref
+from random import Random
 from typing import Any
 
+import pytest
 from starlette.types import Receive, Scope
 
 from hedgerow.http.server.gateway import FastRoute, Gateway
@@ -20,6 +23,7 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 1), "sockname": ("192.0.2.2", 2)})
         self.written = b""
+        self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -31,10 +35,10 @@ class MemoryTransport(asyncio.Transport):
         pass
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
     def resume_reading(self) -> None:
-        pass
+        self.is_paused = False
 
 
 async def test_closed_connection_is_freed_without_the_collector() -> None:
@@ -94,6 +98,39 @@ async def test_a_body_in_many_pieces_arrives_whole() -> None:
         await asyncio.sleep(0)
     assert transport.written.count(b"HTTP/1.1 200 OK\r\n") == 2
     protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_pipelines_in_random_pieces_are_answered_in_order(seed: int) -> None:
+    """A piece may end anywhere: inside a head, or in the body of a request that waits."""
+    chosen = Random(seed)
+    gateway = _build_echo_gateway(is_quick=chosen.random() < 0.5)
+    protocol, transport = _connect(gateway)
+    sizes = [chosen.choice((0, 2, 400, 700, 9000)) for _ in range(chosen.randint(2, 40))]
+    sent = b"".join(_build_request(size) for size in sizes)
+    while sent:
+        gateway.queues.is_crowded = chosen.random() < 0.5
+        size = chosen.choice((1, 50, 500, 3000, 60_000))
+        protocol.data_received(sent[:size])
+        sent = sent[size:]
+        for _ in range(1000):
+            if not transport.is_paused and chosen.random() < 0.8:
+                break
+            await asyncio.sleep(0)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert re.findall(rb"\r\n\r\n(\d+)", transport.written) == [b"%d" % size for size in sizes]
+    protocol.connection_lost(None)
+
+
+def _build_echo_gateway(*, is_quick: bool) -> Gateway:
+    route = FastRoute(handler=_echo_size, methods=("POST",), is_quick=is_quick)
+    return GatewayFixture(App(), fast=route).gateway
+
+
+def _build_request(size: int) -> bytes:
+    head = b"POST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size
+    return head + b"x" * size
 
 
 async def _echo_size(scope: Scope, receive: Receive, _: Trace) -> Reply:
