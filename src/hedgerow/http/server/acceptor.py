@@ -2,7 +2,8 @@
 
 libuv accepts one. While each iteration answers many requests, a new connection would then wait for
 as many iterations as there are connections before it, and so would a health check. While requests
-are refused, a connection for a single request is refused before it costs more than the refusal.
+are refused, a liveness check is answered as soon as it is accepted, and a connection for a single
+request is refused before it costs more than the refusal.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from hedgerow.lib.eager import start_eagerly
 # Bounds of an iteration. The others wait for the next one.
 MAX_ACCEPTS = 256
 ACCEPTING_S = 0.01
-# A request that is refused without a connection fits into this.
-MAX_REFUSED_BYTES = 4096
+# A request that is answered without a connection of the event loop fits into this.
+MAX_EARLY_BYTES = 4096
 # The part of the connection limit that is accepted at once: connections which others replace keep
 # their file descriptors until the end of the iteration.
 MAX_SHARE = 1 / 4
@@ -29,13 +30,13 @@ RETRY_S = 0.1
 _log = structlog.get_logger("hedgerow.http")
 
 
-# Returns the refusal of a request, None if it is to be served. Gets the client's address and the
-# first bytes of the connection.
-FindRefusal = Callable[[str, bytes], bytes | None]
+# Returns the answer to the only request of a connection, None if a handler is to serve it. Gets the
+# client's address and the first bytes of the connection.
+FindEarlyAnswer = Callable[[str, bytes], bytes | None]
 
 
 class Acceptor:
-    """`find_refusal` is called while `is_refusing` returns True."""
+    """`find_early_answer` is called while `is_refusing` returns True."""
 
     def __init__(
         self,
@@ -44,10 +45,10 @@ class Acceptor:
         max_connections: int,
         *,
         is_refusing: Callable[[], bool],
-        find_refusal: FindRefusal,
+        find_early_answer: FindEarlyAnswer,
     ) -> None:
         self._is_refusing = is_refusing
-        self._find_refusal = find_refusal
+        self._find_early_answer = find_early_answer
         self._listening = listening
         self._max_accepts = max(1, min(MAX_ACCEPTS, int(max_connections * MAX_SHARE)))
         self._create_protocol = create_protocol
@@ -79,7 +80,7 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
             connection.setblocking(False)
-            if not self._is_refusing() or not self._refuse(connection, peer[0]):
+            if not self._is_refusing() or not self._answer_early(connection, peer[0]):
                 self._open(connection)
             if perf_counter() > deadline:
                 return
@@ -91,16 +92,17 @@ class Acceptor:
             self._tasks.add(task)
             task.add_done_callback(self._forget)
 
-    def _refuse(self, connection: socket.socket, address: str) -> bool:
-        """Refuse the request that a new connection has already received, if it is to be refused."""
+    def _answer_early(self, connection: socket.socket, address: str) -> bool:
+        """Answer the request that a new connection has already received, if no handler is needed
+        for that."""
         with suppress(OSError):
-            data = connection.recv(MAX_REFUSED_BYTES, socket.MSG_PEEK)
-            refusal = self._find_refusal(address, data)
-            if refusal is None:
+            data = connection.recv(MAX_EARLY_BYTES, socket.MSG_PEEK)
+            answer = self._find_early_answer(address, data)
+            if answer is None:
                 return False
-            # To close it with unread bytes would discard the refusal.
-            connection.recv(MAX_REFUSED_BYTES)
-            connection.send(refusal)
+            # To close it with unread bytes would discard the answer.
+            connection.recv(MAX_EARLY_BYTES)
+            connection.send(answer)
             connection.close()
             return True
         return False

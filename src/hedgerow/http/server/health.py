@@ -11,8 +11,9 @@ from hedgerow.http.openapi.sdk_types import HealthStatus
 from hedgerow.http.server.response import NO_STORE, Reply, build_json_reply
 from hedgerow.http.server.trace import Trace
 
+LIVENESS_PATH = "/_liveness"
 STOPPING = "shutting down"
-_ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
+ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
 
 
 class Readiness:
@@ -28,7 +29,7 @@ class Readiness:
 
     @fast_endpoint(
         "GET",
-        "/_liveness",
+        LIVENESS_PATH,
         is_public=True,
         is_probe=True,
         allows_credentials=False,
@@ -37,7 +38,7 @@ class Readiness:
     )
     async def show_liveness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Check that the process runs."""
-        return _ALIVE
+        return ALIVE
 
     @fast_endpoint("GET", "/_readiness", is_probe=True, name="readiness", response=HealthStatus)
     async def show_readiness(self, _: Scope, __: Receive, ___: Trace) -> Reply:

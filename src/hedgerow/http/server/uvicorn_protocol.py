@@ -21,6 +21,7 @@ from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
+from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
 from hedgerow.http.server.refusals import OVERLOADED, parse_simple_head
 from hedgerow.http.server.request_queues import RequestQueue, RequestQueues, Sender
@@ -36,6 +37,7 @@ INVALID_HOST = "Exactly one Host header with a host name or an address is requir
 REFUSED = b"HTTP/1.1 429 "
 REFUSAL_PAUSE_S = 0.1
 OVERLOADED_HEAD = OVERLOADED.head
+LIVENESS_LINES = tuple(f"GET {LIVENESS_PATH}{end}".encode() for end in (" ", "/ "))
 # So many bytes are parsed at once. A client may send many requests without waiting for responses,
 # or a body in many tiny chunks.
 HEAD_PIECE_BYTES = 512
@@ -370,15 +372,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     @classmethod
-    def find_refusal(cls, address: str, data: bytes, state: ServerState) -> bytes | None:
-        """Return the refusal of a single request on a new connection, None if the bytes are not
-        one, or if its sender may send more."""
+    def find_early_answer(cls, address: str, data: bytes, state: ServerState) -> bytes | None:
+        """Return the answer to the only request of a new connection, if it needs no handler: that
+        the process is alive, or a refusal."""
         end = data.find(b"\r\n\r\n")
         head = parse_simple_head(data[:end]) if end > 0 else None
-        if head is None or not head.closes or len(data) != end + 4 + head.body_bytes:
+        if head is None or len(data) != end + 4 + head.body_bytes:
             return None
+        if data.startswith(LIVENESS_LINES):
+            return ALIVE.head + _render_defaults(state) + CLOSING + ALIVE.body
         queue, _ = cls.find_queue(head.path)
-        if not queue.refuses(cls.senders.find(address, data)[0]):
+        if not head.closes or not queue.refuses(cls.senders.find(address, data)[0]):
             return None
         queue.refused += 1
         return _render_refusal(state, closes=True)

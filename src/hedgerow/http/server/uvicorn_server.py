@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
                 self._create_protocol,
                 self._max_connections,
                 is_refusing=lambda: protocol.queues.is_refusing,
-                find_refusal=partial(protocol.find_refusal, state=self.server_state),
+                find_early_answer=partial(protocol.find_early_answer, state=self.server_state),
             )
             for each in sockets or []
         ]

@@ -163,6 +163,28 @@ async def test_in_a_crowd_a_request_waits_unparsed_or_is_refused() -> None:
     protocol.connection_lost(None)
 
 
+async def test_a_new_connection_is_answered_early_only_where_no_handler_is_needed() -> None:
+    gateway = _build_gateway()
+    protocol, _ = _connect(gateway)
+    gateway.queues.flags.is_refusing, gateway.queues.flags.limit = True, 0
+
+    def answer(line: bytes, *headers: bytes) -> bytes | None:
+        data = b"\r\n".join((line + b" HTTP/1.1", b"Host: a", *headers, b"", b""))
+        found: bytes | None = protocol.find_early_answer("192.0.2.1", data, protocol.server_state)
+        return found
+
+    alive = answer(b"GET /_liveness")
+    assert alive is not None
+    assert alive.startswith(b"HTTP/1.1 200 ")
+    assert alive.endswith(b'connection: close\r\n\r\n{"status":"ok"}')
+    refused = answer(b"POST /fast", b"Connection: close")
+    assert refused is not None
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    for line in (b"POST /_liveness", b"GET /_liveness2", b"GET /_readiness", b"POST /fast"):
+        assert answer(line) is None
+    protocol.connection_lost(None)
+
+
 async def test_nothing_is_read_while_bytes_are_held() -> None:
     """A handler that waits for its body would resume reading, and the held bytes would grow."""
     gateway = _build_gateway()
