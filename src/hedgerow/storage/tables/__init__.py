@@ -5,6 +5,12 @@ Migrations define tables themselves: a change here needs a new migration.
 
 from hedgerow.storage.tables import ingestion as ingestion
 from hedgerow.storage.tables.column_types import metadata as metadata
+from hedgerow.storage.tables.dashboards import annotations as annotations
+from hedgerow.storage.tables.dashboards import dashboard_tiles as dashboard_tiles
+from hedgerow.storage.tables.dashboards import dashboards as dashboards
+from hedgerow.storage.tables.dashboards import insight_results as insight_results
+from hedgerow.storage.tables.dashboards import saved_insights as saved_insights
+from hedgerow.storage.tables.dashboards import shared_links as shared_links
 from hedgerow.storage.tables.flags import cohorts as cohorts
 from hedgerow.storage.tables.flags import early_access_features as early_access_features
 from hedgerow.storage.tables.flags import experiments as experiments

@@ -1,0 +1,1 @@
+"""Saved insights, dashboards, annotations, shared links, and the results that are kept for them."""
