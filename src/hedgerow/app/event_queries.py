@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from hedgerow.app.event_store import LazyEventStore
+from hedgerow.events.actions.actions import Actions
 from hedgerow.events.listing.event_listing import EventListing
 from hedgerow.events.listing.property_values import PropertyValues
 from hedgerow.events.listing.select_listing import SelectListing
-from hedgerow.events.query.executor import QueryExecutor, ReadBarrier
+from hedgerow.events.query.executor import QueryDefinitions, QueryExecutor, ReadBarrier
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.query_runners import ExperimentQueryRunner
@@ -30,6 +31,7 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.experiments import SqlExperimentStore
 from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.insights.actions import SqlActionStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.event_persons import SqlEventPersons
 from hedgerow.storage.persons.persons import SqlPersonStore
@@ -58,6 +60,7 @@ class EventQueryServices:
     valid."""
 
     executor: QueryExecutor
+    actions: Actions
     workers: FunctionPool
     listing: EventListing
     select_listing: SelectListing
@@ -75,9 +78,10 @@ def build_event_queries(
     fetch_state: FetchState,
 ) -> EventQueryServices:
     workers = FunctionPool(WORKER_LIMITS)
+    actions = SqlActionStore(database)
     reading = QueryExecutor(
         ClickHouseEventReader(events.open_or_unavailable, workers),
-        SqlCohortStore(database),
+        QueryDefinitions(cohorts=SqlCohortStore(database), actions=actions),
         QueryLimiter(),
         arrived,
         mirrored,
@@ -106,6 +110,7 @@ def build_event_queries(
     )
     return EventQueryServices(
         executor=reading,
+        actions=Actions(actions, reading),
         workers=workers,
         listing=listing,
         select_listing=selecting,

@@ -30,6 +30,7 @@ from hedgerow.http.api.flag_summary import FlagRenderer
 from hedgerow.http.api.flags import FlagEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.insights.actions import ActionEndpoints
 from hedgerow.http.api.keys import KeyEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
@@ -348,6 +349,7 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
             property_values=queries.property_values,
         ),
         QueryEndpoints(queries=queries.queries),
+        ActionEndpoints(actions=queries.actions, activity=services.activity),
         PersonEndpoints(
             cohorts=cohorts,
             deletion=container.deletion,

@@ -43,6 +43,7 @@ SPECIAL: dict[str, tuple[int, int]] = {
     "isNull": (1, 1),
     "isNotNull": (1, 1),
     "exists": (1, 1),
+    "matchesAction": (1, 1),
 }
 
 

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from hedgerow.hogql.ast import (
+    Constant,
     Expr,
     Field,
     FunctionCall,
@@ -109,6 +110,29 @@ def transform(tree: _Tree, change: Callable[[Node], Node]) -> _Tree:
         if after is not before:
             changes[name] = after
     return change(replace(tree, **changes) if changes else tree)  # type: ignore[return-value]
+
+
+def qualify_fields(tree: _Tree, table: str, bound: frozenset[str] = frozenset()) -> _Tree:
+    """Put the name of a table before each field. Subqueries, and arguments of lambdas, which are
+    `bound`, stay as they are."""
+    if isinstance(tree, SelectQuery | SelectSet | Constant):
+        return tree
+    if isinstance(tree, Field):
+        first = str(tree.chain[0])
+        is_other = first in bound or first == table
+        return tree if is_other else replace(tree, chain=(table, *tree.chain))
+    if isinstance(tree, Lambda):
+        bound = bound.union(tree.args)
+
+    def qualify(value: object) -> object:
+        if isinstance(value, Node):
+            return qualify_fields(value, table, bound)
+        return tuple(map(qualify, value)) if isinstance(value, tuple | list) else value
+
+    members: dict[str, Any] = {
+        name: qualify(getattr(tree, name)) for name in _list_child_fields(type(tree))
+    }
+    return replace(tree, **members)
 
 
 def _transform_member(value: object, change: Callable[[Node], Node]) -> object:

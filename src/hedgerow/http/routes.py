@@ -18,6 +18,7 @@ from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags import FlagEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.insights.actions import ActionEndpoints
 from hedgerow.http.api.keys import KeyEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
@@ -85,6 +86,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     IngestionWarningEndpoints,
     EventEndpoints,
     QueryEndpoints,
+    ActionEndpoints,
     StreamEndpoints,
     RemoteConfigEndpoints,
     ScriptEndpoints,

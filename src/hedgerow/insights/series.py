@@ -1,16 +1,17 @@
 """A series of an insight: which events it counts, and the math on them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.events.actions.model import Action
 from hedgerow.events.filters.compiler import FilterCompiler
-from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.context import QueryContext, find_action, match_action
 from hedgerow.hogql.ast import Expr
 from hedgerow.hogql.builders import all_of, equals, field
 from hedgerow.hogql.parser.parse import parse_expr
-from hedgerow.lib.text import truncate
+from hedgerow.lib.text import parse_whole_number
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
@@ -39,10 +40,12 @@ _PROPERTY_CHAINS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """`event` is None for all events. `attr` is the place of the series in the query."""
+    """The events of an action, or with one name; without both, all events. `attr` is the place of
+    the series in the query."""
 
     attr: str
     event: str | None
+    action_id: int | None = None
     name: str
     custom_name: str | None
     properties: Sequence[Any]
@@ -55,7 +58,16 @@ class Series:
 
     @property
     def label(self) -> str:
-        return self.event or ALL_EVENTS
+        """The name of the series, for an action with `name_action`."""
+        return self.event or (ALL_EVENTS if self.action_id is None else self.name)
+
+    @property
+    def entity_id(self) -> str | int | None:
+        return self.event if self.action_id is None else self.action_id
+
+    @property
+    def entity_type(self) -> str:
+        return "events" if self.action_id is None else "actions"
 
     @property
     def is_property_math(self) -> bool:
@@ -95,15 +107,16 @@ def parse_series(sent: Any, attr: str) -> Series:
         raise Invalid("Expected an object.", attr=attr)
     check_storable(sent, attr)
     fields = QueryFields(sent, attr)
-    kind = fields.text("kind") or EVENTS
-    if kind != EVENTS:
-        detail = f'"{truncate(kind)}" is not supported. Expected EventsNode.'
-        raise Invalid(detail, attr=fields.attr("kind"), code="invalid_choice")
+    kind = fields.choice("kind", (EVENTS, ACTIONS)) or EVENTS
     event = fields.text("event") or None
+    action_id = _read_action_id(fields) if kind == ACTIONS else None
+    if event and action_id is not None:
+        raise Invalid("An action has no event. Leave this field out.", attr=fields.attr("event"))
     found = Series(
         attr=attr,
         event=event,
-        name=fields.text("name") or event or ALL_EVENTS,
+        action_id=action_id,
+        name=fields.text("name") or event or ("" if kind == ACTIONS else ALL_EVENTS),
         custom_name=fields.text("custom_name") or None,
         properties=[
             *_read_filters(fields, "properties"),
@@ -121,24 +134,33 @@ def parse_series(sent: Any, attr: str) -> Series:
 
 
 def parse_entity(fields: QueryFields, name: str) -> Series:
-    """Parse the event of a retention, in PostHog's older shape. Pageviews if there is none."""
+    """Parse the event or action of a retention, in PostHog's older shape. Pageviews if there is
+    none."""
     sent = fields.mapping(name) or {"id": DEFAULT_EVENT}
     attr = fields.attr(name)
     entity = QueryFields(sent, attr)
-    kind = entity.text("type") or "events"
-    if kind != "events":
-        detail = f'"{truncate(kind)}" is not supported. Expected events.'
-        raise Invalid(detail, attr=entity.attr("type"), code="invalid_choice")
-    event = entity.text("id")
+    is_action = entity.choice("type", ("events", "actions")) == "actions"
+    which = {"kind": ACTIONS, "id": sent.get("id")} if is_action else {"event": entity.text("id")}
     return parse_series(
         {
-            "event": event,
+            **which,
             "name": sent.get("name"),
             "custom_name": sent.get("custom_name"),
             "properties": sent.get("properties"),
         },
         attr,
     )
+
+
+def _read_action_id(fields: QueryFields) -> int:
+    """Read the id of an action, which may be text."""
+    sent = fields.raw("id")
+    id = parse_whole_number(sent) if isinstance(sent, str) else sent
+    if isinstance(id, float) and id.is_integer():
+        id = int(id)
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise Invalid("Expected the id of an action.", attr=fields.attr("id"), code="required")
+    return id
 
 
 def _read_filters(fields: QueryFields, name: str) -> list[Any]:
@@ -171,13 +193,28 @@ def filter_compiler(context: QueryContext) -> FilterCompiler:
     return FilterCompiler(context.time, context.cohorts, parse_expr)
 
 
-def match_event(series: Series) -> list[Expr]:
+def match_event(series: Series, context: QueryContext) -> list[Expr]:
+    if series.action_id is not None:
+        return [match_action(_find_action(series, context), context)]
     return [equals(field("event"), series.event)] if series.event else []
 
 
-def match_series(series: Series, compile_filters: Callable[[Any, str], Expr]) -> Expr:
-    """Build the condition for the events of a series."""
-    parts = match_event(series)
+def match_series(series: Series, context: QueryContext, compiler: FilterCompiler) -> Expr:
+    """Build the condition for the events of a series. The limits of filters are those of the
+    compiler, for all series that it compiles."""
+    parts = match_event(series, context)
     if series.properties:
-        parts.append(compile_filters(list(series.properties), f"{series.attr}__properties"))
+        parts.append(compiler.compile(list(series.properties), f"{series.attr}__properties"))
     return all_of(parts)
+
+
+def name_action(series: Series, context: QueryContext) -> Series:
+    """Return the series with the name of its action, if the query has no name for it."""
+    if series.action_id is None or series.name:
+        return series
+    return replace(series, name=_find_action(series, context).name)
+
+
+def _find_action(series: Series, context: QueryContext) -> Action:
+    assert series.action_id is not None
+    return find_action(series.action_id, context, f"{series.attr}__id")

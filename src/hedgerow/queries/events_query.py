@@ -22,20 +22,19 @@ from hedgerow.queries.model import QueryOutput, Timing
 
 DEFAULT_AFTER = "-24h"
 # The names of fields that differ from the parameter.
-_FIELD_NAMES = {"person_id": "personId"}
+_FIELD_NAMES = {"person_id": "personId", "action_id": "actionId"}
 # EventsQuery in PostHog's frontend/src/queries/schema.
 QUERY_FIELDS = Shape(
     *("kind", "select", "where", "properties", "fixedProperties", "event", "personId"),
+    "actionId",
     *("after", "before", "orderBy", "limit", "offset", "filterTestAccounts"),
-    unused=(*UNUSED_FIELDS, "actionId", "source"),
+    unused=(*UNUSED_FIELDS, "source"),
 )
 
 
 def read_events_query(fields: QueryFields, project: Project, now: datetime) -> EventsQuery:
     fields.check_known(QUERY_FIELDS)
     fields.refuse_value("source", "Events of an insight are not supported. Use `where`.")
-    if fields.integer("actionId") is not None:
-        raise Invalid("Actions are not supported.", attr=fields.attr("actionId"))
     limit = fields.integer("limit")
     parameters = _build_parameters(fields, project)
     zone = ZoneInfo(project.timezone)
@@ -45,12 +44,14 @@ def read_events_query(fields: QueryFields, project: Project, now: datetime) -> E
         name = error.attr or ""
         attr = f"query__{_FIELD_NAMES.get(name, name)}"
         raise Invalid(error.detail, attr=attr, code=error.code) from None
-    return replace(query, limit=min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
+    limit = min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT)
+    return replace(query, limit=limit, requires_action=True)
 
 
 def _build_parameters(fields: QueryFields, project: Project) -> Mapping[str, Sequence[str]]:
     """Convert the fields to parameters of the events listing."""
     numbers = {name: fields.integer(name) for name in ("limit", "offset")}
+    numbers["action_id"] = fields.integer("actionId")
     texts = {
         "after": fields.text("after") or DEFAULT_AFTER,
         "before": fields.text("before"),

@@ -33,6 +33,7 @@ PROJECT_ROOT_RESOURCES = (
     "groups_types",
     "events",
     "query",
+    "actions",
 )
 JOB_TYPES = {"pipeline_destination_configs": "replay", "pipeline_import_apps_configs": "import"}
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
@@ -60,6 +61,7 @@ class PathIds:
     survey_id: object = "no-such-survey"
     experiment_id: object = "999999"
     cohort_id: object = "999999"
+    action_id: object = "999999"
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
     query_id: object = "no-such-query"
@@ -74,6 +76,7 @@ class PathIds:
             "survey_id": self.survey_id,
             "experiment_id": self.experiment_id,
             "cohort_id": self.cohort_id,
+            "action_id": self.action_id,
             "person_id": self.person_id,
             "event_id": self.event_id,
             "query_id": self.query_id,
@@ -125,6 +128,11 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
             {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
         ),
         cohort_id=_create(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
+        action_id=_create(
+            admin,
+            f"/api/projects/{project_id}/actions/",
+            {"name": f"Documented {uuid.uuid4()}"},
+        ),
         person_id=_create(
             admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
         ),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from clickhouse_connect.driver.client import Client
 
-from hedgerow.hogql.parser.parse import parse_select
+from hedgerow.hogql.parser.parse import parse_expr, parse_select
 from hedgerow.hogql.printer.context import PrintContext, PropertyType
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
 from hedgerow.storage.events import replica_schema, schema
@@ -46,6 +46,7 @@ def make_context(**changes: Any) -> PrintContext:
             5: parse_select("select person_id from cohort_people where cohort_id = 5"),
             "payers": parse_select("select person_id from events where properties.paid"),
         }.get,
+        "find_action": {"Paid": parse_expr("event = 'paid' and properties.price > 1")}.get,
     }
     return PrintContext(**(defaults | changes))
 

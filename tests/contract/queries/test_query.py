@@ -202,7 +202,7 @@ def test_explain_returns_the_plan(client: httpx.Client) -> None:
         ({"kind": "EventsQuery", "limit": "5"}, "invalid_input", "query__limit"),
         ({"kind": "EventsQuery", "limit": 0}, "invalid_input", "query__limit"),
         ({"kind": "EventsQuery", "after": "soon"}, "invalid_date", "query__after"),
-        ({"kind": "EventsQuery", "actionId": 1}, "invalid_input", "query__actionId"),
+        ({"kind": "EventsQuery", "actionId": 1}, "action_does_not_exist", "query__actionId"),
         ({"kind": "EventsQuery", "wheer": ["1"]}, "unknown_field", "query__wheer"),
         ({"kind": "EventsQuery", "source": {"kind": "x"}}, "not_supported", "query__source"),
         ({"kind": "HogQLQuery", "query": "select 1", "value": {}}, "unknown_field", "query__value"),

@@ -6,9 +6,9 @@ from hedgerow.errors import Invalid
 from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.query import EventsQuery
-from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.context import QueryContext, find_action, match_action
 from hedgerow.hogql.ast import Compare, Expr, Join, OrderExpr, SelectQuery
-from hedgerow.hogql.builders import all_of, any_of, compare, constant, equals, field, in_list
+from hedgerow.hogql.builders import FALSE, all_of, any_of, compare, constant, equals, field, in_list
 from hedgerow.hogql.parser.parse import parse_expr
 
 EVENTS_TABLE = Join(table=field("events"))
@@ -28,11 +28,19 @@ def build_conditions(
         found.append(equals(field("distinct_id"), query.distinct_id))
     if distinct_ids is not None:
         found.append(in_list(field("distinct_id"), distinct_ids))
+    if query.action_id is not None:
+        found.append(_match_action(query.action_id, query, context))
     if query.properties:
         found.append(
             FilterCompiler(context.time, context.cohorts, parse_expr).compile(query.properties)
         )
     return found
+
+
+def _match_action(id: int, query: EventsQuery, context: QueryContext) -> Expr:
+    if id not in context.actions and not query.requires_action:
+        return FALSE
+    return match_action(find_action(id, context, "query__actionId"), context)
 
 
 def parse_where(query: EventsQuery) -> list[Expr]:

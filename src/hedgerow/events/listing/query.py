@@ -38,11 +38,15 @@ class EventsQuery:
     limit: int | None
     offset: int
     include_person: bool
+    # Events of an action. An unknown one has none, or is an error if `requires_action`.
+    action_id: int | None = None
+    requires_action: bool = False
 
     @property
     def documents(self) -> Sequence[Any]:
         """All filters and HogQL of the query."""
-        return [self.properties, self.select, self.where, self.order]
+        named = {} if self.action_id is None else {"action_id": self.action_id}
+        return [self.properties, self.select, self.where, self.order, named]
 
     @property
     def hogql_texts(self) -> Sequence[tuple[str, str]]:
@@ -96,6 +100,7 @@ def parse_events_query(
         limit=min(limit or DEFAULT_LIMIT, MAX_LIMIT) if has_cap else limit,
         offset=offset,
         include_person=reader.boolean("include_person", default=True),
+        action_id=reader.integer("action_id", minimum=0),
     )
     if query.select is None and not query.is_by_time:
         detail = "Without `select`, `orderBy` must be timestamp or -timestamp."

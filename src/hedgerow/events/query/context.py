@@ -1,31 +1,35 @@
 """The context of a query, and compilation to SQL."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from hedgerow.errors import Invalid
+from hedgerow.events.actions.model import Action, ActionId, ActionsById
+from hedgerow.events.actions.steps import build_action_condition
 from hedgerow.events.filters.cohorts import CohortsById, find_cohort_by_name, select_members
 from hedgerow.events.filters.conditions import QueryTime
-from hedgerow.hogql.ast import Join, Select, SelectQuery
-from hedgerow.hogql.builders import field
+from hedgerow.hogql.ast import Expr, Join, Select, SelectQuery
+from hedgerow.hogql.builders import field as column
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.parser.parse import parse_expr, parse_order
 from hedgerow.hogql.printer.context import PrintContext
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
+from hedgerow.lib.text import truncate
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import Project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
-    """The project, its cohorts and the time that a query runs with. `is_costly` if the compilation
-    may take long."""
+    """The project, its cohorts and actions, and the time that a query runs with. `is_costly` if the
+    compilation may take long."""
 
     project: Project
     cohorts: CohortsById
     time: QueryTime
     is_costly: bool = False
+    actions: ActionsById = field(default_factory=dict)
 
 
 # The name of a parameter, and the HogQL in it.
@@ -64,11 +68,27 @@ def locate_error(error: HogQLError, texts: Sequence[NamedHogQL], context: QueryC
     for attr, text in texts:
         try:
             expr = parse_order(text).expr if attr == "orderBy" else parse_expr(text)
-            alone = SelectQuery(select=[expr], source=Join(table=field("events")))
+            alone = SelectQuery(select=[expr], source=Join(table=column("events")))
             print_select(alone, build_print_context(context), UNLIMITED_ROWS, text)
         except HogQLError as found:
             return Invalid(found.detail, attr=attr, code=found.code)
     return error
+
+
+def find_action(which: int | str, context: QueryContext, attr: str | None = None) -> Action:
+    """Return the action with this id or name. Raises Invalid if there is none."""
+    if isinstance(which, int):
+        found = context.actions.get(ActionId(which))
+    else:
+        found = next((each for each in context.actions.values() if each.name == which), None)
+    if found is None:
+        by = f"id {which}" if isinstance(which, int) else f'name "{truncate(which)}"'
+        raise Invalid(f"Could not find action with {by}", attr=attr, code="action_does_not_exist")
+    return found
+
+
+def match_action(action: Action, context: QueryContext) -> Expr:
+    return build_action_condition(action, context.cohorts, context.time)
 
 
 def build_print_context(context: QueryContext) -> PrintContext:
@@ -81,9 +101,14 @@ def build_print_context(context: QueryContext) -> PrintContext:
         )
         return select_members(id, context.cohorts, context.time)
 
+    @cache
+    def action(which: int | str) -> Expr:
+        return match_action(find_action(which, context), context)
+
     return PrintContext(
         project_id=context.project.id,
         now=context.time.now,
         timezone=context.project.timezone,
         find_cohort=cohort,
+        find_action=action,
     )

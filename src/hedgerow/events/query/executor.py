@@ -3,14 +3,17 @@
 All reads of events go through it: listings, `select`, property values and the query endpoint.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from hedgerow.errors import Invalid, Unavailable
+from hedgerow.events.actions.model import ActionsById
+from hedgerow.events.actions.store import ActionStore
 from hedgerow.events.filters.cohorts import CohortsById
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.query.context import (
@@ -40,11 +43,21 @@ MAX_COMPILATIONS = 2
 # Longer HogQL and filters are compiled in a worker process: 10 ms for each kilobyte.
 MAX_INLINE_BYTES = 2 << 10
 
+# The ways to name an action in a query.
+_NAMES_ACTION = re.compile(rb'actionsnode|matchesaction|"actions"|"action_id"', re.IGNORECASE)
 _TOO_COMPLEX = "The query is too complex. Use fewer conditions, or cohorts with fewer of them."
 
 ReadBarrier = Callable[[], Awaitable[None]]
 
 DEFAULT_LIMITS = QueryLimits(timeout_s=TIMEOUT_S, max_rows=0, max_bytes=MAX_RESULT_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDefinitions:
+    """What a query can refer to by id or name."""
+
+    cohorts: CohortStore
+    actions: ActionStore
 
 
 class QueryExecutor:
@@ -54,14 +67,14 @@ class QueryExecutor:
     def __init__(
         self,
         reader: EventReader,
-        cohorts: CohortStore,
+        definitions: QueryDefinitions,
         limiter: QueryLimiter,
         events_barrier: ReadBarrier,
         replica_barrier: ReadBarrier,
         workers: FunctionPool,
     ) -> None:
         self._reader = reader
-        self._cohorts = cohorts
+        self._definitions = definitions
         self._limiter = limiter
         self._compile_limiter = QueryLimiter(per_project=1, total=MAX_COMPILATIONS)
         self._events_barrier = events_barrier
@@ -79,16 +92,33 @@ class QueryExecutor:
         """Wait until earlier events are readable, then build the context. `documents` are the
         filters and HogQL of the query: they decide whether persons and cohorts are needed."""
         await self._events_barrier()
-        found: CohortsById = {}
-        encoded = jsonio.encode(documents)
         if any(documents):
             await self._replica_barrier()
-            if b"cohort" in encoded.lower():
-                listed, _ = await self._cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
-                found = {each.id: each for each in listed}
-        time = QueryTime(now=now, zone=ZoneInfo(project.timezone))
-        is_costly = bool(found) or len(encoded) > MAX_INLINE_BYTES
-        return QueryContext(project=project, cohorts=found, time=time, is_costly=is_costly)
+        return await self.load_context(project, now, documents)
+
+    async def load_context(
+        self, project: Project, now: datetime, documents: Sequence[Any]
+    ) -> QueryContext:
+        """Build the context of a query that is compiled and not run."""
+        found: CohortsById = {}
+        actions: ActionsById = {}
+        encoded = jsonio.encode(documents)
+        if _NAMES_ACTION.search(encoded):
+            actions = {
+                each.id: each for each in await self._definitions.actions.actions(project.id)
+            }
+            encoded += jsonio.encode([each.steps for each in actions.values()])
+        if b"cohort" in encoded.lower():
+            cohorts = self._definitions.cohorts
+            listed, _ = await cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
+            found = {each.id: each for each in listed}
+        return QueryContext(
+            project=project,
+            cohorts=found,
+            time=QueryTime(now=now, zone=ZoneInfo(project.timezone)),
+            is_costly=bool(found) or len(encoded) > MAX_INLINE_BYTES,
+            actions=actions,
+        )
 
     async def execute(
         self,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from hedgerow.hogql.ast import Select
+from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer.parameters import QueryParameters
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
@@ -27,12 +27,17 @@ def _no_cohort(_: int | str) -> Select | None:
     return None
 
 
+def _no_action(_: int | str) -> Expr | None:
+    return None
+
+
 @dataclass(frozen=True)
 class PrintContext:
     """The project, time and definitions that a query is printed for.
 
     `property_types` maps "event", "person" and "group_0" to "group_4" to property types by name.
     `find_cohort` returns a query for the person ids of a cohort, by id or name, or None.
+    `find_action` returns the condition for the events of an action, by id or name, or None.
     """
 
     project_id: int
@@ -40,6 +45,7 @@ class PrintContext:
     timezone: str = "UTC"
     property_types: Mapping[str, Mapping[str, PropertyType]] = field(default_factory=dict)
     find_cohort: Callable[[int | str], Select | None] = _no_cohort
+    find_action: Callable[[int | str], Expr | None] = _no_action
 
     def property_type(self, owner: str, name: str) -> PropertyType:
         return self.property_types.get(owner, {}).get(name, PropertyType.STRING)
@@ -61,6 +67,7 @@ class PrinterState:
         self.print_context = world
         self.parameters = QueryParameters()
         self.tables = 0
+        self.is_in_action = False
         self._name_count = 0
 
     def new_name(self, letter: str) -> str:

@@ -7,6 +7,7 @@ from hedgerow.hogql.errors import HogQLError, did_you_mean, quote
 from hedgerow.hogql.printer.comparisons import bool_sql, print_comparison, time_from_text, to_text
 from hedgerow.hogql.printer.context import number_from_text
 from hedgerow.hogql.printer.expressions import ExpressionPrinter
+from hedgerow.hogql.traversal import qualify_fields
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
 
 _TYPES = {
@@ -180,6 +181,26 @@ class ConversionPrinter(ExpressionPrinter):
     def exists(self, call: FunctionCall) -> TypedSql:
         return bool_sql(f"exists{self.print_expr(call.args[0]).sql}")
 
+    def matches_action(self, call: FunctionCall) -> TypedSql:
+        """Print the condition of an action, for the events of the query."""
+        which = call.args[0].value if isinstance(call.args[0], Constant) else None
+        if isinstance(which, bool) or not isinstance(which, int | str):
+            raise HogQLError("Expected the id or the name of an action", start=call.start)
+        if self.state.is_in_action:
+            raise HogQLError("The steps of an action cannot refer to actions", start=call.start)
+        condition = self.state.print_context.find_action(which)
+        if condition is None:
+            raise HogQLError("Could not find the action", start=call.start)
+        events = self.scope.find_events_name()
+        if events is None:
+            raise HogQLError("matchesAction needs a query of one events table", start=call.start)
+        condition = qualify_fields(condition, events)
+        self.state.is_in_action = True
+        try:
+            return bool_sql(f"ifNull({self.print_expr(condition).sql}, false)")
+        finally:
+            self.state.is_in_action = False
+
 
 _PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
     "toInt": ConversionPrinter.to_int,
@@ -210,6 +231,7 @@ _PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
     "isNull": ConversionPrinter.is_null,
     "isNotNull": ConversionPrinter.is_not_null,
     "exists": ConversionPrinter.exists,
+    "matchesAction": ConversionPrinter.matches_action,
 }
 
 

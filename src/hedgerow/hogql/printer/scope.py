@@ -120,6 +120,16 @@ class SelectScope:
             return None
         return found, chain[1:] if named else chain
 
+    def find_events_name(self) -> str | None:
+        """Return the name of the events table that the query reads directly, if it is the only
+        one."""
+        found = [
+            name
+            for name, source in self.sources.items()
+            if isinstance(source, StoredTable) and source.is_events
+        ]
+        return found[0] if len(found) == 1 else None
+
     def _unknown_field_error(
         self, chain: Sequence[Link], tables: list[str], start: int | None
     ) -> HogQLError:

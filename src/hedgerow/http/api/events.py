@@ -59,6 +59,7 @@ STRINGIFY = Parameter(
 LIST_PARAMETERS = (
     Parameter("after", "Only events after this time: ISO 8601, or relative such as -7d."),
     Parameter("before", "Only events before this time. Default: now."),
+    Parameter("action_id", "Only events of the action with this id.", {"type": "integer"}),
     Parameter("distinct_id", "Only events with this distinct id."),
     Parameter("event", "Only events with this name."),
     FORMAT,

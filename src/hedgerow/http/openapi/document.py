@@ -43,6 +43,7 @@ PATH_PARAMETERS = {
     "job_id": "The id of the job.",
     "delivery_id": "The id of the delivery.",
     "cohort_id": "The id of the cohort.",
+    "action_id": "The id of the action.",
     "event_id": "The uuid of the event.",
     "person_id": "The uuid of the person.",
     "flag_id": "The id or the key of the flag.",

@@ -50,13 +50,13 @@ def _build_step(query: FunnelsQuery, row: StepsRow, number: int) -> Result:
     count = row.counts[number]
     has_time = number > 0 and count > 0
     step: Result = {
-        "action_id": series.event,
+        "action_id": series.entity_id,
         "name": series.name,
         "custom_name": series.custom_name,
         "order": number,
         "people": [],
         "count": count,
-        "type": "events",
+        "type": series.entity_type,
         "average_conversion_time": row.means[number - 1] if has_time else None,
         "median_conversion_time": row.medians[number - 1] if has_time else None,
         "converted_people_url": None,

@@ -42,6 +42,7 @@ from hedgerow.insights.funnels.sql import (
     build_steps_query,
     build_times_query,
 )
+from hedgerow.insights.series import name_action
 from hedgerow.lib import jsonio
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import Project
@@ -88,7 +89,7 @@ class _FunnelRun:
         earliest: datetime | None,
     ) -> None:
         self._executor = executor
-        self._query = query
+        self._query = replace(query, steps=[name_action(each, context) for each in query.steps])
         self._context = context
         self.period = parse_date_range(query.date_range, query.interval, context.time, earliest)
         self.hogql: list[str] = []

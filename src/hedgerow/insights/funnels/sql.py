@@ -172,10 +172,10 @@ def _group_other(funnel: Funnel, actors: Select) -> Select:
 
 
 def _build_rows(funnel: Funnel, context: QueryContext) -> Select:
-    compile_filters = filter_compiler(context).compile
+    compiler = filter_compiler(context)
     query = funnel.query
-    steps = [match_series(each, compile_filters) for each in query.steps]
-    excluded = [match_series(each.series, compile_filters) for each in query.exclusions]
+    steps = [match_series(each, context, compiler) for each in query.steps]
+    excluded = [match_series(each.series, context, compiler) for each in query.exclusions]
     where = [funnel.period.contains(field("timestamp")), funnel.filters, _match_actor(query)]
     if query.order is not FunnelOrder.STRICT:
         where.append(any_of([*steps, *excluded]))

@@ -117,9 +117,9 @@ def build_retained_actors(
 def _build_histories(query: RetentionQuery, context: QueryContext, period: DateRange) -> Select:
     """Build rows of actor, starts and returns: the intervals with the first event, each with the
     value of the breakdown, and the intervals with the second event."""
-    compile_filters = filter_compiler(context).compile
-    target = match_series(query.target, compile_filters)
-    returning = match_series(query.returning, compile_filters)
+    compiler = filter_compiler(context)
+    target = match_series(query.target, context, compiler)
+    returning = match_series(query.returning, context, compiler)
     within = period.contains(field("timestamp"))
     starts = "groupArrayIf(tuple(slot, value), is_start)"
     if query.is_first_time:

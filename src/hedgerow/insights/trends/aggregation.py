@@ -161,7 +161,7 @@ def _is_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
 def _match_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
     until = compare(field("timestamp"), Compare.LT_EQ, constant(query.period.end))
     if query.series.math == FIRST_TIME[0]:
-        return all_of([until, *match_event(query.series)])
+        return all_of([until, *match_event(query.series, context)])
     return all_of([until, *build_conditions(query, context)])
 
 
@@ -204,8 +204,7 @@ def _build_value(query: SeriesQuery) -> Expr:
 
 def build_conditions(query: SeriesQuery, context: QueryContext) -> list[Expr]:
     """Build the conditions for the events of the series, without the period."""
-    compile_filters = filter_compiler(context).compile
-    found = [match_series(query.series, compile_filters), query.filters]
+    found = [match_series(query.series, context, filter_compiler(context)), query.filters]
     found += _match_math(query.series)
     if query.is_other:
         assert query.breakdown is not None

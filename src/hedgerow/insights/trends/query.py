@@ -18,7 +18,7 @@ from hedgerow.insights.date_range import (
 )
 from hedgerow.insights.filters import build_query_filters, list_cohorts, match_cohort
 from hedgerow.insights.known_fields import TRENDS_QUERY
-from hedgerow.insights.series import Series, parse_series_list
+from hedgerow.insights.series import Series, name_action, parse_series_list
 from hedgerow.insights.trends.aggregation import ACTIVE_DAYS, SeriesQuery
 from hedgerow.insights.trends.formulas import Formula, parse_formula
 from hedgerow.lib.text import truncate
@@ -192,7 +192,7 @@ def plan_series(
     planned = [
         PlannedSeries(
             query=SeriesQuery(
-                series=series,
+                series=name_action(series, context),
                 period=period,
                 filters=all_of([filters, match_cohort(cohort, context)]),
                 breakdown=query.breakdown,

@@ -84,8 +84,8 @@ def _describe_series(planned: PlannedSeries, period: DateRange) -> Result:
     return {
         "label": series.label,
         "action": {
-            "id": series.event,
-            "type": "events",
+            "id": series.entity_id,
+            "type": series.entity_type,
             "order": planned.order,
             "name": series.name,
             "custom_name": series.custom_name,

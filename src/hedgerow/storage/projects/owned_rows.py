@@ -43,6 +43,7 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.flags,
         tables.early_access_features,
         tables.surveys,
+        tables.actions,
         tables.experiments,
         tables.cohorts,
         tables.persons,

@@ -4,6 +4,7 @@ Migrations define tables themselves: a change here needs a new migration.
 """
 
 from hedgerow.storage.tables import ingestion as ingestion
+from hedgerow.storage.tables.actions import actions as actions
 from hedgerow.storage.tables.column_types import metadata as metadata
 from hedgerow.storage.tables.dashboards import annotations as annotations
 from hedgerow.storage.tables.dashboards import dashboard_tiles as dashboard_tiles

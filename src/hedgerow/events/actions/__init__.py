@@ -1,0 +1,1 @@
+"""Actions: named sets of events, defined by steps."""

@@ -1,0 +1,1 @@
+"""Endpoints of what users keep for their questions about events."""
