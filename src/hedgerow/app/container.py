@@ -24,6 +24,7 @@ from hedgerow.app.state import State, build_state, state_location
 from hedgerow.events.deletion import EventDeletion
 from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.refusals import Refusals
 from hedgerow.lib.encryption import EncryptionKeys
@@ -37,7 +38,7 @@ from hedgerow.storage.connect import open_database
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.person_replicas import ClickHousePersonReplicas
 from hedgerow.storage.flags.flags import SqlFlagStore
-from hedgerow.storage.persons.person_scanner import WORKER_LIMITS
+from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
 from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
 
 log = structlog.get_logger(__name__)
@@ -64,6 +65,7 @@ class Container:
     jobs: JobSystem
     event_queries: EventQueryServices
     scan_workers: FunctionPool
+    person_scanner: SqlPersonScanner
     surveys: SurveyServices
     experiments: ExperimentServices
     task_health: TaskHealth
@@ -107,12 +109,15 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         ),
     )
     replication = build_replication(database, event_store)
+    scan_workers = FunctionPool(WORKER_LIMITS)
+    scanner = SqlPersonScanner(location, scan_workers)
     event_queries = build_event_queries(
         database,
         event_store,
         ingestion.read_barrier.wait_until_stored,
         partial(replication.wait_until_replicated, timeout_s=settings.read_after_write_timeout_s),
         ingestion.read_barrier.fetch_state,
+        StoredFlagEvaluator(flag_cache, scanner),
     )
     task_health = TaskHealth()
     return Container(
@@ -132,7 +137,8 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         replication=replication,
         jobs=build_jobs(settings, database, pipelines, delivery, ingestion),
         event_queries=event_queries,
-        scan_workers=FunctionPool(WORKER_LIMITS),
+        scan_workers=scan_workers,
+        person_scanner=scanner,
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         task_health=task_health,

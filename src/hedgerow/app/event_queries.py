@@ -9,6 +9,7 @@ from hedgerow.events.listing.event_listing import EventListing
 from hedgerow.events.listing.property_values import PropertyValues
 from hedgerow.events.listing.select_listing import SelectListing
 from hedgerow.events.query.executor import QueryDefinitions, QueryExecutor, ReadBarrier
+from hedgerow.events.query.flag_values import FlagEvaluator
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.experiments.experiments import Experiments
 from hedgerow.experiments.query_runners import ExperimentQueryRunner
@@ -76,12 +77,13 @@ def build_event_queries(
     arrived: ReadBarrier,
     mirrored: ReadBarrier,
     fetch_state: FetchState,
+    flags: FlagEvaluator,
 ) -> EventQueryServices:
     workers = FunctionPool(WORKER_LIMITS)
     actions = SqlActionStore(database)
     reading = QueryExecutor(
         ClickHouseEventReader(events.open_or_unavailable, workers),
-        QueryDefinitions(cohorts=SqlCohortStore(database), actions=actions),
+        QueryDefinitions(cohorts=SqlCohortStore(database), actions=actions, flags=flags),
         QueryLimiter(),
         arrived,
         mirrored,

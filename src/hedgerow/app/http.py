@@ -12,7 +12,6 @@ from starlette.types import Scope
 
 from hedgerow.app.container import Container
 from hedgerow.app.metrics import connection_gauges
-from hedgerow.app.state import state_location
 from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
@@ -99,7 +98,6 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
-from hedgerow.storage.persons.person_scanner import SqlPersonScanner
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.pipelines.import_states import SqlImportStore
 from hedgerow.storage.pipelines.jobs import SqlJobStore
@@ -137,7 +135,7 @@ class HttpServices:
         self.early_access = EarlyAccessFeatures(
             SqlFeatureStore(database, container.flag_store), flag_cache
         )
-        scanner = SqlPersonScanner(state_location(settings), container.scan_workers)
+        scanner = container.person_scanner
         self.blast_radius = BlastRadiusCounter(flag_cache, scanner)
         self.person_search = PersonSearch(flag_cache, self.persons, scanner)
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)

@@ -75,14 +75,24 @@ Shape = Callable[[QueryResult], T]
 
 class EventReader(Protocol):
     async def read(
-        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        tables: Mapping[str, bytes] = {},
     ) -> QueryResult:
         """Run a read-only query. Raises Invalid for a query that cannot be run. For columns that a
-        client chooses, use `read_shaped`."""
+        client chooses, use `read_shaped`. `tables` are sent with the query: each has a column `k`,
+        and its rows in the format TabSeparated."""
         ...
 
     async def read_shaped(
-        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits, shape: Shape[T]
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        shape: Shape[T],
+        tables: Mapping[str, bytes] = {},
     ) -> T:
         """Run a read-only query and return its result in the given shape. A large result never
         becomes Python values in this process."""

@@ -143,3 +143,26 @@ class PersonScanner(Protocol):
     async def scan_groups(self, project_id: ProjectId, condition: Condition) -> ScanResult:
         """Count the groups that match the condition, of the type that it names."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagEvaluation:
+    """A flag and everything that its value depends on. A key has the distinct id if
+    `has_distinct_id`, then the key of each group type in `group_indexes`, empty for none."""
+
+    flag_key: str
+    definitions: FlagDefinitions
+    now: datetime
+    has_distinct_id: bool
+    group_indexes: Sequence[int]
+
+
+class KeyEvaluator(Protocol):
+    """Evaluates a flag for many keys, in a process that can be killed. Raises Invalid if that takes
+    too long."""
+
+    async def evaluate_keys(
+        self, project_id: ProjectId, evaluation: FlagEvaluation, keys: Sequence[Sequence[str]]
+    ) -> Mapping[str, Sequence[bytes]]:
+        """Return the encoded keys by the value of the flag."""
+        ...

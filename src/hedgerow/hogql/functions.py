@@ -44,6 +44,7 @@ SPECIAL: dict[str, tuple[int, int]] = {
     "isNotNull": (1, 1),
     "exists": (1, 1),
     "matchesAction": (1, 1),
+    "flag": (1, 1),
 }
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.hogql.parser.parse import parse_expr, parse_select
-from hedgerow.hogql.printer.context import PrintContext, PropertyType
+from hedgerow.hogql.printer.context import FlagTable, PrintContext, PropertyType
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
 from hedgerow.storage.events import replica_schema, schema
 from hedgerow.storage.events.clickhouse import connect_server
@@ -46,6 +46,7 @@ def make_context(**changes: Any) -> PrintContext:
             5: parse_select("select person_id from cohort_people where cohort_id = 5"),
             "payers": parse_select("select person_id from events where properties.paid"),
         }.get,
+        "find_flag": {"half": FlagTable(columns=(), default="false", values={})}.get,
         "find_action": {"Paid": parse_expr("event = 'paid' and properties.price > 1")}.get,
     }
     return PrintContext(**(defaults | changes))

@@ -12,12 +12,18 @@ from hedgerow.app.commands.state import open_state
 from hedgerow.app.container import build_replication
 from hedgerow.app.event_queries import build_event_queries
 from hedgerow.app.event_store import LazyEventStore, event_store_location
-from hedgerow.app.state import State
+from hedgerow.app.state import State, state_location
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.projects.model import Project
 from hedgerow.queries.hogql_query import HogQLQuery, HogQLQueryRunner
 from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import FolderInUseError
+from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
 
 __all__ = ["FolderInUseError", "QueryCommands", "open_queries"]
 
@@ -43,6 +49,7 @@ class QueryCommands:
 async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
     """Open the events. Raises FolderInUseError if another process has them open."""
     events = LazyEventStore(event_store_location(settings))
+    workers = FunctionPool(WORKER_LIMITS)
     async with open_state(settings) as state:
         try:
             await events.open()
@@ -51,10 +58,19 @@ async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
                 timeout_s=REPLICATION_TIMEOUT_S,
             )
             reading = build_event_queries(
-                state.database, events, _do_not_wait, wait_for_replicas, _do_not_wait
+                state.database,
+                events,
+                _do_not_wait,
+                wait_for_replicas,
+                _do_not_wait,
+                StoredFlagEvaluator(
+                    FlagCache(SqlFlagStore(state.database), run_in_thread),
+                    SqlPersonScanner(state_location(settings), workers),
+                ),
             ).executor
             yield QueryCommands(state=state, hogql=HogQLQueryRunner(reading))
         finally:
+            workers.close()
             await events.close()
 
 

@@ -1,6 +1,6 @@
 """The context of a query, and compilation to SQL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -9,6 +9,7 @@ from hedgerow.events.actions.model import Action, ActionId, ActionsById
 from hedgerow.events.actions.steps import build_action_condition
 from hedgerow.events.filters.cohorts import CohortsById, find_cohort_by_name, select_members
 from hedgerow.events.filters.conditions import QueryTime
+from hedgerow.events.query.flag_values import FlagValues
 from hedgerow.hogql.ast import Expr, Join, Select, SelectQuery
 from hedgerow.hogql.builders import field as column
 from hedgerow.hogql.errors import HogQLError
@@ -22,14 +23,15 @@ from hedgerow.projects.model import Project
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
-    """The project, its cohorts and actions, and the time that a query runs with. `is_costly` if the
-    compilation may take long."""
+    """The project, its cohorts and actions, the values of the flags that the query names, and the
+    time that it runs with. `is_costly` if the compilation may take long."""
 
     project: Project
     cohorts: CohortsById
     time: QueryTime
     is_costly: bool = False
     actions: ActionsById = field(default_factory=dict)
+    flags: Mapping[str, FlagValues] = field(default_factory=dict)
 
 
 # The name of a parameter, and the HogQL in it.
@@ -111,4 +113,5 @@ def build_print_context(context: QueryContext) -> PrintContext:
         timezone=context.project.timezone,
         find_cohort=cohort,
         find_action=action,
+        find_flag=lambda key: each.table if (each := context.flags.get(key)) else None,
     )

@@ -4,7 +4,7 @@ All reads of events go through it: listings, `select`, property values and the q
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -22,9 +22,19 @@ from hedgerow.events.query.context import (
     QueryContext,
     compile_or_locate,
 )
+from hedgerow.events.query.flag_values import (
+    MAX_FLAGS,
+    MAX_KEY_BYTES,
+    MAX_KEYS,
+    FlagEvaluator,
+    FlagValues,
+    build_values,
+    find_flag_keys,
+)
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.events.store import EventReader, QueryLimits, QueryResult, Shape
-from hedgerow.hogql.ast import Select
+from hedgerow.hogql.ast import Join, Select, SelectQuery
+from hedgerow.hogql.builders import call, constant, field
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits
 from hedgerow.lib import jsonio
 from hedgerow.lib.threads import run_in_thread
@@ -58,6 +68,7 @@ class QueryDefinitions:
 
     cohorts: CohortStore
     actions: ActionStore
+    flags: FlagEvaluator
 
 
 class QueryExecutor:
@@ -94,12 +105,15 @@ class QueryExecutor:
         await self._events_barrier()
         if any(documents):
             await self._replica_barrier()
-        return await self.load_context(project, now, documents)
+        context = await self.load_context(project, now, documents)
+        if not context.flags:
+            return context
+        return replace(context, flags=await self._evaluate_flags(context))
 
     async def load_context(
         self, project: Project, now: datetime, documents: Sequence[Any]
     ) -> QueryContext:
-        """Build the context of a query that is compiled and not run."""
+        """Build the context of a query that is compiled and not run: flags have no values."""
         found: CohortsById = {}
         actions: ActionsById = {}
         encoded = jsonio.encode(documents)
@@ -118,7 +132,57 @@ class QueryExecutor:
             time=QueryTime(now=now, zone=ZoneInfo(project.timezone)),
             is_costly=bool(found) or len(encoded) > MAX_INLINE_BYTES,
             actions=actions,
+            flags=await self._find_flags(project, encoded),
         )
+
+    async def _find_flags(self, project: Project, encoded: bytes) -> Mapping[str, FlagValues]:
+        keys = find_flag_keys(encoded)
+        if len(keys) > MAX_FLAGS:
+            raise Invalid(
+                f"A query can have at most {MAX_FLAGS} flags.", code="query_limit_exceeded"
+            )
+        found = {}
+        for number, key in enumerate(keys):
+            columns = await self._definitions.flags.list_key_columns(project, key)
+            if columns is not None:
+                found[key] = build_values(number, columns, {})
+        return found
+
+    async def _evaluate_flags(self, context: QueryContext) -> Mapping[str, FlagValues]:
+        """Evaluate the flags for what the events of the project have in their key columns."""
+        keys_by_columns: dict[Sequence[str], Sequence[Sequence[str]]] = {}
+        found = {}
+        for number, (flag, values) in enumerate(context.flags.items()):
+            columns = values.table.columns
+            if not columns:
+                found[flag] = values
+                continue
+            if columns not in keys_by_columns:
+                keys_by_columns[columns] = await self._list_keys(context, columns)
+            evaluated = await self._definitions.flags.evaluate(
+                context.project, flag, keys_by_columns[columns], context.time.now
+            )
+            found[flag] = build_values(number, columns, evaluated)
+        return found
+
+    async def _list_keys(
+        self, context: QueryContext, columns: Sequence[str]
+    ) -> Sequence[Sequence[str]]:
+        query = SelectQuery(
+            select=[call("ifNull", field(name), constant("")) for name in columns],
+            distinct=True,
+            source=Join(table=field("events")),
+            limit=constant(MAX_KEYS + 1),
+        )
+        limits = replace(DEFAULT_LIMITS, max_bytes=MAX_KEY_BYTES)
+        rows = (await self.execute(context, lambda: query, limits)).rows
+        if len(rows) > MAX_KEYS:
+            detail = (
+                f"The project has more than {MAX_KEYS:,} distinct ids, for which flag() would have "
+                "to be evaluated. Use the property `$feature/<key>` of events instead."
+            )
+            raise Invalid(detail, code="query_limit_exceeded")
+        return rows
 
     async def execute(
         self,
@@ -162,7 +226,8 @@ class QueryExecutor:
     ) -> QueryResult:
         async with self._limiter.acquire(context.project.id) as block:
             limits = replace(limits, on_abort=block, sender=str(context.project.id))
-            return await self._reader.read(printed.sql, printed.parameters, limits)
+            tables = _select_tables(context, printed)
+            return await self._reader.read(printed.sql, printed.parameters, limits, tables)
 
     async def run_shaped(
         self,
@@ -174,4 +239,17 @@ class QueryExecutor:
         """Run a query whose columns the client has chosen, and return its result in `shape`."""
         async with self._limiter.acquire(context.project.id) as block:
             limits = replace(limits, on_abort=block, sender=str(context.project.id))
-            return await self._reader.read_shaped(printed.sql, printed.parameters, limits, shape)
+            tables = _select_tables(context, printed)
+            return await self._reader.read_shaped(
+                printed.sql, printed.parameters, limits, shape, tables
+            )
+
+
+def _select_tables(context: QueryContext, printed: PrintedQuery) -> Mapping[str, bytes]:
+    """Return the tables that must be sent with a query."""
+    return {
+        name: rows
+        for each in context.flags.values()
+        for name, rows in each.tables.rows.items()
+        if name in printed.sent_tables
+    }

@@ -45,7 +45,7 @@ class ConditionMatcher:
         self._now = condition.now
         self._group_index = condition.group_index
         # Flags also read properties that no filter names.
-        self.property_keys = None if self._flags else _add_fallbacks(predicates.property_keys)
+        self.property_keys = None if self._flags else add_fallbacks(predicates.property_keys)
         self.needs_distinct_id = bool(self._flags) or DISTINCT_ID in predicates.property_keys
         self.static_cohorts = [
             each.id for each in condition.definitions.cohorts if each.is_static and not each.deleted
@@ -124,7 +124,7 @@ class ConditionMatcher:
         return self._predicate(context)
 
 
-def _add_fallbacks(keys: set[str]) -> frozenset[str]:
+def add_fallbacks(keys: set[str]) -> frozenset[str]:
     """Add the properties that stand in for missing `$initial_` ones."""
     rests = [key[len(INITIAL_PREFIX) :] for key in keys if key.startswith(INITIAL_PREFIX)]
     return frozenset(keys).union(rests, (f"${rest}" for rest in rests))

@@ -27,6 +27,20 @@ def _no_cohort(_: int | str) -> Select | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagTable:
+    """The values of a flag by key. `columns` of an event are its key. `values` are the values by
+    name of a table with the column `k`, which has the keys; `default` is that of all others."""
+
+    columns: tuple[str, ...]
+    default: str
+    values: Mapping[str, str]
+
+
+def _no_flag(_: str) -> FlagTable | None:
+    return None
+
+
 def _no_action(_: int | str) -> Expr | None:
     return None
 
@@ -38,6 +52,7 @@ class PrintContext:
     `property_types` maps "event", "person" and "group_0" to "group_4" to property types by name.
     `find_cohort` returns a query for the person ids of a cohort, by id or name, or None.
     `find_action` returns the condition for the events of an action, by id or name, or None.
+    `find_flag` returns the values of a flag for the events of the project, or None.
     """
 
     project_id: int
@@ -46,6 +61,7 @@ class PrintContext:
     property_types: Mapping[str, Mapping[str, PropertyType]] = field(default_factory=dict)
     find_cohort: Callable[[int | str], Select | None] = _no_cohort
     find_action: Callable[[int | str], Expr | None] = _no_action
+    find_flag: Callable[[str], FlagTable | None] = _no_flag
 
     def property_type(self, owner: str, name: str) -> PropertyType:
         return self.property_types.get(owner, {}).get(name, PropertyType.STRING)
@@ -68,6 +84,8 @@ class PrinterState:
         self.parameters = QueryParameters()
         self.tables = 0
         self.is_in_action = False
+        # The tables that must be sent with the query.
+        self.sent_tables: set[str] = set()
         self._name_count = 0
 
     def new_name(self, letter: str) -> str:

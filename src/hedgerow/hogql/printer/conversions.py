@@ -201,6 +201,35 @@ class ConversionPrinter(ExpressionPrinter):
         finally:
             self.state.is_in_action = False
 
+    def flag(self, call: FunctionCall) -> TypedSql:
+        """Print the value of a flag for the distinct id and the groups of an event, as text."""
+        key = call.args[0].value if isinstance(call.args[0], Constant) else None
+        if not isinstance(key, str):
+            raise HogQLError("Expected the key of a flag, as text", start=call.start)
+        found = self.state.print_context.find_flag(key)
+        if found is None:
+            raise HogQLError(f"Could not find the flag {quote(key[:100])}", start=call.start)
+        events = self.scope.find_events_name()
+        if events is None:
+            raise HogQLError("flag() needs a query of one events table", start=call.start)
+        default = self.state.parameters.add_text(found.default)
+        if not found.values:
+            return TypedSql(default, ValueType.STRING, nullable=False)
+        columns = [
+            f"ifNull({self.scope.resolve_column((events, name), call.start).sql}, '')"
+            for name in found.columns
+        ]
+        key_sql = columns[0]
+        if len(columns) > 1:
+            parts = ", ".join(f"toString(length({each})), ':', {each}" for each in columns)
+            key_sql = f"concat({parts})"
+        self.state.sent_tables.update(found.values)
+        cases = ", ".join(
+            f"{key_sql} IN (SELECT k FROM {name}), {self.state.parameters.add_text(value)}"  # noqa: S608 - ours
+            for name, value in found.values.items()
+        )
+        return TypedSql(f"multiIf({cases}, {default})", ValueType.STRING, nullable=False)
+
 
 _PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
     "toInt": ConversionPrinter.to_int,
@@ -232,6 +261,7 @@ _PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
     "isNotNull": ConversionPrinter.is_not_null,
     "exists": ConversionPrinter.exists,
     "matchesAction": ConversionPrinter.matches_action,
+    "flag": ConversionPrinter.flag,
 }
 
 

@@ -18,13 +18,15 @@ MAX_LIMIT = 50_000
 
 @dataclass(frozen=True, slots=True)
 class PrintedQuery:
-    """`limit` is the LIMIT of the query, None if it has none."""
+    """`limit` is the LIMIT of the query, None if it has none. `sent_tables` are the names of tables
+    that must be sent with the query."""
 
     sql: str
     parameters: dict[str, object]
     columns: list[str]
     limit: int | None
     offset: int
+    sent_tables: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def print_select(
         columns=[name for name, _ in columns],
         limit=limit,
         offset=offset,
+        sent_tables=frozenset(state.sent_tables),
     )
 
 

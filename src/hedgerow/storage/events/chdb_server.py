@@ -48,7 +48,8 @@ _NOT_SETTINGS = {
 _INSERT = re.compile(rb"\s*(INSERT INTO [^\n]*?) FORMAT (\w+)\s*\n", re.IGNORECASE)
 # A statement with a result, in a format whose blocks can be sent one after another.
 _READ = re.compile(rb"(.*)\bFORMAT\s+(Native|RowBinary)\s*$", re.IGNORECASE | re.DOTALL)
-_FIELD_NAME = re.compile(rb'name="([^"]*)"')
+_FIELD_NAME = re.compile(rb'\bname="([^"]*)"')
+_FILE_NAME = b"filename="
 _BOUNDARY = re.compile(r"boundary=([^;]+)")
 _ERROR_CODE = re.compile(r"Code: (\d+)")
 _TOO_LARGE = "Code: 396. DB::Exception: The result has too many bytes. (TOO_MANY_ROWS_OR_BYTES)"
@@ -56,10 +57,12 @@ _TOO_LARGE = "Code: 396. DB::Exception: The result has too many bytes. (TOO_MANY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """`statement` is SQL, followed by the rows of an insert."""
+    """`statement` is SQL, followed by the rows of an insert. `tables` are the rows of external
+    tables, which exist for the statement alone."""
 
     statement: bytes
     parameters: dict[str, str]
+    tables: dict[str, bytes]
 
     @property
     def use(self) -> str:
@@ -76,7 +79,9 @@ class _Request:
         return ", ".join(
             f"{name} = {_quote(value)}"
             for name, value in self.parameters.items()
-            if not name.startswith("param_") and name not in _NOT_SETTINGS
+            if not name.startswith("param_")
+            and name not in _NOT_SETTINGS
+            and name.rpartition("_")[0] not in self.tables
         )
 
     @property
@@ -172,22 +177,29 @@ def _read_request(stream: BinaryIO) -> _Request | None:
         name, _, value = header.decode("latin-1").partition(":")
         headers[name.lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))
+    tables: dict[str, bytes] = {}
     if boundary := _BOUNDARY.search(headers.get("content-type", "")):
-        parameters |= _parse_form(body, boundary[1].encode())
+        fields, tables = _parse_form(body, boundary[1].encode())
+        parameters |= fields
         body = b""
     statement = parameters.pop("query", "").encode()
     parts = [part for part in (statement, body) if part]
-    return _Request(statement=b"\n".join(parts), parameters=parameters)
+    return _Request(statement=b"\n".join(parts), parameters=parameters, tables=tables)
 
 
-def _parse_form(body: bytes, boundary: bytes) -> dict[str, str]:
-    """Return the fields of a multipart form, in which the driver sends parameters."""
-    fields = {}
+def _parse_form(body: bytes, boundary: bytes) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Return the fields of a multipart form, in which the driver sends parameters, and its files,
+    which are external tables."""
+    fields, files = {}, {}
     for part in body.split(b"--" + boundary)[1:-1]:
         head, _, value = part.partition(b"\r\n\r\n")
+        value = value.removesuffix(b"\r\n")
         if name := _FIELD_NAME.search(head):
-            fields[name[1].decode()] = value.removesuffix(b"\r\n").decode()
-    return fields
+            if _FILE_NAME in head:
+                files[name[1].decode()] = value
+            else:
+                fields[name[1].decode()] = value.decode()
+    return fields, files
 
 
 def _respond(result: Iterator[bytes], connection: socket.socket) -> None:
@@ -225,6 +237,9 @@ def _build_error(text: str) -> bytes:
 
 def _execute(session: Any, connect: Callable[[], Any], request: _Request) -> Iterator[bytes]:
     try:
+        if request.tables:
+            session.query(request.use)
+            _create_tables(session, request)
         if insert := _INSERT.match(request.statement):
             session.query(request.use)
             rows = memoryview(request.statement)[insert.end() :]
@@ -237,16 +252,30 @@ def _execute(session: Any, connect: Callable[[], Any], request: _Request) -> Ite
             yield from _run_command(connect, request)
     except (RuntimeError, UnicodeDecodeError) as error:
         raise _Failure(str(error)) from error
+    finally:
+        for name in request.tables:
+            with suppress(RuntimeError):
+                session.query(f"DROP TEMPORARY TABLE IF EXISTS `{name}`")
+
+
+def _create_tables(session: Any, request: _Request) -> None:
+    for name, rows in request.tables.items():
+        structure, format = (request.parameters[f"{name}_{k}"] for k in ("structure", "format"))
+        session.query(f"CREATE TEMPORARY TABLE `{name}` ({structure}) ENGINE = Memory")
+        _insert_rows(session, f"INSERT INTO `{name}`", memoryview(rows), f"FORMAT {format}")
 
 
 def _insert(session: Any, into: str, format: str, rows: memoryview, request: _Request) -> None:
+    _insert_rows(session, into, rows, f"{request.settings_clause} FORMAT {format}")
+
+
+def _insert_rows(session: Any, into: str, rows: memoryview, clause: str) -> None:
     """The engine reads the rows from a file in memory. Its `send_insert` would not report that the
     disk is full."""
     with open(os.memfd_create("rows"), "wb") as file:
         file.write(rows)
         file.flush()
         path = f"/proc/self/fd/{file.fileno()}"
-        clause = f"{request.settings_clause} FORMAT {format}"
         session.query(f"{into} FROM INFILE '{path}' {clause}", "TabSeparated")
 
 

@@ -4,7 +4,7 @@ The size is limited while the bytes are read, because the conversion needs many 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 from clickhouse_connect.driver import ctypes
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import OperationalError
+from clickhouse_connect.driver.external import ExternalData
 from clickhouse_connect.driver.query import QueryContext
 from clickhouse_connect.driver.transform import NativeTransform
 from urllib3.exceptions import HTTPError
@@ -38,23 +39,41 @@ class NativeResult:
     zone: tzinfo
 
 
+@dataclass(frozen=True, slots=True)
+class NativeQuery:
+    """`tables` are sent with the query: each has a column `k`, and its rows as TabSeparated."""
+
+    sql: str
+    parameters: Mapping[str, Any]
+    tables: Mapping[str, bytes] = field(default_factory=dict)
+
+    def build_external_data(self) -> ExternalData | None:
+        """Build ClickHouse's external tables. They exist for the query alone."""
+        if not self.tables:
+            return None
+        data = ExternalData()
+        for name, rows in self.tables.items():
+            data.add_file(file_name=name, data=rows, fmt="TabSeparated", structure="k String")
+        return data
+
+
 def fetch_native(
-    client: Client,
-    sql: str,
-    parameters: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    max_bytes: int,
+    client: Client, query: NativeQuery, settings: Mapping[str, Any], max_bytes: int
 ) -> NativeResult:
     """Run a query and read its result. Raises ResultTooLarge as soon as it exceeds `max_bytes`."""
     transport: dict[str, Any] = {"wait_end_of_query": 1}
     if client.protocol_version:
         transport["client_protocol_version"] = client.protocol_version
     response = client.raw_stream(
-        sql, parameters=dict(parameters), settings={**transport, **settings}, fmt="Native"
+        query.sql,
+        parameters=dict(query.parameters),
+        settings={**transport, **settings},
+        fmt="Native",
+        external_data=query.build_external_data(),
     )
     assert isinstance(response, HTTPResponse)
     data = _read_at_most(response, max_bytes)
-    types = [] if data else _describe_columns(client, sql, parameters, settings)
+    types = [] if data else _describe_columns(client, query, settings)
     return NativeResult(
         data=data,
         has_block_info=bool(client.protocol_version),
@@ -112,11 +131,12 @@ class _Bytes:
         """There is nothing to close."""
 
 
-def _describe_columns(
-    client: Client, sql: str, parameters: Mapping[str, Any], settings: Mapping[str, Any]
-) -> list[str]:
+def _describe_columns(client: Client, query: NativeQuery, settings: Mapping[str, Any]) -> list[str]:
     """Return the column types of an empty result, which the engine omits."""
     description = client.query(
-        f"DESCRIBE ({sql})", parameters=dict(parameters), settings=dict(settings)
+        f"DESCRIBE ({query.sql})",
+        parameters=dict(query.parameters),
+        settings=dict(settings),
+        external_data=query.build_external_data(),
     )
     return [row["type"] for row in description.named_results()]

@@ -21,7 +21,12 @@ from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolFull
 from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, PooledClient, translate_error
-from hedgerow.storage.events.native_results import NativeResult, decode_native, fetch_native
+from hedgerow.storage.events.native_results import (
+    NativeQuery,
+    NativeResult,
+    decode_native,
+    fetch_native,
+)
 
 T = TypeVar("T")
 
@@ -104,15 +109,24 @@ class ClickHouseEventReader(EventReader):
         self._running: set[_QueryRun] = set()
 
     async def read(
-        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        tables: Mapping[str, bytes] = {},
     ) -> QueryResult:
-        result = await self._fetch(sql, parameters, limits)
+        result = await self._fetch(NativeQuery(sql, parameters, tables), limits)
         return await run_in_thread(lambda: decode_native(result))
 
     async def read_shaped(
-        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits, shape: Shape[T]
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        shape: Shape[T],
+        tables: Mapping[str, bytes] = {},
     ) -> T:
-        result = await self._fetch(sql, parameters, limits)
+        result = await self._fetch(NativeQuery(sql, parameters, tables), limits)
         if self._workers is None or len(result.data) <= MAX_INLINE_BYTES:
             return await run_in_thread(lambda: _decode_and_shape(result, shape))
         try:
@@ -123,10 +137,8 @@ class ClickHouseEventReader(EventReader):
             _log.info("large result not encoded", reason=str(error))
             raise ResultTooLarge from error
 
-    async def _fetch(
-        self, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
-    ) -> NativeResult:
-        run = _QueryRun(await self._open_store(), sql, parameters, limits)
+    async def _fetch(self, query: NativeQuery, limits: QueryLimits) -> NativeResult:
+        run = _QueryRun(await self._open_store(), query, limits)
         self._running.add(run)
         try:
             await run.wait()
@@ -164,14 +176,11 @@ class _QueryRun:
     """A query that runs in a thread. Its time begins when it is sent to the engine, again if the
     engine was restarted in between."""
 
-    def __init__(
-        self, store: ClientRunner, sql: str, parameters: Mapping[str, Any], limits: QueryLimits
-    ) -> None:
+    def __init__(self, store: ClientRunner, query: NativeQuery, limits: QueryLimits) -> None:
         # chDB does not let the caller choose query ids, so tag the query with a comment.
         self._tag = uuid4().hex
         self._store = store
-        self._sql = sql
-        self._parameters = parameters
+        self._query = query
         self._is_ended = False
         self._started_at = 0.0
         self.limits = limits
@@ -219,9 +228,7 @@ class _QueryRun:
             raise Unavailable
         settings = {"log_comment": self._tag, **_build_settings(self.limits)}
         try:
-            return fetch_native(
-                leased.client, self._sql, self._parameters, settings, self.limits.max_bytes
-            )
+            return fetch_native(leased.client, self._query, settings, self.limits.max_bytes)
         except Error as error:
             raise _translate_query_error(error) from error
 

@@ -2,15 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.flags.evaluation.condition_matcher import Condition
-from hedgerow.flags.store import PersonScanner, ScanResult
+from hedgerow.flags.store import FlagEvaluation, KeyEvaluator, PersonScanner, ScanResult
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolFull, PoolLimits
 from hedgerow.lib.workers.process import WorkerDied
@@ -22,6 +23,7 @@ from hedgerow.storage.connect import (
     list_driver_errors,
     translate_error,
 )
+from hedgerow.storage.persons.flag_worker import evaluate_keys
 from hedgerow.storage.persons.scan_worker import (
     ScanPart,
     choose_page,
@@ -42,7 +44,10 @@ WORKER_LIMITS = PoolLimits(
 )
 
 
-class SqlPersonScanner(PersonScanner):
+T = TypeVar("T")
+
+
+class SqlPersonScanner(PersonScanner, KeyEvaluator):
     def __init__(self, location: DatabaseLocation, workers: FunctionPool) -> None:
         self._location = location
         self._workers = workers
@@ -74,9 +79,21 @@ class SqlPersonScanner(PersonScanner):
         [found] = await self._run([work], project_id)
         return found
 
-    async def _run(
-        self, works: Sequence[Callable[[], ScanResult]], project_id: ProjectId
-    ) -> Sequence[ScanResult]:
+    async def evaluate_keys(
+        self, project_id: ProjectId, evaluation: FlagEvaluation, keys: Sequence[Sequence[str]]
+    ) -> Mapping[str, Sequence[bytes]]:
+        size = max(1, -(-len(keys) // PART_COUNT))
+        works = [
+            partial(evaluate_keys, self._source, project_id, evaluation, keys[start : start + size])
+            for start in range(0, len(keys), size)
+        ]
+        found: dict[str, list[bytes]] = {}
+        for part in await self._run(works, project_id):
+            for value, rows in part.items():
+                found.setdefault(value, []).append(rows)
+        return found
+
+    async def _run(self, works: Sequence[Callable[[], T]], project_id: ProjectId) -> Sequence[T]:
         try:
             async with self._limiter.acquire(project_id):
                 return await self._run_at_once(works, str(project_id))
@@ -93,9 +110,7 @@ class SqlPersonScanner(PersonScanner):
         except list_driver_errors(self._location) as error:
             raise translate_error(error, self._location) from error
 
-    async def _run_at_once(
-        self, works: Sequence[Callable[[], ScanResult]], sender: str
-    ) -> Sequence[ScanResult]:
+    async def _run_at_once(self, works: Sequence[Callable[[], T]], sender: str) -> Sequence[T]:
         """If one fails, the others are killed."""
         running = [asyncio.create_task(self._workers.run(work, sender)) for work in works]
         try:

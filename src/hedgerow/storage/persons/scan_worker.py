@@ -69,7 +69,7 @@ def scan_persons(
 
 def scan_groups(source: ScanSource, project_id: ProjectId, condition: Condition) -> ScanResult:
     matcher = ConditionMatcher(condition)
-    decode = _build_decoder(matcher.property_keys)
+    decode = build_decoder(matcher.property_keys)
     matching = total = 0
     with source.open() as select:
         sql = "SELECT key, CAST(properties AS text) FROM groups WHERE project_id = ?"
@@ -113,7 +113,7 @@ class _PersonScan:
         self._owners = self._find_owners() if self._search else frozenset()
         self._cohorts = self._load_cohorts()
         self._keys = self._choose_keys()
-        self._decode = _build_decoder(self._keys)
+        self._decode = build_decoder(self._keys)
 
     def iterate_matching(self, *, is_ordered: bool) -> Iterator[int]:
         """Yield the ids of the persons that match, from the position of the query if ordered."""
@@ -199,7 +199,7 @@ class _PersonScan:
         return any(self._search in text.lower() for text in texts.values())
 
 
-def _build_decoder(keys: frozenset[str] | None) -> Callable[[str], Mapping[str, Any]]:
+def build_decoder(keys: frozenset[str] | None) -> Callable[[str], Mapping[str, Any]]:
     """Return a function that decodes the properties with these keys, None for all of them."""
     if keys is not None and not keys:
         return lambda text: {}
