@@ -163,6 +163,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "NewSurvey": {"name": "Documented survey", "type": "api"},
     "SurveyBody": {"description": "Documented"},
     "NewExperiment": {"name": "Documented", "feature_flag_key": "documented-experiment"},
+    "NewAction": {"name": "Documented", "steps": [{"event": "seen"}]},
+    "ActionBody": {"description": "Documented"},
     "ExperimentBody": {"description": "Documented", "metrics": []},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }

@@ -74,6 +74,11 @@ BODIES: dict[str, Any] = {
         "questions": [{"type": "open", "question": "q"}],
         "targeting_flag_filters": CONDITIONS,
     },
+    "actions/": {
+        "name": "a",
+        "tags": ["t"],
+        "steps": [{"event": "e", "url": "/", "selector": "a > b", "properties": [FILTER]}],
+    },
     "experiments/": {"name": "e", "feature_flag_key": "x", "parameters": {}},
     "early_access_feature/": {"name": "e", "stage": "beta"},
     "pipeline_destination_configs/": {"plugin": 1, "enabled": True, "order": 1},

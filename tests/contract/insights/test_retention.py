@@ -82,7 +82,7 @@ def test_breakdown(client: httpx.Client) -> None:
         ({"totalIntervals": 0}, "query__retentionFilter__totalIntervals"),
         ({"target": {}}, "query__retentionFilter.target"),
         (
-            {"targetEntity": {"type": "actions", "id": 1}},
+            {"targetEntity": {"type": "data_warehouse", "id": 1}},
             "query__retentionFilter__targetEntity__type",
         ),
     ],
