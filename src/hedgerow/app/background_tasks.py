@@ -115,6 +115,12 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             run=lambda: ingestion.cookieless.delete_expired(utc_now()),
         ),
         PeriodicTask(
+            name="compute insights",
+            interval_s=INGESTION_INTERVAL_S,
+            run=container.dashboards.refresher.run,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
             name="close idle connections",
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,
@@ -154,6 +160,18 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
         *_build_job_tasks(container),
         PeriodicTask(
             name="update surveys", interval_s=MINUTE_S, run=_build_survey_updates(container).advance
+        ),
+        _run_in_one_process(
+            container,
+            "keep insights current",
+            MINUTE_S,
+            container.dashboards.refresher.request_outdated,
+        ),
+        _run_in_one_process(
+            container,
+            "delete unused results of insights",
+            MINUTE_S,
+            lambda: container.dashboards.result_store.delete_unused(utc_now()),
         ),
         PeriodicTask(
             name="delete expired project keys",

@@ -7,9 +7,11 @@ import structlog
 
 from hedgerow.app.delivery import DeliverySystem, build_delivery
 from hedgerow.app.event_queries import (
+    DashboardServices,
     EventQueryServices,
     ExperimentServices,
     SurveyServices,
+    build_dashboards,
     build_event_queries,
     build_experiments,
     build_surveys,
@@ -68,11 +70,13 @@ class Container:
     person_scanner: SqlPersonScanner
     surveys: SurveyServices
     experiments: ExperimentServices
+    dashboards: DashboardServices
     task_health: TaskHealth
     metrics: Metrics
 
     async def close(self) -> None:
         """Close in reverse order: nothing is closed before the services that use it."""
+        await self.dashboards.refresher.stop()
         await self.event_queries.queries.stop()
         await self.ingestion.processor.stop()
         await self.delivery.close()
@@ -141,6 +145,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         person_scanner=scanner,
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
+        dashboards=build_dashboards(database, state.directory, event_queries),
         task_health=task_health,
         metrics=build_metrics(
             database, ingestion, delivery, task_health, refusals, evaluation_pacer

@@ -1,9 +1,19 @@
-"""Services that query events: listings, HogQL queries, survey responses, experiment results."""
+"""Services that query events: listings, HogQL queries, survey responses, experiment results, and
+the kept results of insights and dashboards.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
+import structlog
+
 from hedgerow.app.event_store import LazyEventStore
+from hedgerow.dashboards.annotations import Annotations
+from hedgerow.dashboards.dashboards import Dashboards
+from hedgerow.dashboards.refresher import Refresher
+from hedgerow.dashboards.results import InsightResults
+from hedgerow.dashboards.saved_insights import SavedInsights
+from hedgerow.dashboards.sharing import Sharing
 from hedgerow.events.actions.actions import Actions
 from hedgerow.events.listing.event_listing import EventListing
 from hedgerow.events.listing.property_values import PropertyValues
@@ -24,10 +34,16 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolLimits
+from hedgerow.projects.directory import Directory
 from hedgerow.queries.cache import FetchState, Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
 from hedgerow.queries.queries import Queries
+from hedgerow.storage.dashboards.annotations import SqlAnnotationStore
+from hedgerow.storage.dashboards.dashboards import SqlDashboardStore
+from hedgerow.storage.dashboards.insights import SqlInsightStore
+from hedgerow.storage.dashboards.results import SqlResultStore
+from hedgerow.storage.dashboards.shared_links import SqlSharedLinkStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.experiments import SqlExperimentStore
@@ -40,6 +56,8 @@ from hedgerow.storage.surveys import SqlSurveyStore
 from hedgerow.surveys.cache import SurveyCache
 from hedgerow.surveys.responses import SurveyResponses
 from hedgerow.surveys.surveys import Surveys
+
+_log = structlog.get_logger("hedgerow.dashboards")
 
 # How long a result is reused while nothing changes: queries about "now" grow stale.
 MAX_AGE = timedelta(seconds=60)
@@ -154,3 +172,42 @@ def build_experiments(
     results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.fetch_state)
     reading.queries.register(ExperimentQueryRunner(experiments, results).handlers())
     return ExperimentServices(experiments=experiments, results=results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardServices:
+    """`refresher` computes results in this process."""
+
+    result_store: SqlResultStore
+    refresher: Refresher
+    results: InsightResults
+    insights: SavedInsights
+    dashboards: Dashboards
+    annotations: Annotations
+    links: SqlSharedLinkStore
+    sharing: Sharing
+
+
+def build_dashboards(
+    database: Database, directory: Directory, reading: EventQueryServices
+) -> DashboardServices:
+    store, links = SqlResultStore(database), SqlSharedLinkStore(database)
+    barrier = reading.executor.wait_until_readable
+    refresher = Refresher(
+        store, reading.queries, barrier, directory.get_project, _log_failure, utc_now
+    )
+    results = InsightResults(store, reading.queries, refresher, barrier, utc_now)
+    return DashboardServices(
+        result_store=store,
+        refresher=refresher,
+        results=results,
+        insights=SavedInsights(SqlInsightStore(database), results),
+        dashboards=Dashboards(SqlDashboardStore(database), results),
+        annotations=Annotations(SqlAnnotationStore(database)),
+        links=links,
+        sharing=Sharing(links),
+    )
+
+
+def _log_failure(error: BaseException) -> None:
+    _log.error("the result of an insight could not be computed", exc_info=error)

@@ -21,6 +21,10 @@ from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
+from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
+from hedgerow.http.api.dashboards.insights import InsightEndpoints
+from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
@@ -279,6 +283,7 @@ def _build_api(container: Container, services: HttpServices) -> Starlette:
         *_build_project_endpoints(container, services),
         *_build_flag_endpoints(container, services),
         *_build_event_endpoints(container, services),
+        *_build_dashboard_endpoints(container, services),
         *_build_pipeline_endpoints(container, services),
     ]
     return build_api(handlers, services.authenticator)
@@ -346,8 +351,8 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
             select_listing=queries.select_listing,
             property_values=queries.property_values,
         ),
-        QueryEndpoints(queries=queries.queries),
         ActionEndpoints(actions=queries.actions, activity=services.activity),
+        QueryEndpoints(queries=queries.queries, results=container.dashboards.results),
         PersonEndpoints(
             cohorts=cohorts,
             deletion=container.deletion,
@@ -362,6 +367,29 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
         ),
         CohortEndpoints(activity=services.activity, cohorts=cohorts, flags=services.flags),
         IngestionWarningEndpoints(warnings=container.ingestion.warnings),
+    ]
+
+
+def _build_dashboard_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    kept = container.dashboards
+    return [
+        InsightEndpoints(activity=services.activity, insights=kept.insights, results=kept.results),
+        DashboardEndpoints(
+            activity=services.activity,
+            dashboards=kept.dashboards,
+            results=kept.results,
+            links=kept.links,
+        ),
+        AnnotationEndpoints(activity=services.activity, annotations=kept.annotations),
+        SharingEndpoints(insights=kept.insights, dashboards=kept.dashboards, sharing=kept.sharing),
+        SharedEndpoints(
+            sharing=kept.sharing,
+            insights=kept.insights,
+            dashboards=kept.dashboards,
+            results=kept.results,
+            limits=services.call_limits,
+            rate_limiter=services.sdk_rate_limiter,
+        ),
     ]
 
 

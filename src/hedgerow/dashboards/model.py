@@ -95,6 +95,22 @@ class Tile:
     last_modified_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTile:
+    """A tile with the insight that it shows."""
+
+    tile: Tile
+    insight: InsightWithTiles | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardWithTiles:
+    """A dashboard and its tiles, in the order of their places, without deleted insights."""
+
+    dashboard: Dashboard
+    tiles: Sequence[ShownTile]
+
+
 class AnnotationScope(StrEnum):
     """Where an annotation is shown."""
 

@@ -11,6 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
+from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
+from hedgerow.http.api.dashboards.insights import InsightEndpoints
+from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
@@ -87,6 +91,11 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     EventEndpoints,
     QueryEndpoints,
     ActionEndpoints,
+    InsightEndpoints,
+    DashboardEndpoints,
+    AnnotationEndpoints,
+    SharingEndpoints,
+    SharedEndpoints,
     StreamEndpoints,
     RemoteConfigEndpoints,
     ScriptEndpoints,

@@ -120,6 +120,6 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: bool
     error_message: str | None
     results: QueryResponse | None
-    start_time: datetime
+    start_time: datetime | None
     end_time: datetime | None
     expiration_time: datetime | None

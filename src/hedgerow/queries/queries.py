@@ -35,6 +35,8 @@ RunQuery = Callable[[], Awaitable[QueryOutput | ExperimentOutput | InsightOutput
 # Prepares a query of one kind. Raises Invalid.
 PrepareQuery = Callable[[Project, QueryFields, datetime], RunQuery]
 
+# The keys of results begin with it.
+KEY_PREFIX = "cache_"
 # A larger query is validated in a thread.
 MAX_INLINE_BYTES = 16 << 10
 
@@ -86,6 +88,16 @@ class Queries:
     def register(self, readers: Mapping[str, PrepareQuery]) -> None:
         """Add query kinds that other packages implement."""
         self._prepare_by_kind.update(readers)
+
+    async def validate(self, project: Project, query: Mapping[str, Any], query_bytes: int) -> str:
+        """Raise Invalid for a query that cannot be run, otherwise return its cache key."""
+
+        def prepare() -> str:
+            self._prepare(project, query, self._clock())
+            return _cache_key(project, query)[0]
+
+        is_small = query_bytes <= MAX_INLINE_BYTES
+        return prepare() if is_small else await self._threads.run(prepare)
 
     async def execute(
         self,
@@ -213,4 +225,4 @@ def _cache_key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
     canonical = jsonio.encode_canonical(
         [project.id, project.timezone, project.test_account_filters, storable]
     )
-    return f"cache_{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)
+    return f"{KEY_PREFIX}{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.tables.ingestion import deletions
@@ -30,8 +31,18 @@ class SqlDeletionLog(DeletionLog):
         )
 
     async def end(self, id: int, now: datetime) -> None:
-        ended = update(deletions).where(deletions.c.id == id).values(deleted_at=now)
-        await self._database.write(lambda connection: connection.execute(ended))
+        ended = (
+            update(deletions)
+            .where(deletions.c.id == id)
+            .values(deleted_at=now)
+            .returning(deletions.c.project_id)
+        )
+
+        def change(connection: Connection) -> None:
+            of = connection.execute(ended).scalars().all()
+            generations.advance_events(connection, [ProjectId(each) for each in of])
+
+        await self._database.write(change)
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
         wanted = select(deletions).where(

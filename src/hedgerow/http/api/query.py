@@ -7,8 +7,10 @@ import msgspec
 from pydantic import Field
 from starlette.responses import Response
 
+from hedgerow.dashboards.results import InsightResults
 from hedgerow.errors import Invalid, TooLarge
 from hedgerow.events.query.result_json import encode_result
+from hedgerow.http.api.dashboards.insight_items import render_status
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
@@ -16,7 +18,7 @@ from hedgerow.http.payload.fields import Boolean, Fields, Text
 from hedgerow.http.server.response import no_content
 from hedgerow.lib.text import truncate
 from hedgerow.queries.model import QueryResponse, QueryStatus
-from hedgerow.queries.queries import Queries, Refresh
+from hedgerow.queries.queries import KEY_PREFIX, Queries, Refresh
 
 ID_MAX = 100
 # Parsing 128 KiB takes up to 20 ms.
@@ -65,8 +67,9 @@ def _respond(result: Any, status: int = 200) -> Response:
 class QueryEndpoints:
     tag = "Queries"
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, results: InsightResults) -> None:
         self._queries = queries
+        self._results = results
 
     @endpoint(
         "POST",
@@ -100,8 +103,17 @@ class QueryEndpoints:
     async def retrieve_query_status(self, call: ProjectCall) -> Response:
         """Retrieve the status of an asynchronous query: 202 while it runs, 200 with the result
         after."""
-        status = self._queries.status(call.project.id, call.path_param("query_id"))
+        status = await self._find_status(call)
         return _respond(QueryStarted(query_status=status), 200 if status.complete else 202)
+
+    async def _find_status(self, call: ProjectCall) -> QueryStatus:
+        """Find a query of this process, or the result of an insight by its key."""
+        id = call.path_param("query_id")
+        if id.startswith(KEY_PREFIX) and id.isascii() and "\x00" not in id:
+            kept = await self._results.find_by_key(call.project.id, id)
+            if kept is not None:
+                return render_status(call.project.id, kept)
+        return self._queries.status(call.project.id, id)
 
     @endpoint(
         "DELETE", *project_paths("query/{query_id}/"), access=in_project("query:read"), status=204

@@ -129,6 +129,15 @@ def validate(model: type[F], value: Any) -> F:
         raise _build_error(error.errors(include_url=False)[0]) from None
 
 
+def validate_part(model: type[F], value: Any, place: str) -> F:
+    """Return a part of a body as the model. `place` is its path in the body."""
+    try:
+        return validate(model, value)
+    except Invalid as error:
+        attr = f"{place}__{error.attr}" if error.attr else place
+        raise Invalid(error.detail, attr=attr, code=error.code) from None
+
+
 @cache
 def _build_shape(model: type[Fields]) -> Shape:
     names = (field.alias or name for name, field in model.model_fields.items())

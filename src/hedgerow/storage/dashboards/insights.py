@@ -44,7 +44,7 @@ class SqlInsightStore(InsightStore):
 
         def read(connection: Connection) -> tuple[Sequence[InsightWithTiles], int]:
             rows, total = read_page(connection, page, limit=wanted.limit, offset=wanted.offset)
-            return _attach_tiles(connection, [decode_insight(row) for row in rows]), total
+            return attach_tiles(connection, [decode_insight(row) for row in rows]), total
 
         return await self._database.read(read)
 
@@ -92,13 +92,13 @@ def _count_tiles(connection: Connection, project_id: ProjectId) -> dict[Dashboar
 
 def write_insight(connection: Connection, write: InsightWrite, now: datetime) -> InsightWithTiles:
     """Store an insight, its tiles and its entry in the audit trail."""
-    insight = _write_row(connection, write.insight)
+    insight = write_insight_row(connection, write.insight)
     if write.dashboards is not None:
         _write_tiles(connection, insight, write.dashboards, now)
     entry = write.build_entry(insight)
     if entry is not None:
         activity.record(connection, entry, now)
-    [found] = _attach_tiles(connection, [insight])
+    [found] = attach_tiles(connection, [insight])
     return found
 
 
@@ -109,7 +109,7 @@ def find_insight(
     row = connection.execute(own).one_or_none()
     if row is None:
         return None
-    [found] = _attach_tiles(connection, [decode_insight(row)])
+    [found] = attach_tiles(connection, [decode_insight(row)])
     return found
 
 
@@ -143,7 +143,7 @@ def _build_order(wanted: InsightFilter) -> ColumnElement[Any]:
     return column.desc() if wanted.order.startswith("-") else column.asc()
 
 
-def _write_row(connection: Connection, insight: SavedInsight) -> SavedInsight:
+def write_insight_row(connection: Connection, insight: SavedInsight) -> SavedInsight:
     values = asdict(insight) | {"query": dict(insight.query), "tags": list(insight.tags)}
     del values["id"]
     if insight.id:
@@ -179,7 +179,7 @@ def _write_tiles(
         connection.execute(insert(tiles), added)
 
 
-def _attach_tiles(
+def attach_tiles(
     connection: Connection, insights: Sequence[SavedInsight]
 ) -> Sequence[InsightWithTiles]:
     found = defaultdict[int, list[InsightTile]](list)

@@ -1,5 +1,7 @@
 """A number per topic that increases with every change, so that processes know when to reload."""
 
+from collections.abc import Iterable
+
 from sqlalchemy import Connection, bindparam, select, text
 
 from hedgerow.projects.model import ProjectId
@@ -8,6 +10,9 @@ from hedgerow.storage.tables import generations
 
 # "directory", "components", or a prefix such as "records:" or "flags:" followed by a project id.
 Topic = str
+
+# Of what queries read of a project: its events, and the replicas of its persons and groups.
+_EVENTS = "events:"
 
 _current = select(generations.c.number).where(generations.c.topic == bindparam("topic"))
 _fetch_one = PreparedQuery(_current)
@@ -47,3 +52,15 @@ def read_generation(connection: Connection, topic: Topic) -> int:
 def advance(connection: Connection, topic: Topic) -> None:
     """Increment the generation. Call this in the transaction of the change."""
     connection.execute(_advance, {"topic": topic})
+
+
+def event_topic(project_id: ProjectId) -> Topic:
+    return f"{_EVENTS}{project_id}"
+
+
+def advance_events(connection: Connection, project_ids: Iterable[ProjectId]) -> None:
+    """Record that queries of these projects read something else now. Call this last in the
+    transaction: others that advance the same project wait for its end."""
+    topics = [{"topic": event_topic(id)} for id in sorted(set(project_ids))]
+    if topics:
+        connection.execute(_advance, topics)

@@ -358,6 +358,7 @@ class SqlInboxStore(InboxStore):
     ) -> None:
         ended = [row.id for row in rows if not row.rest]
         begun = [row for row in rows if row.rest]
+        changed = {event.project_id for row in rows for event in row.events}
 
         def change(connection: Connection) -> None:
             over = "DELETE FROM ready_events WHERE id IN ({numbers}) RETURNING id"
@@ -367,6 +368,7 @@ class SqlInboxStore(InboxStore):
             made = [each for id in sorted(ids) for each in new.get(id, ())]
             if made:
                 queue.add_deliveries(connection, made, now)
+            generations.advance_events(connection, changed)
 
         await self._database.write(change)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from hedgerow.persons.replicas import BackfillFinished, QueuedChanges
 from hedgerow.persons.store import ReplicationQueue
-from hedgerow.storage.engine import bulk
+from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.persons import replication_backfill
 from hedgerow.storage.persons.replication_rows import read_queued_rows
@@ -44,6 +44,8 @@ class SqlReplicationQueue(ReplicationQueue):
     async def remove(self, ids: Sequence[int]) -> None:
         def change(connection: Connection) -> None:
             [(last,)] = bulk.select(connection, "SELECT max(id) FROM mirror_queue")
+            of = "SELECT DISTINCT project_id FROM mirror_queue WHERE id IN ({numbers})"
+            changed = [project_id for (project_id,) in bulk.select(connection, of, list(ids))]
             gone = "DELETE FROM mirror_queue WHERE id IN (SELECT id FROM {rows})"
             bulk.execute_many(connection, gone, ("id",), [(id,) for id in ids if id != last])
             if last in ids:
@@ -52,6 +54,7 @@ class SqlReplicationQueue(ReplicationQueue):
                     " WHERE mirror_queue.id = r.id"
                 )
                 bulk.execute_many(connection, mark, ("id",), [(last,)])
+            generations.advance_events(connection, changed)
 
         await self._database.write(change)
 

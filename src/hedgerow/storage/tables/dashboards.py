@@ -94,20 +94,21 @@ shared_links = Table(
 )
 
 # The last result of a query of an insight, and the queue of those to compute: rows with
-# `wanted_at`. `state` identifies what the query read.
+# `wanted_at`. `state` identifies what the query read. The result comes last: SQLite reads a row
+# up to the last column that it needs.
 insight_results = Table(
     "insight_results",
     metadata,
     Column("project_id", ForeignKey("projects.id"), primary_key=True),
     Column("key", Text, primary_key=True),
-    Column("query", Json, nullable=False),
-    Column("result", LargeBinary),
-    Column("result_bytes", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
+    Column("result_bytes", BigInteger, nullable=False),
     Column("computed_at", Moment),
     Column("used_at", Moment, nullable=False),
     Column("wanted_at", Moment),
     Column("claimed_until", Moment),
     Column("failures", Integer, nullable=False),
     Column("error", Text, nullable=False),
+    Column("query", Json, nullable=False),
+    Column("result", LargeBinary),
 )

@@ -1,0 +1,1 @@
+"""Saved insights, dashboards, annotations and shared links."""
