@@ -166,6 +166,13 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "NewAction": {"name": "Documented", "steps": [{"event": "seen"}]},
     "ActionBody": {"description": "Documented"},
     "ExperimentBody": {"description": "Documented", "metrics": []},
+    "NewInsight": {"query": {"kind": "HogQLQuery", "query": "select 1"}},
+    "InsightBody": {"name": "Documented", "tags": ["a"]},
+    "NewDashboard": {"name": "Documented", "tiles": [{"text": {"body": "Documented"}}]},
+    "DashboardBody": {"pinned": True},
+    "NewAnnotation": {"content": "Documented", "scope": "project"},
+    "AnnotationBody": {"content": "Documented"},
+    "SharingBody": {"enabled": True},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
@@ -198,9 +205,11 @@ def ids(admin: httpx.Client) -> PathIds:
 
 
 def can_succeed(operation: Operation) -> bool:
-    """The fixtures have no jobs for frontend apps and transformations, no deliveries and no running
-    experiment."""
-    if operation.path.endswith(("/retry/", "/preview/", "/end/", "/archive/", "/reset/")):
+    """The fixtures have no jobs for frontend apps and transformations, no deliveries, no running
+    experiment and no second dashboard."""
+    if operation.path.endswith(
+        ("/move_tile/", "/retry/", "/preview/", "/end/", "/archive/", "/reset/")
+    ):
         return False
     transforms = "transformation" in operation.family
     if operation.path.endswith("/test/"):
@@ -258,8 +267,8 @@ SDK_BODIES: dict[str, dict[str, Any]] = {
     "PerEventRequest": {"batch": [EVENT]},
     "OfrepRequest": {"context": {"targetingKey": "ann"}},
 }
-# These need files of the operator or an enabled app.
-SCRIPTS = ("/static/", "/site_app/", "/array/{token}/array.js/")
+# These need files of the operator, an enabled app or a link.
+SCRIPTS = ("/static/", "/site_app/", "/shared/", "/array/{token}/array.js/")
 
 
 @pytest.mark.parametrize("operation", [o for o in SDK_OPERATIONS if not o.is_streaming], ids=str)

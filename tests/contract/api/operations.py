@@ -34,6 +34,9 @@ PROJECT_ROOT_RESOURCES = (
     "events",
     "query",
     "actions",
+    "insights",
+    "dashboards",
+    "annotations",
 )
 JOB_TYPES = {"pipeline_destination_configs": "replay", "pipeline_import_apps_configs": "import"}
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
@@ -60,6 +63,9 @@ class PathIds:
     feature_id: object = "no-such-feature"
     survey_id: object = "no-such-survey"
     experiment_id: object = "999999"
+    insight_id: object = "999999"
+    dashboard_id: object = "999999"
+    annotation_id: object = "999999"
     cohort_id: object = "999999"
     action_id: object = "999999"
     person_id: object = "999999"
@@ -75,6 +81,9 @@ class PathIds:
             "feature_id": self.feature_id,
             "survey_id": self.survey_id,
             "experiment_id": self.experiment_id,
+            "insight_id": self.insight_id,
+            "dashboard_id": self.dashboard_id,
+            "annotation_id": self.annotation_id,
             "cohort_id": self.cohort_id,
             "action_id": self.action_id,
             "person_id": self.person_id,
@@ -126,6 +135,17 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
             admin,
             f"/api/projects/{project_id}/experiments/",
             {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
+        ),
+        insight_id=_create(
+            admin,
+            f"/api/projects/{project_id}/insights/",
+            {"query": {"kind": "HogQLQuery", "query": "select 1"}},
+        ),
+        dashboard_id=_create(
+            admin, f"/api/projects/{project_id}/dashboards/", {"name": "Documented"}
+        ),
+        annotation_id=_create(
+            admin, f"/api/projects/{project_id}/annotations/", {"content": "Documented"}
         ),
         cohort_id=_create(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
         action_id=_create(
