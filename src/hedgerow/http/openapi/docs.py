@@ -13,6 +13,7 @@ from hedgerow.http.call import PublicCall
 from hedgerow.http.endpoint import Endpoint, endpoint
 from hedgerow.http.openapi.document import build_document
 from hedgerow.http.server.response import JsonResponse
+from hedgerow.lib import jsonio
 
 
 def _format_code(text: str) -> Markup:
@@ -47,8 +48,12 @@ class DocsEndpoints:
         return build_document(self._endpoints)
 
     @cached_property
-    def _page(self) -> str:
-        return render_page(self._document)
+    def _schema(self) -> bytes:
+        return jsonio.encode(self._document)
+
+    @cached_property
+    def _page(self) -> bytes:
+        return render_page(self._document).encode()
 
     @endpoint("GET", "/", access=None, is_documented=False)
     async def redirect_to_docs(self, call: PublicCall) -> Response:
@@ -56,7 +61,7 @@ class DocsEndpoints:
 
     @endpoint("GET", "/api/schema/", access=None, is_documented=False)
     async def show_schema(self, call: PublicCall) -> Response:
-        return JsonResponse(self._document)
+        return Response(self._schema, media_type=JsonResponse.media_type)
 
     @endpoint("GET", "/api/docs/", access=None, is_documented=False)
     async def show_docs(self, call: PublicCall) -> Response:

@@ -13,6 +13,9 @@ from time import perf_counter
 
 # Start handlers for this long, then read from the connections again.
 SLICE_S = 0.01
+# Handlers of probes and of the API run in tasks after the slice, so that it does not measure their
+# time. So many of each may start in a slice.
+MAX_STARTED_TASKS = 2
 # Parse requests for this long, and leave the others for the next iteration.
 READING_S = 0.005
 # How long a request may wait for its handler to start.
@@ -209,11 +212,20 @@ class RequestQueues:
             self._parse()
         probes, capture, flags, api = self.probes, self.capture, self.flags, self.api
         deadline = perf_counter() + SLICE_S
-        # No short circuit: each queue starts one.
-        while probes.start_next() | capture.start_next() | flags.start_next() | api.start_next():
+        rounds_with_tasks = MAX_STARTED_TASKS
+        # No short circuit between the queues: each starts one.
+        while (
+            (rounds_with_tasks > 0 and probes.start_next())
+            | capture.start_next()
+            | flags.start_next()
+            | (rounds_with_tasks > 0 and api.start_next())
+        ):
+            rounds_with_tasks -= 1
             if perf_counter() > deadline:
                 self._schedule()
                 break
+        if probes.waiting or api.waiting:
+            self._schedule()
         if self._has_waiting or self.is_crowded or capture.waiting or flags.waiting or api.waiting:
             self._update()
 
