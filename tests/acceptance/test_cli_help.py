@@ -45,6 +45,9 @@ WORDS = {
     "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
     "flags export": ("--project", "--output", "by name"),
     "flags apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
+    "definitions": ("export", "apply"),
+    "definitions export": ("--project", "--output", "only seen"),
+    "definitions apply": ("--project", "--yes", "--check", "- for standard input"),
     "experiments": ("list", "results"),
     "experiments list": (
         "--status",

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, select
 
+from hedgerow.definitions.learn import DefinitionLearner
+from hedgerow.definitions.schema_registry import WORKER_LIMITS, SchemaRegistry
 from hedgerow.events.model import Event
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
@@ -20,10 +22,12 @@ from hedgerow.ingestion.model import CaptureBatch, InboxRow, ProcessedRow
 from hedgerow.ingestion.parsing.request import parse_batch
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.schema_stage import SchemaStage
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib import jsonio
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
+from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.deliveries.routing import RoutingStage
@@ -46,6 +50,7 @@ from hedgerow.storage.deliveries.groups import SqlGroupStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
+from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
@@ -182,6 +187,12 @@ class World:
                 idle_s=0.01,
                 locate_ip=_no_location,
                 transform_stage=TransformStage(self.transformations()),
+                schema_stage=SchemaStage(
+                    SchemaRegistry(
+                        SqlSchemaStore(self.database), FunctionPool(WORKER_LIMITS), lambda _: None
+                    )
+                ),
+                learner=DefinitionLearner(SqlDefinitionStore(self.database), clock),
                 routing=self.routing(),
                 is_data_error=is_data_error,
                 on_dead_letter=print,

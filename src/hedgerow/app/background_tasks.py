@@ -156,6 +156,7 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             run=container.replication.replicate_changes,
             max_backoff_s=DELIVERY_MAX_BACKOFF_S,
         ),
+        *_build_definition_tasks(container),
         *_build_delivery_tasks(container),
         *_build_job_tasks(container),
         PeriodicTask(
@@ -196,6 +197,22 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=ERASURE_INTERVAL_S,
             run=_build_erasure(container).run,
         ),
+    ]
+
+
+def _build_definition_tasks(container: Container) -> list[PeriodicTask]:
+    upkeep = container.definition_upkeep
+    return [
+        PeriodicTask(
+            name="save learned definitions",
+            interval_s=CHECK_INTERVAL_S,
+            run=upkeep.save,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
+            name="learn definitions of stored events", interval_s=MINUTE_S, run=upkeep.relearn
+        ),
+        _run_in_one_process(container, "count event volumes", HOUR_S, upkeep.count_volumes),
     ]
 
 

@@ -17,12 +17,20 @@ from hedgerow.app.event_queries import (
     build_surveys,
 )
 from hedgerow.app.event_store import LazyEventStore, event_store_location
-from hedgerow.app.ingestion import InboxShares, Ingestion, build_deletion, build_ingestion
+from hedgerow.app.ingestion import (
+    InboxShares,
+    Ingestion,
+    build_definition_upkeep,
+    build_deletion,
+    build_ingestion,
+)
 from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
 from hedgerow.app.pipelines import Pipelines, build_pipelines
 from hedgerow.app.state import State, build_state, state_location
+from hedgerow.definitions.definitions import DefinitionCatalogue
+from hedgerow.definitions.relearn import DefinitionUpkeep
 from hedgerow.events.deletion import EventDeletion
 from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -40,6 +48,7 @@ from hedgerow.storage.connect import open_database
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.person_replicas import ClickHousePersonReplicas
 from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.ingestion.definitions import SqlDefinitionStore
 from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
 from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
 
@@ -68,6 +77,8 @@ class Container:
     event_queries: EventQueryServices
     scan_workers: FunctionPool
     person_scanner: SqlPersonScanner
+    definitions: DefinitionCatalogue
+    definition_upkeep: DefinitionUpkeep
     surveys: SurveyServices
     experiments: ExperimentServices
     dashboards: DashboardServices
@@ -78,6 +89,8 @@ class Container:
         """Close in reverse order: nothing is closed before the services that use it."""
         await self.dashboards.refresher.stop()
         await self.event_queries.queries.stop()
+        await self.definition_upkeep.stop()
+        self.ingestion.schema_workers.close()
         await self.ingestion.processor.stop()
         await self.delivery.close()
         self.pipelines.close()
@@ -143,6 +156,10 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         event_queries=event_queries,
         scan_workers=scan_workers,
         person_scanner=scanner,
+        definitions=DefinitionCatalogue(SqlDefinitionStore(database)),
+        definition_upkeep=build_definition_upkeep(
+            state, ingestion, event_store, event_queries.workers
+        ),
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         dashboards=build_dashboards(database, state.directory, event_queries),

@@ -25,6 +25,8 @@ from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
 from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
+from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
+from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
@@ -344,6 +346,13 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
     queries = container.event_queries
     cohorts = Cohorts(SqlCohortStore(container.database))
     return [
+        EventDefinitionEndpoints(
+            activity=services.activity,
+            definitions=container.definitions,
+            directory=container.state.directory,
+            schema_workers=container.ingestion.schema_workers,
+        ),
+        PropertyDefinitionEndpoints(activity=services.activity, definitions=container.definitions),
         EventEndpoints(
             deletion=container.deletion,
             event_listing=queries.listing,

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,10 @@ import structlog
 
 from hedgerow.app.event_store import LazyEventStore
 from hedgerow.app.state import State
+from hedgerow.definitions.learn import DefinitionLearner
+from hedgerow.definitions.relearn import DefinitionUpkeep
+from hedgerow.definitions.schema_registry import WORKER_LIMITS as SCHEMA_WORKER_LIMITS
+from hedgerow.definitions.schema_registry import SchemaRegistry
 from hedgerow.events.deletion import CountableEvents, EventDeletion
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
@@ -20,20 +24,25 @@ from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.read_barrier import ReadBarrier, SharedReadBarrier
+from hedgerow.ingestion.schema_stage import SchemaStage
 from hedgerow.ingestion.store import Stage
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
-from hedgerow.projects.model import ProjectId
+from hedgerow.projects.model import Project, ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.ingestion.definition_marks import ClickHouseSeenEvents, SqlMarkStore
+from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.projects.activity import SqlActivityStore
@@ -69,6 +78,9 @@ class Ingestion:
     inbox: SqlInboxStore
     lag_monitor: LagMonitor
     warnings: SqlWarningStore
+    learner: DefinitionLearner
+    # They check schemas, and events against them.
+    schema_workers: FunctionPool
 
     @property
     def is_embedded(self) -> bool:
@@ -119,6 +131,9 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
         project = state.directory.get_project(project_id)
         return project.timezone if project else "UTC"
 
+    learner = DefinitionLearner(SqlDefinitionStore(database), utc_now)
+    schema_workers = FunctionPool(SCHEMA_WORKER_LIMITS)
+    schemas = SchemaRegistry(SqlSchemaStore(database), schema_workers, learner.forget)
     cookieless = CookielessVisitors(SqlCookielessStore(database), locate_ip, get_timezone)
     return Ingestion(
         progress=progress,
@@ -134,6 +149,8 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
             idle_s=EMBEDDED_IDLE_S if is_embedded else SHARED_IDLE_S,
             locate_ip=locate_ip,
             transform_stage=TransformStage(transformations),
+            schema_stage=SchemaStage(schemas),
+            learner=learner,
             routing=routing,
             is_data_error=is_data_error,
             on_dead_letter=_log_dead_letters(),
@@ -144,6 +161,31 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
         inbox=inbox,
         lag_monitor=LagMonitor(inbox, utc_now),
         warnings=SqlWarningStore(database),
+        learner=learner,
+        schema_workers=schema_workers,
+    )
+
+
+def build_definition_upkeep(
+    state: State, ingestion: Ingestion, events: LazyEventStore, workers: FunctionPool
+) -> DefinitionUpkeep:
+    database, directory = state.database, state.directory
+    reader = ClickHouseEventReader(events.open_or_unavailable, workers)
+
+    async def load_projects() -> Iterable[Project]:
+        await directory.refresh()
+        return directory.list_projects()
+
+    return DefinitionUpkeep(
+        learner=ingestion.learner,
+        store=SqlDefinitionStore(database),
+        marks=SqlMarkStore(database),
+        events=ClickHouseSeenEvents(reader, database, lambda: events.may_contain_data),
+        oldest_waiting=ingestion.inbox.oldest_accepted_at,
+        wait_until_stored=ingestion.read_barrier.wait_until_stored,
+        load_projects=load_projects,
+        is_only_worker=ingestion.is_embedded,
+        clock=utc_now,
     )
 
 

@@ -119,6 +119,19 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "definitions": GroupEntry(
+        "Manage event and property definitions, with schemas, as a YAML file.",
+        {
+            "export": CommandEntry(
+                "config.definitions:export_definitions",
+                "Write the definitions of a project as YAML.",
+            ),
+            "apply": CommandEntry(
+                "config.definitions:apply_definitions",
+                "Make a project's definitions match a YAML file.",
+            ),
+        },
+    ),
     "pipelines": GroupEntry(
         "Manage pipeline records as a YAML file, and their stored secrets.",
         {

@@ -15,6 +15,8 @@ from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
 from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
+from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
+from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
@@ -83,6 +85,8 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     FlagEvaluationEndpoints,
     EarlyAccessEndpoints,
     SurveyEndpoints,
+    EventDefinitionEndpoints,
+    PropertyDefinitionEndpoints,
     ExperimentEndpoints,
     CohortEndpoints,
     PersonEndpoints,

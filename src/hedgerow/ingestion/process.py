@@ -13,24 +13,27 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
 from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
+from hedgerow.ingestion.persons.changes import PersonBatchResult
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.persons.process import process_batch
 from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
 from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
     ProcessingResult,
 )
-from hedgerow.ingestion.transform_stage import TransformedRows, TransformStage
+from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.pipelines.deliveries.routing import RoutingStage
@@ -74,6 +77,8 @@ class Processor:
         idle_s: float,
         locate_ip: LocateIp,
         transform_stage: TransformStage,
+        schema_stage: SchemaStage,
+        learner: DefinitionLearner,
         routing: RoutingStage,
         is_data_error: IsDataError,
         on_dead_letter: OnDeadLetter,
@@ -87,6 +92,9 @@ class Processor:
         self._idle_s = idle_s
         self._locate_ip = locate_ip
         self._transform_stage = transform_stage
+        self._schema_stage = schema_stage
+        self._learner = learner
+        self._rejected_count = 0
         self._routing = routing
         self._clock = clock
         self._process_bisector = BatchBisector(
@@ -120,7 +128,8 @@ class Processor:
     @property
     def dead_lettered(self) -> int:
         """The number of events that became dead letters in this process."""
-        return self._process_bisector.dead_letter_count + self._store_bisector.dead_letter_count
+        bisectors = self._process_bisector, self._store_bisector
+        return self._rejected_count + sum(each.dead_letter_count for each in bisectors)
 
     async def _dead_letter_unprocessed(self, bucket: int, row: InboxRow, reason: str) -> bool:
         return await self._inbox.dead_letter_unprocessed(bucket, row, reason, self._clock())
@@ -217,9 +226,11 @@ class Processor:
         if not any(found.values()):
             return
         all_rows = [row for rows in found.values() for row in rows]
-        # Both are queries to other systems.
-        duplicates, _ = await asyncio.gather(
-            self._deduplicator.look_up(all_rows), self._transform_stage.refresh(all_rows)
+        # All are queries to other systems.
+        duplicates, *_ = await asyncio.gather(
+            self._deduplicator.look_up(all_rows),
+            self._transform_stage.refresh(all_rows),
+            self._schema_stage.refresh(all_rows),
         )
         for bucket, rows in found.items():
             work = partial(self._process_rows, bucket, duplicates)
@@ -245,13 +256,22 @@ class Processor:
         self, bucket: int, duplicates: ProcessedEvents, rows: Sequence[InboxRow]
     ) -> bool:
         transformed = await self._transform_stage.apply(rows, duplicates)
-        pending: set[EventKey] = set()
-        process = partial(self._process_project, duplicates, transformed, pending)
-        if not await self._inbox.process(bucket, transformed.rows, process, self._clock()):
+        checked = await self._schema_stage.apply(rows, transformed, duplicates)
+        results: dict[ProjectId, PersonBatchResult] = {}
+        process = partial(self._process_project, duplicates, checked, results)
+        if not await self._inbox.process(bucket, checked.rows, process, self._clock()):
             return False
         # Without dropped events and duplicates: they are never stored, so nothing would remove
         # them.
-        self._deduplicator.mark_processed(pending)
+        self._deduplicator.mark_processed(
+            (project_id, event.uuid)
+            for project_id, result in results.items()
+            for event in result.events
+            if event is not None
+        )
+        for project_id, result in results.items():
+            self._learner.observe(project_id, result.seen)
+        self._rejected_count += sum(map(len, checked.rejected.values()))
         return True
 
     async def store(self) -> None:
@@ -350,25 +370,26 @@ class Processor:
     def _process_project(
         self,
         duplicates: ProcessedEvents,
-        transformed: TransformedRows,
-        pending: set[EventKey],
+        checked: CheckedRows,
+        results: dict[ProjectId, PersonBatchResult],
         project_id: ProjectId,
         captured: Sequence[CapturedEvent],
         state: LoadedState,
     ) -> ProcessingResult:
-        """Process the events of one project, within the transaction of the inbox."""
+        """Process the events of one project, within the transaction of the inbox. It may run again,
+        so `results` gets its last result."""
         new = duplicates.drop_duplicates(project_id, captured)
         result = process_batch(project_id, state, new, self._locate_ip)
-        events = [event for event in result.events if event is not None]
-        pending.update((project_id, event.uuid) for event in events)
+        results[project_id] = result
         return ProcessingResult(
-            events=events,
+            events=[event for event in result.events if event is not None],
             changes=result.changes,
-            warnings=result.warnings,
+            warnings=[*result.warnings, *checked.warnings.get(project_id, ())],
             flag_calls=Counter(
                 _read_flag_call(event.properties) for event in new if event.event == FLAG_CALLED
             ),
-            transformation_counts=transformed.counts.get(project_id, ()),
+            transformation_counts=checked.counts.get(project_id, ()),
+            rejected=checked.rejected.get(project_id, ()),
         )
 
 

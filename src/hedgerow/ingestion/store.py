@@ -34,6 +34,13 @@ MAX_ROW_ID = 2**63 - 1
 Stage = Literal["process", "store"]
 
 
+class RejectedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A captured event that becomes a dead letter, and the reason."""
+
+    event: CapturedEvent
+    reason: str
+
+
 class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of processing captured events of one project. `flag_calls` counts flag calls by
     flag key and value."""
@@ -43,6 +50,7 @@ class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[IngestionWarning]
     flag_calls: Mapping[tuple[str, str], int]
     transformation_counts: Sequence[TransformationCounts] = ()
+    rejected: Sequence[RejectedEvent] = ()
 
 
 class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ PROJECT_ROOT_RESOURCES = (
     "feature_flags",
     "early_access_feature",
     "surveys",
+    "event_definitions",
+    "property_definitions",
     "experiments",
     "cohorts",
     "persons",
@@ -62,6 +64,7 @@ class PathIds:
     flag_id: object = "999999"
     feature_id: object = "no-such-feature"
     survey_id: object = "no-such-survey"
+    event_definition_id: object = "no-such-definition"
     experiment_id: object = "999999"
     insight_id: object = "999999"
     dashboard_id: object = "999999"
@@ -80,6 +83,8 @@ class PathIds:
             "flag_id": self.flag_id,
             "feature_id": self.feature_id,
             "survey_id": self.survey_id,
+            "event_definition_id": self.event_definition_id,
+            "property_definition_id": "no-such-definition",
             "experiment_id": self.experiment_id,
             "insight_id": self.insight_id,
             "dashboard_id": self.dashboard_id,
@@ -130,6 +135,11 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
             admin,
             f"/api/projects/{project_id}/surveys/",
             {"name": f"Documented {uuid.uuid4()}", "type": "api"},
+        ),
+        event_definition_id=_create(
+            admin,
+            f"/api/projects/{project_id}/event_definitions/",
+            {"name": f"Documented {uuid.uuid4()}"},
         ),
         experiment_id=_create(
             admin,

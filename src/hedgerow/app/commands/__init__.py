@@ -12,6 +12,7 @@ from hedgerow.lib.garbage import import_without_gc
 if TYPE_CHECKING:
     from hedgerow.app.commands import backup as backup
     from hedgerow.app.commands import dead_letters as dead_letters
+    from hedgerow.app.commands import definitions as definitions
     from hedgerow.app.commands import doctor as doctor
     from hedgerow.app.commands import doctor_checks as doctor_checks
     from hedgerow.app.commands import events as events

@@ -48,6 +48,8 @@ PATH_PARAMETERS = {
     "person_id": "The uuid of the person.",
     "flag_id": "The id or the key of the flag.",
     "feature_id": "The id of the feature.",
+    "event_definition_id": "The id of the event definition.",
+    "property_definition_id": "The id of the property definition.",
     "survey_id": "The id of the survey.",
     "experiment_id": "The id of the experiment.",
     "insight_id": "The id or the short id of the insight.",

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from hedgerow.definitions.model import SeenEvent
 from hedgerow.events.model import Event
 from hedgerow.ingestion.model import IngestionWarning
 
@@ -45,8 +46,10 @@ class PersonChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PersonBatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` are in the order of the batch, None for a dropped event."""
+    """`events` are in the order of the batch, None for a dropped event. `seen` are the others, with
+    their properties before they become text."""
 
     events: Sequence[Event | None]
+    seen: Sequence[SeenEvent]
     changes: PersonChanges
     warnings: Sequence[IngestionWarning]

@@ -23,6 +23,10 @@ class GroupBatch:
         self._changed: dict[tuple[str, str], tuple[dict[str, Any], datetime]] = {}
         self.new_types: dict[str, int] = {}
 
+    def find_index(self, group: tuple[str, str] | None) -> int | None:
+        """Return the index of the type of a group, None if it has none."""
+        return None if group is None else self._types.get(group[0])
+
     def assign_index(self, type_name: str) -> int | None:
         """Return the index of a group type. A new type gets a free index, None if there is none."""
         index = self._types.get(type_name)

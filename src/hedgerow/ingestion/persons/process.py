@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from hedgerow.definitions.model import SeenEvent
 from hedgerow.events.elements import extract_elements
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.ingestion.model import CapturedEvent, IngestionWarning
@@ -46,7 +47,9 @@ def process_batch(
 ) -> PersonBatchResult:
     batch = _BatchProcessor(project_id, state, locate_ip)
     processed = [batch.process(event) for event in events]
-    return PersonBatchResult(events=processed, changes=batch.changes(), warnings=batch.warnings)
+    return PersonBatchResult(
+        events=processed, seen=batch.seen, changes=batch.changes(), warnings=batch.warnings
+    )
 
 
 class _BatchProcessor:
@@ -57,6 +60,7 @@ class _BatchProcessor:
         self._locate_ip = locate_ip
         self._rejected_types: set[str] = set()
         self.warnings: list[IngestionWarning] = []
+        self.seen: list[SeenEvent] = []
 
     def changes(self) -> PersonChanges:
         return PersonChanges(
@@ -136,6 +140,19 @@ class _BatchProcessor:
         person_mode: PersonMode,
     ) -> Event:
         elements_chain, others = extract_elements(properties)
+        group_index = None
+        if captured.event == GROUP_IDENTIFY:
+            group_index = self._groups.find_index(parse_group(captured.properties))
+        self.seen.append(
+            SeenEvent(
+                captured.event,
+                others,
+                captured.properties,
+                captured.timestamp,
+                captured.accepted_at,
+                group_index,
+            )
+        )
         return Event(
             project_id=self._project_id,
             uuid=captured.uuid,

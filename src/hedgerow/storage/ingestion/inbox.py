@@ -313,6 +313,9 @@ class SqlInboxStore(InboxStore):
                 changes.save_changes(connection, project_id, result.changes, now)
                 ingestion_warnings.add_warnings(connection, project_id, result.warnings, now)
                 calls.add_calls(connection, project_id, result.flag_calls, now)
+                for each in result.rejected:
+                    lone = InboxRow(id=0, project_id=project_id, events=[each.event], number=1)
+                    dead_letters.add_inbox_row(connection, bucket, lone, each.reason, now)
                 made += result.events
                 counts += result.transformation_counts
             values: list[dict[str, Any]] = [

@@ -12,6 +12,10 @@ from hedgerow.storage.tables.dashboards import dashboards as dashboards
 from hedgerow.storage.tables.dashboards import insight_results as insight_results
 from hedgerow.storage.tables.dashboards import saved_insights as saved_insights
 from hedgerow.storage.tables.dashboards import shared_links as shared_links
+from hedgerow.storage.tables.definitions import definition_marks as definition_marks
+from hedgerow.storage.tables.definitions import event_definitions as event_definitions
+from hedgerow.storage.tables.definitions import event_properties as event_properties
+from hedgerow.storage.tables.definitions import property_definitions as property_definitions
 from hedgerow.storage.tables.flags import cohorts as cohorts
 from hedgerow.storage.tables.flags import early_access_features as early_access_features
 from hedgerow.storage.tables.flags import experiments as experiments

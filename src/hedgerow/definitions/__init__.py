@@ -1,0 +1,1 @@
+"""Definitions of events and properties: names that were seen, their details, and schemas."""

@@ -1,0 +1,1 @@
+"""Definitions of events and of properties."""
