@@ -142,8 +142,8 @@ class HttpServices:
             SqlFeatureStore(database, container.flag_store), flag_cache
         )
         scanner = container.person_scanner
-        self.blast_radius = BlastRadiusCounter(flag_cache, scanner)
-        self.person_search = PersonSearch(flag_cache, self.persons, scanner)
+        self.blast_radius = BlastRadiusCounter(flag_cache, scanner, run_in_thread)
+        self.person_search = PersonSearch(flag_cache, self.persons, scanner, run_in_thread)
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_configs = SdkConfigs(
             self.public_records, pipelines.catalogue, container.surveys.cache.has_running

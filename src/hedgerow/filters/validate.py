@@ -1,6 +1,6 @@
 """Validate filters on properties. Invalid names the path."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any, NoReturn
 
@@ -39,6 +39,26 @@ def check_property_filter(filter: Mapping[str, Any], place: str) -> None:
 def is_pattern(filter: Any) -> bool:
     """Whether a filter has a regular expression."""
     return isinstance(filter, Mapping) and filter.get("operator") in ("regex", "not_regex")
+
+
+def collect_patterns(definition: Any) -> list[str]:
+    """Return the regular expressions of a definition, as many as it may have."""
+    found: list[str] = []
+    waiting = [definition]
+    while waiting and len(found) < MAX_PATTERNS:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, Mapping):
+            waiting += value.values()
+            if is_pattern(value) and isinstance(value.get("value"), str):
+                found.append(value["value"])
+    return found
+
+
+def check_patterns(patterns: Iterable[str]) -> int:
+    """Return how many are no regular expressions. Later uses find the others compiled."""
+    return sum(bool(_find_pattern_problem(each)) for each in patterns)
 
 
 def check_pattern_count(count: int, place: str) -> None:

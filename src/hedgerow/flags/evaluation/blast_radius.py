@@ -1,6 +1,6 @@
 """Count the persons or groups that a condition matches, before it is saved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,9 @@ from hedgerow.persons.model import Cohort
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import Project
 
+# The cohorts of a condition can have thousands of regular expressions to compile.
+RunInThread = Callable[[Callable[[], Condition]], Awaitable[Condition]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastRadius:
@@ -27,16 +30,21 @@ class BlastRadius:
 
 
 class BlastRadiusCounter:
-    def __init__(self, flag_cache: FlagCache, scanner: PersonScanner) -> None:
+    def __init__(
+        self, flag_cache: FlagCache, scanner: PersonScanner, run_in_thread: RunInThread
+    ) -> None:
         self._flag_cache = flag_cache
         self._scanner = scanner
+        self._run_in_thread = run_in_thread
 
     async def count(
         self, project: Project, condition: Mapping[str, Any], group_index: int | None, now: datetime
     ) -> BlastRadius:
         """Count the persons or groups that a condition matches."""
         snapshot = await self._flag_cache.refresh(project)
-        compiled = compile_condition(snapshot, condition, group_index, now)
+        compiled = await self._run_in_thread(
+            lambda: compile_condition(snapshot, condition, group_index, now)
+        )
         if group_index is None:
             query = PersonQuery(project_id=project.id, limit=0)
             found = await self._scanner.scan_persons(query, compiled)

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.evaluation.blast_radius import compile_condition
+from hedgerow.flags.evaluation.blast_radius import RunInThread, compile_condition
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.store import PersonScanner
 from hedgerow.persons.model import Person
@@ -13,10 +13,17 @@ from hedgerow.projects.model import Project
 
 
 class PersonSearch:
-    def __init__(self, flag_cache: FlagCache, persons: PersonStore, scanner: PersonScanner) -> None:
+    def __init__(
+        self,
+        flag_cache: FlagCache,
+        persons: PersonStore,
+        scanner: PersonScanner,
+        run_in_thread: RunInThread,
+    ) -> None:
         self._flag_cache = flag_cache
         self._persons = persons
         self._scanner = scanner
+        self._run_in_thread = run_in_thread
 
     async def find_persons(
         self, project: Project, query: PersonQuery, filters: Any, now: datetime
@@ -27,7 +34,9 @@ class PersonSearch:
             return await self._persons.persons(query)
         snapshot = await self._flag_cache.refresh(project)
         try:
-            condition = compile_condition(snapshot, {"properties": filters}, None, now)
+            condition = await self._run_in_thread(
+                lambda: compile_condition(snapshot, {"properties": filters}, None, now)
+            )
         except Invalid as error:
             place = (error.attr or "").removeprefix("condition.")
             raise Invalid(error.detail, attr=place, code=error.code) from None

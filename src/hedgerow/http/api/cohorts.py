@@ -12,6 +12,7 @@ from hedgerow.flags.flags import Flags
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
+from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import parse_positive
@@ -191,6 +192,7 @@ class CohortEndpoints:
         """Create a cohort."""
         body = await call.body(CohortBody)
         ids = await _parse_members(body, is_static=bool(body.is_static))
+        await compile_patterns(body.to_fields().definition)
         cohort = await self._cohorts.create(call.project.id, body.to_fields(), call.actor, call.now)
         return await self._add_members_and_respond(call, cohort, ids, 201)
 
@@ -217,6 +219,7 @@ class CohortEndpoints:
         found = await self._cohorts.find(call.project.id, _parse_id(call))
         body = await call.body(CohortBody)
         ids = await _parse_members(body, is_static=found.is_static)
+        await compile_patterns(body.to_fields().definition)
         cohort = await self._cohorts.change(
             call.project.id, found.id, body.to_fields(), call.actor, call.now
         )

@@ -17,6 +17,7 @@ from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
+from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
@@ -196,6 +197,7 @@ class FlagEndpoints:
     async def create_flag(self, call: ProjectCall) -> Response:
         """Create a flag."""
         fields = (await call.body(FlagBody)).to_fields()
+        await compile_patterns(fields.filters)
         flag = await self._flags.create(call.project, fields, call.actor, call.now)
         return await self._respond(call, flag, 201)
 
@@ -220,10 +222,12 @@ class FlagEndpoints:
         """Update the given fields. `deleted: false` restores a deleted flag."""
         found = await self._find_unreserved(call, deleted_too=True)
         body = await call.body(FlagBody)
+        fields = body.to_fields()
+        await compile_patterns(fields.filters)
         flag = await self._flags.change(
             call.project,
             found.id,
-            body.to_fields(),
+            fields,
             seen=body.to_base(),
             actor=call.actor,
             now=call.now,

@@ -6,6 +6,7 @@ import pytest
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.flags.evaluation.blast_radius import BlastRadius, BlastRadiusCounter
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.persons.cohort_graph import MAX_LEVELS
 from tests.unit.fake_time import START
 from tests.unit.flags.factories import group_prop, in_cohort, make_cohort, make_flag, prop
@@ -19,7 +20,7 @@ class BlastRadiusFixture:
         flags.put(make_flag(id=1), **definitions)
         self.persons = FakePersonScanner()
         self.flag_cache = build_flag_cache(flags)
-        self.counter = BlastRadiusCounter(self.flag_cache, self.persons)
+        self.counter = BlastRadiusCounter(self.flag_cache, self.persons, run_in_thread)
 
     async def count(self, *properties: Any, group: int | None = None) -> tuple[int, int]:
         return await self.count_condition({"properties": list(properties)}, group)
