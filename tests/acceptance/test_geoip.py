@@ -75,11 +75,9 @@ def test_posthog_header_takes_precedence_over_a_proxy_header(behind_proxy: LiveS
 
 
 def test_trusted_proxy_sets_the_client_address(behind_proxy: LiveServer) -> None:
-    assert _list_enabled_flags(behind_proxy, {FORWARDED: LONDON}) == {"uk", "london-time"}
-    assert _list_enabled_flags(behind_proxy, {FORWARDED: f"{MOUNTAIN_VIEW}, {LONDON}"}) == {
-        "uk",
-        "london-time",
-    }
+    for chain in (LONDON, f"{MOUNTAIN_VIEW}, {LONDON}"):
+        browser = {"User-Agent": "Mozilla/5.0", FORWARDED: chain}
+        assert _list_enabled_flags(behind_proxy, browser) == {"uk", "london-time"}
 
 
 def test_standard_header_of_any_client_sets_the_address_of_the_user(plain: LiveServer) -> None:
@@ -89,9 +87,12 @@ def test_standard_header_of_any_client_sets_the_address_of_the_user(plain: LiveS
 
 def test_server_gets_the_stored_location_of_the_user(behind_proxy: LiveServer) -> None:
     """The server is in London, the user's events came from the United States."""
-    server = {"User-Agent": "posthog-python/7.1.0", FORWARDED: LONDON}
-    assert _list_enabled_flags(behind_proxy, server, distinct_id="ann") == {"us"}
-    assert _list_enabled_flags(behind_proxy, server, distinct_id="unknown") == set()
+    for agent in ("posthog-python/7.1.0", "python-requests/2.32", "my-backend/1"):
+        server = {"User-Agent": agent, FORWARDED: LONDON}
+        assert _list_enabled_flags(behind_proxy, server, distinct_id="ann") == {"us"}
+        assert _list_enabled_flags(behind_proxy, server, distinct_id="unknown") == set()
+        stated = {**server, FORWARDED: f"{LONDON}, {MOUNTAIN_VIEW}"}
+        assert _list_enabled_flags(behind_proxy, stated) == {"uk", "london-time"}
     browser = {"User-Agent": "Mozilla/5.0", FORWARDED: LONDON}
     assert _list_enabled_flags(behind_proxy, browser, distinct_id="ann") == {"uk", "london-time"}
     stated = {**server, CLIENT_HEADER: LONDON}

@@ -20,19 +20,17 @@ def find_user_address(scope: Scope, body: Mapping[str, Any], origins: Origins) -
 
     - `HTTP_X_FORWARDED_FOR` is the user's address, from any caller: a caller can also send any
       `$geoip_…` property.
-    - A server SDK is not at the user's address. A proxy adds the address of the server to
-      `X-Forwarded-For`, so only an address before that is the user's.
-    - Otherwise `X-Forwarded-For` is the user's address, like the first header. From a trusted proxy
-      it is the last address that is not a proxy.
-    - Without a header, a browser or a client SDK is at the user's address, and any other caller is
-      taken for a server.
+    - A browser or a client SDK is at the user's address.
+    - A server SDK and any unknown caller are not. What they send as `X-Forwarded-For` is the user's
+      address. A trusted proxy adds the address of the caller to it, so only an address before that
+      is the user's. The header of a server SDK may also come from a proxy that is not configured.
     """
     if read_header(scope, b"http_x_forwarded_for"):
         return origins.reported_address(scope)
     runtime = detect_runtime(body, scope)
+    if runtime is Runtime.CLIENT:
+        return origins.stated_address(scope) or origins.client_address(scope)
+    before_caller = origins.address_before_client(scope)
     if runtime is Runtime.SERVER and (is_server_sdk(scope) or body.get("evaluation_runtime")):
-        return origins.address_before_client(scope)
-    stated = origins.stated_address(scope)
-    if stated is not None or runtime is Runtime.CLIENT or origins.is_forwarded(scope):
-        return stated or origins.client_address(scope)
-    return None
+        return before_caller
+    return before_caller or origins.stated_address(scope)

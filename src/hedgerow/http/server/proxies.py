@@ -98,11 +98,6 @@ class Origins:
         stated = self._split_chain(_peer(scope), forwarded_for)[1]
         return stated[0] if stated else None
 
-    def is_forwarded(self, scope: Scope) -> bool:
-        """Whether the client address comes from a trusted proxy."""
-        peer = _peer(scope)
-        return self._is_trusted(peer) and self.client_address(scope) != peer
-
     def _split_chain(
         self, peer: Address | None, forwarded_for: str
     ) -> tuple[Address | None, Sequence[Address | None]]:

@@ -72,7 +72,9 @@ def test_an_unknown_caller_is_a_server_unless_it_sends_an_address(
     assert find({**caller, FORWARDED: f"{USER}:4711"}) == USER
     assert find({**caller, FORWARDED: "nonsense"}) is None
     assert find(caller, PROXY) is None
-    assert find({**caller, FORWARDED: USER}, PROXY) == USER
+    # The proxy adds the address of the caller.
+    assert find({**caller, FORWARDED: "8.8.8.8"}, PROXY) is None
+    assert find({**caller, FORWARDED: f"{USER}, 8.8.8.8"}, PROXY) == USER
 
 
 def test_a_caller_can_declare_where_it_runs() -> None:
