@@ -119,13 +119,14 @@ class DefinitionLearner:
         self._shapes.pop(project_id, None)
         self._last_shapes.pop(project_id, None)
 
-    async def save(self) -> None:
-        """Save what was learned since the last time. After a failure it is saved next time."""
+    async def save(self) -> bool:
+        """Save what was learned since the last time, and return whether there was anything. After a
+        failure it is saved next time."""
         async with self._lock:
             self._recent_after = self._clock() - VOLUME_PERIOD
             self._new_key_count = 0
             if not self._active:
-                return
+                return False
             taken, self._active = self._active, []
             learned = _summarize(taken)
             counts = [_mark_saved(shape) for _, shape in taken]
@@ -138,6 +139,7 @@ class DefinitionLearner:
                     self._restore(taken, counts)
             if self._key_count > MAX_KEYS:
                 self._shapes, self._last_shapes, self._key_count = {}, {}, 0
+            return True
 
     def _restore(
         self, taken: Sequence[tuple[ProjectId, _EventShape]], counts: Sequence[int]

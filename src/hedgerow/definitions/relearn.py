@@ -68,18 +68,24 @@ class DefinitionUpkeep:
         # Where the inbox was, and when.
         self._observed: list[tuple[datetime, datetime]] = []
         self._marked_at: datetime | None = None
+        # Whether something was learned since then.
+        self._has_news = False
 
     async def save(self) -> None:
         """Save what was learned, and from time to time the mark of this worker."""
-        await self._learner.save()
+        self._has_news |= await self._learner.save()
         now = self._clock()
-        if self._marked_at is None or not timedelta() <= now - self._marked_at < MARK_INTERVAL:
+        # Without news the mark of the only worker stays, so that an idle service writes nothing.
+        if self._marked_at is None or (
+            (self._has_news or not self._is_only_worker)
+            and not timedelta() <= now - self._marked_at < MARK_INTERVAL
+        ):
             self._observed.append((now, await self._oldest_waiting() or now))
             due = [each for each in self._observed if each[0] <= now - MARK_DELAY]
             if due:
                 self._observed = [due[-1], *(each for each in self._observed if each not in due)]
             await self._marks.advance(self._holder, self._observed[0][1], now)
-            self._marked_at = now
+            self._marked_at, self._has_news = now, False
 
     async def stop(self) -> None:
         """Save the rest, so that no other worker has to learn it again."""

@@ -18,16 +18,19 @@ from hedgerow.lib.workers.pool import PoolFull, PoolLimits
 from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.projects.model import ProjectId
 
-# A batch of one event name is checked in this time, or not at all.
+MAX_PART_BYTES = 1 << 20
+# The events of one name in a batch are checked in this time, or not at all. The processes are nice:
+# on a busy machine they take long for little.
+BATCH_TIMEOUT_S = 5.0
 WORKER_LIMITS = PoolLimits(
     max_processes=1,
     max_waiting=50,
     max_waiting_per_sender=10,
-    timeout_s=2.0,
+    timeout_s=BATCH_TIMEOUT_S,
     max_memory_bytes=768 << 20,
 )
 # A schema that exceeded the limits is not used for this time.
-SUSPENSION_S = 60.0
+SUSPENSION_S = 300.0
 UNCHECKED = "The schema needs too much time or memory. The event was not checked."
 
 
@@ -72,16 +75,26 @@ class SchemaRegistry:
         now = time.monotonic()
         if self._suspended.get(schema.text, 0.0) > now:
             return None
-        encoded = await run_in_thread(lambda: [_encode(each) for each in properties])
-        work = partial(find_violations, schema.text, encoded)
+        parts = await run_in_thread(lambda: _encode_parts(properties))
+        found: list[str | None] = []
         try:
-            return await self._workers.run(work, str(schema.project_id))
+            for part in parts:
+                if time.monotonic() - now > BATCH_TIMEOUT_S:
+                    self._suspend(schema)
+                    return None
+                work = partial(find_violations, schema.text, part)
+                found += await self._workers.run(work, str(schema.project_id))
+            return found
         except PoolFull:
             return None
         except WorkerDied:
-            self._suspended = {text: at for text, at in self._suspended.items() if at > now}
-            self._suspended[schema.text] = now + SUSPENSION_S
+            self._suspend(schema)
             return None
+
+    def _suspend(self, schema: EventSchema) -> None:
+        now = time.monotonic()
+        self._suspended = {text: at for text, at in self._suspended.items() if at > now}
+        self._suspended[schema.text] = now + SUSPENSION_S
 
 
 async def check_in_worker(workers: FunctionPool, schema: Any, sender: str) -> None:
@@ -95,6 +108,20 @@ async def check_in_worker(workers: FunctionPool, schema: Any, sender: str) -> No
     except WorkerDied:
         detail = "The schema needs too much time or memory. Use fewer or shorter patterns."
         raise Invalid(detail, attr="schema", code="max_length") from None
+
+
+def _encode_parts(properties: Sequence[Mapping[str, Any]]) -> list[list[bytes]]:
+    """Encode events in parts that a sound schema checks well within the limits."""
+    parts: list[list[bytes]] = []
+    size = MAX_PART_BYTES
+    for each in properties:
+        encoded = _encode(each)
+        if size + len(encoded) > MAX_PART_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(encoded)
+        size += len(encoded)
+    return parts
 
 
 def _encode(properties: Mapping[str, Any]) -> bytes:
