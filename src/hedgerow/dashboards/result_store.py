@@ -47,6 +47,9 @@ class ResultRow:
         """Changes with every computation, successful or not."""
         return self.computed_at, self.failures
 
+    def is_computed_since(self, moment: datetime | None) -> bool:
+        return moment is not None and self.computed_at is not None and self.computed_at >= moment
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computation:
@@ -72,10 +75,15 @@ class ResultStore(Protocol):
     ) -> Mapping[str, ResultRow]: ...
 
     async def request(
-        self, project_id: ProjectId, queries: Mapping[str, Mapping[str, Any]], now: datetime
+        self,
+        project_id: ProjectId,
+        queries: Mapping[str, Mapping[str, Any]],
+        now: datetime,
+        *,
+        unless_since: datetime | None = None,
     ) -> Mapping[str, ResultRow]:
-        """Queue queries by key, and return their rows from before. Raises Throttled if too many
-        wait."""
+        """Queue queries by key, except results that were computed since `unless_since`, and return
+        their rows from before. Raises Throttled if too many wait."""
         ...
 
     async def claim(

@@ -164,13 +164,19 @@ class InsightResults:
             )
 
         try:
-            rows = await self._store.request(project_id, queries, started)
+            unless_since = None if refresh in _FORCED else started
+            rows = await self._store.request(
+                project_id, queries, started, unless_since=unless_since
+            )
         except Throttled as error:
             return {key: replace(before[key], is_stale=True, error=error) for key in queries}
         self._refresher.wake()
         waited = {key: query for key, query in queries.items() if is_blocking(key)}
+        # Another request may have had them computed in the meantime.
+        done = {key for key, row in rows.items() if row.is_computed_since(unless_since)}
         watch = _Watch(rows, needs_new=refresh in _FORCED)
-        errors = await self._wait(project_id, waited, watch)
+        left = {key: query for key, query in waited.items() if key not in done}
+        errors = await self._wait(project_id, left, watch)
         new = await self._read(project_id, list(queries), started)
         return {
             key: _finish(new[key], errors.get(key), is_new=key in waited and key not in errors)

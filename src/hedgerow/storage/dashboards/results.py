@@ -82,13 +82,22 @@ class SqlResultStore(ResultStore):
         )
 
     async def request(
-        self, project_id: ProjectId, queries: Mapping[str, Mapping[str, Any]], now: datetime
+        self,
+        project_id: ProjectId,
+        queries: Mapping[str, Mapping[str, Any]],
+        now: datetime,
+        *,
+        unless_since: datetime | None = None,
     ) -> Mapping[str, ResultRow]:
         def change(connection: Connection) -> Mapping[str, ResultRow]:
             lock_project(connection, project_id)
             found = _find(connection, project_id, list(queries), with_result=False)
-            waiting = {key for key, row in found.items() if row.wanted_at is not None}
-            added = [key for key in queries if key not in waiting]
+            done = {
+                key
+                for key, row in found.items()
+                if row.wanted_at is not None or row.is_computed_since(unless_since)
+            }
+            added = [key for key in queries if key not in done]
             if added:
                 _check_capacity(connection, project_id, len(added))
                 _add_wanted(connection, project_id, {key: queries[key] for key in added}, now)
