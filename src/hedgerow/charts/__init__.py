@@ -1,0 +1,1 @@
+"""Charts of insights as pictures, SVG and PNG, drawn without a browser."""
