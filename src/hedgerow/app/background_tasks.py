@@ -47,6 +47,7 @@ JOB_INTERVAL_S = 0.5
 CHECK_INTERVAL_S = 1.0
 CLEANUP_INTERVAL_S = 2.0
 BACKLOG_INTERVAL_S = 5.0
+SCHEDULE_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 1.0
 ERASURE_INTERVAL_S = 5.0
 MINUTE_S = 60.0
@@ -173,6 +174,12 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             "delete unused results of insights",
             MINUTE_S,
             lambda: container.dashboards.result_store.delete_unused(utc_now()),
+        ),
+        # Each alert is claimed by one process.
+        PeriodicTask(
+            name="check alerts",
+            interval_s=BACKLOG_INTERVAL_S,
+            run=container.alerts.checker.check_due,
         ),
         PeriodicTask(
             name="delete expired project keys",

@@ -7,10 +7,12 @@ import structlog
 
 from hedgerow.app.delivery import DeliverySystem, build_delivery
 from hedgerow.app.event_queries import (
+    AlertServices,
     DashboardServices,
     EventQueryServices,
     ExperimentServices,
     SurveyServices,
+    build_alerts,
     build_dashboards,
     build_event_queries,
     build_experiments,
@@ -82,6 +84,7 @@ class Container:
     surveys: SurveyServices
     experiments: ExperimentServices
     dashboards: DashboardServices
+    alerts: AlertServices
     task_health: TaskHealth
     metrics: Metrics
 
@@ -163,6 +166,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         dashboards=build_dashboards(database, state.directory, event_queries),
+        alerts=build_alerts(database, event_queries.queries, state.directory.get_project),
         task_health=task_health,
         metrics=build_metrics(
             database, ingestion, delivery, task_health, refusals, evaluation_pacer

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import structlog
 
+from hedgerow.alerts.alerts import Alerts
+from hedgerow.alerts.checker import AlertChecker, FindProject
 from hedgerow.app.event_store import LazyEventStore
 from hedgerow.dashboards.annotations import Annotations
 from hedgerow.dashboards.dashboards import Dashboards
@@ -39,6 +41,7 @@ from hedgerow.queries.cache import FetchState, Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
 from hedgerow.queries.queries import Queries
+from hedgerow.storage.alerts.alerts import SqlAlertStore
 from hedgerow.storage.dashboards.annotations import SqlAnnotationStore
 from hedgerow.storage.dashboards.dashboards import SqlDashboardStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
@@ -211,3 +214,16 @@ def build_dashboards(
 
 def _log_failure(error: BaseException) -> None:
     _log.error("the result of an insight could not be computed", exc_info=error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertServices:
+    alerts: Alerts
+    checker: AlertChecker
+
+
+def build_alerts(database: Database, queries: Queries, find_project: FindProject) -> AlertServices:
+    store = SqlAlertStore(database)
+    return AlertServices(
+        alerts=Alerts(store), checker=AlertChecker(store, queries.execute, find_project, utc_now)
+    )

@@ -20,6 +20,7 @@ from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
 from hedgerow.http.api.activity import ActivityEndpoints
+from hedgerow.http.api.alerts.alerts import AlertEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
@@ -287,6 +288,7 @@ def _build_api(container: Container, services: HttpServices) -> Starlette:
         *_build_event_endpoints(container, services),
         *_build_dashboard_endpoints(container, services),
         *_build_pipeline_endpoints(container, services),
+        *_build_alert_endpoints(container, services),
     ]
     return build_api(handlers, services.authenticator)
 
@@ -437,6 +439,10 @@ def _build_pipeline_endpoints(container: Container, services: HttpServices) -> l
         SiteAppEndpoints(services.public_records, pipelines.catalogue),
         ScriptEndpoints(scripts),
     ]
+
+
+def _build_alert_endpoints(container: Container, services: HttpServices) -> list[Handler]:
+    return [AlertEndpoints(activity=services.activity, alerts=container.alerts.alerts)]
 
 
 def _build_locator(geoip: GeoIp, origins: Origins) -> LocateRequest | None:

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.api.activity import ActivityEndpoints
+from hedgerow.http.api.alerts.alerts import AlertEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
@@ -87,6 +88,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     SurveyEndpoints,
     EventDefinitionEndpoints,
     PropertyDefinitionEndpoints,
+    AlertEndpoints,
     ExperimentEndpoints,
     CohortEndpoints,
     PersonEndpoints,

@@ -6,6 +6,9 @@ from typing import Any
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
 
+# The person of events that no person caused. No captured event has it.
+NO_PERSON_ID = "00000000-0000-0000-0000-000000000000"
+
 
 class RoutedEvent(Event, frozen=True, kw_only=True, array_like=True):
     """A stored event on its way to a destination, with its groups at the time of routing: later
@@ -15,6 +18,12 @@ class RoutedEvent(Event, frozen=True, kw_only=True, array_like=True):
     """
 
     groups: str
+
+
+def is_message(event: Event) -> bool:
+    """Whether the service itself sent the event, such as the firing of an alert. Its properties
+    then have a `message` for people."""
+    return event.person_id == NO_PERSON_ID
 
 
 def build_payload(event: Event) -> dict[str, Any]:

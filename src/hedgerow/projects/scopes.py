@@ -14,6 +14,7 @@ SCOPE_OBJECTS = frozenset(
     (
         "action",
         "activity_log",
+        "alert",
         "annotation",
         "batch_export",
         "cohort",

@@ -52,6 +52,8 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.groups,
         tables.mirror_queue,
         tables.flag_calls,
+        tables.alerts,
+        tables.subscriptions,
         tables.saved_insights,
         tables.dashboards,
         tables.dashboard_tiles,
@@ -85,6 +87,10 @@ _CONDITIONS |= {
     )
 }
 _CONDITIONS |= {
+    tables.alert_checks: _by_parent(tables.alert_checks.c.alert_id, tables.alerts),
+    tables.chart_pictures: _by_parent(
+        tables.chart_pictures.c.subscription_id, tables.subscriptions
+    ),
     tables.cohort_people: _by_parent(tables.cohort_people.c.cohort_id, tables.cohorts),
     tables.flag_hash_keys: _by_parent(tables.flag_hash_keys.c.person_id, tables.persons),
     ingestion.unprocessed_ids: _by_parent(ingestion.unprocessed_ids.c.inbox_id, ingestion.inbox),

@@ -5,6 +5,10 @@ Migrations define tables themselves: a change here needs a new migration.
 
 from hedgerow.storage.tables import ingestion as ingestion
 from hedgerow.storage.tables.actions import actions as actions
+from hedgerow.storage.tables.alerts import alert_checks as alert_checks
+from hedgerow.storage.tables.alerts import alerts as alerts
+from hedgerow.storage.tables.alerts import chart_pictures as chart_pictures
+from hedgerow.storage.tables.alerts import subscriptions as subscriptions
 from hedgerow.storage.tables.column_types import metadata as metadata
 from hedgerow.storage.tables.dashboards import annotations as annotations
 from hedgerow.storage.tables.dashboards import dashboard_tiles as dashboard_tiles

@@ -1,7 +1,7 @@
 """Slack message: posts a line of text to the incoming webhook of a channel."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -18,7 +18,7 @@ from hedgerow.plugin.component import (
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.http import Request, Response
 from hedgerow.plugin.outcomes import Failed, Outcome, classify_response
-from hedgerow.plugin.payload import build_payload
+from hedgerow.plugin.payload import build_payload, is_message
 from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     FILTER_SETTINGS,
@@ -31,6 +31,10 @@ from hedgerow.plugin.templates import TemplateError, compile_template, deliver_r
 
 # Slack truncates longer messages.
 TEXT_MAX = 40_000
+# Limits of Slack's blocks.
+SECTION_MAX = 3_000
+IMAGE_TITLE_MAX = 200
+BLOCKS_MAX = 50
 
 # What to do, by the error code in Slack's response.
 ADVICE = {
@@ -47,6 +51,14 @@ ADVICE = {
 }
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """`images` are blocks that show a picture."""
+
+    text: str
+    images: Sequence[Mapping[str, Any]] = ()
 
 
 def migrate_settings(origin: SettingsOrigin, settings: Settings) -> Settings:
@@ -70,6 +82,24 @@ def check(settings: Settings) -> None:
         raise Invalid(str(error), attr="config__message") from None
 
 
+def render_message(event: Event, settings: Settings) -> Message:
+    """Return the message for an event. A message of the service has its own text, and pictures."""
+    if not is_message(event):
+        return Message(text=render_text(event, settings))
+    properties = jsonio.decode(event.properties)
+    images = [
+        {
+            "type": "image",
+            "image_url": chart["image_url"],
+            "alt_text": _shorten(chart["title"]),
+            "title": {"type": "plain_text", "text": _shorten(chart["title"])},
+        }
+        for chart in properties.get("charts", ())
+        if chart.get("image_url")
+    ]
+    return Message(text=_escape(properties["message"]), images=images)
+
+
 def render_text(event: Event, settings: Settings) -> str:
     """Return the message. Raises TemplateError if it is empty."""
     rendered = compile_template(settings["message"])(_escape(build_payload(event)))
@@ -82,16 +112,30 @@ def render_text(event: Event, settings: Settings) -> str:
 async def deliver(
     events: Sequence[Event], settings: Settings, ctx: DeliveryContext
 ) -> Sequence[Outcome]:
-    async def send(texts: Mapping[str, str]) -> Outcome:
+    async def send(messages: Mapping[str, Message]) -> Outcome:
         request = Request(
             method="POST",
             url=settings["webhook_url"],
             headers={"content-type": "application/json"},
-            body=jsonio.encode({"text": "\n".join(texts.values())[:TEXT_MAX]}),
+            body=jsonio.encode(_build_body(list(messages.values()))),
         )
         return explain_response(await ctx.http.send(request), ctx)
 
-    return await deliver_rendered(events, lambda event: render_text(event, settings), send)
+    return await deliver_rendered(events, lambda event: render_message(event, settings), send)
+
+
+def _build_body(messages: Sequence[Message]) -> dict[str, Any]:
+    """Return the body of a request. Blocks replace the text in the channel, so they contain it."""
+    text = "\n".join(message.text for message in messages)[:TEXT_MAX]
+    images = [image for message in messages for image in message.images]
+    if not images:
+        return {"text": text}
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:SECTION_MAX]}}
+    return {"text": text, "blocks": [section, *images[: BLOCKS_MAX - 1]]}
+
+
+def _shorten(title: str) -> str:
+    return title[:IMAGE_TITLE_MAX] or "Chart"
 
 
 def explain_response(response: Response, ctx: DeliveryContext) -> Outcome:

@@ -1,0 +1,1 @@
+"""Alerts: bounds on a number of a saved insight, checked on a schedule."""

@@ -1,0 +1,138 @@
+"""Checks the alerts that are due, and tells their destinations when the state changes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hedgerow.alerts.check_query import build_check_query, parse_insight
+from hedgerow.alerts.evaluate import evaluate
+from hedgerow.alerts.model import Alert, AlertState, AlertView, CheckVerdict
+from hedgerow.alerts.schedule import find_next_check, is_weekend
+from hedgerow.alerts.store import AlertStore, CheckedAlert
+from hedgerow.errors import AppError
+from hedgerow.events.model import Event
+from hedgerow.lib import jsonio
+from hedgerow.lib.clock import Clock, format_iso
+from hedgerow.pipelines.deliveries.messages import build_message
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.queries.model import QueryResponse, QueryStatus
+from hedgerow.queries.queries import Refresh
+
+# Longer than a query may take. The alerts of a process that dies wait this long.
+CLAIM_DURATION = timedelta(minutes=2)
+BATCH_SIZE = 10
+# Errors that say nothing about the alert: it is checked again after its claim.
+_PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+_EVENTS = {
+    AlertState.FIRING: "$insight_alert_firing",
+    AlertState.NOT_FIRING: "$insight_alert_resolved",
+    AlertState.ERRORED: "$insight_alert_errored",
+}
+
+# Queries.execute.
+Execute = Callable[
+    [Project, Mapping[str, Any], Refresh, str], Awaitable[QueryResponse | QueryStatus]
+]
+FindProject = Callable[[ProjectId], Project | None]
+
+
+class AlertChecker:
+    def __init__(
+        self, store: AlertStore, execute: Execute, find_project: FindProject, clock: Clock
+    ) -> None:
+        self._store = store
+        self._execute = execute
+        self._find_project = find_project
+        self._clock = clock
+
+    async def check_due(self) -> None:
+        """Check all alerts that are due, one after the other."""
+        while True:
+            now = self._clock()
+            due = await self._store.claim_due(now, now + CLAIM_DURATION, BATCH_SIZE)
+            for view in due:
+                await self._check(view)
+            if len(due) < BATCH_SIZE:
+                return
+
+    async def _check(self, view: AlertView) -> None:
+        project = self._find_project(view.alert.project_id)
+        if project is None:  # deleted, and so are its alerts soon
+            return
+        alert, zone = view.alert, ZoneInfo(project.timezone)
+        now = self._clock()
+        if is_weekend(alert, now, zone):
+            await self._store.postpone(alert, find_next_check(alert, now, zone))
+            return
+        verdict = await self._reach_verdict(view, project)
+        if verdict is None:
+            return
+        now = self._clock()
+        checked = CheckedAlert(
+            alert=alert,
+            verdict=verdict,
+            next_check_at=find_next_check(alert, now, zone),
+            message=_build_message(view, verdict, now),
+        )
+        await self._store.save_check(checked, now)
+
+    async def _reach_verdict(self, view: AlertView, project: Project) -> CheckVerdict | None:
+        """Return None if the check must be repeated later."""
+        if view.insight.deleted:
+            return CheckVerdict(error="The insight was deleted.")
+        try:
+            return await self._compute(view, project)
+        except AppError as error:
+            return None if error.status in _PASSING else CheckVerdict(error=error.detail)
+
+    async def _compute(self, view: AlertView, project: Project) -> CheckVerdict:
+        alert, zone = view.alert, ZoneInfo(project.timezone)
+        trend = parse_insight(view.insight.query)
+        query = build_check_query(trend, alert.condition, alert.config, self._clock(), zone)
+        response = await self._execute(project, query, Refresh.BLOCKING, "")
+        assert isinstance(response, QueryResponse)
+        results = jsonio.decode(bytes(response.results or b"[]"))
+        return evaluate(
+            results,
+            alert.condition,
+            alert.config,
+            interval=trend.interval.value,
+            is_total=trend.is_total,
+        )
+
+
+def _build_message(view: AlertView, verdict: CheckVerdict, now: datetime) -> Event | None:
+    """Return what to tell about a change of the state, if it changed."""
+    before, state = view.alert.state, verdict.state
+    if before is AlertState.SNOOZED:
+        before = AlertState.NOT_FIRING
+    if state is before:
+        return None
+    alert, insight = view.alert, view.insight
+    breaches = "; ".join(verdict.breaches)
+    properties = {
+        "alert_id": alert.id,
+        "alert_name": alert.name,
+        "insight_id": insight.short_id,
+        "insight_name": insight.name,
+        "state": state.value,
+        "last_checked_at": format_iso(now),
+        "calculated_value": verdict.value,
+        "breaches": breaches,
+        "error": verdict.error,
+        "message": _describe(alert, insight.name, verdict),
+    }
+    return build_message(alert.project_id, _EVENTS[state], properties, now)
+
+
+def _describe(alert: Alert, insight: str, verdict: CheckVerdict) -> str:
+    title = f"“{alert.name or 'Untitled alert'}” on “{insight or 'Untitled insight'}”"
+    match verdict.state:
+        case AlertState.FIRING:
+            return f"Alert {title} is firing: {'; '.join(verdict.breaches)}."
+        case AlertState.ERRORED:
+            return f"Alert {title} could not be checked: {verdict.error}"
+    return f"Alert {title} is resolved."

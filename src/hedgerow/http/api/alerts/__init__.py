@@ -1,0 +1,1 @@
+"""Alerts, subscriptions and pictures of charts."""
