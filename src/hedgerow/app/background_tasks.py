@@ -182,6 +182,16 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             run=container.alerts.checker.check_due,
         ),
         PeriodicTask(
+            name="send subscriptions",
+            interval_s=SCHEDULE_INTERVAL_S,
+            run=container.alerts.sender.send_due,
+        ),
+        PeriodicTask(
+            name="delete old pictures",
+            interval_s=HOUR_S,
+            run=container.alerts.sender.delete_old_pictures,
+        ),
+        PeriodicTask(
             name="delete expired project keys",
             interval_s=HOUR_S,
             run=lambda: container.state.project_store.delete_expired_tokens(utc_now()),

@@ -99,6 +99,7 @@ class Container:
         self.pipelines.close()
         self.event_queries.workers.close()
         self.scan_workers.close()
+        self.alerts.workers.close()
         await self.event_store.close()
         await self.database.close()
 
@@ -166,7 +167,13 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
         dashboards=build_dashboards(database, state.directory, event_queries),
-        alerts=build_alerts(database, event_queries.queries, state.directory.get_project),
+        alerts=build_alerts(
+            settings,
+            database,
+            event_queries.queries,
+            state.directory.get_project,
+            pipelines.catalogue,
+        ),
         task_health=task_health,
         metrics=build_metrics(
             database, ingestion, delivery, task_health, refusals, evaluation_pacer

@@ -36,12 +36,16 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolLimits
+from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.model import ComponentId
 from hedgerow.projects.directory import Directory
 from hedgerow.queries.cache import FetchState, Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
 from hedgerow.queries.queries import Queries
+from hedgerow.settings import Settings
 from hedgerow.storage.alerts.alerts import SqlAlertStore
+from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
 from hedgerow.storage.dashboards.annotations import SqlAnnotationStore
 from hedgerow.storage.dashboards.dashboards import SqlDashboardStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
@@ -56,6 +60,10 @@ from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.event_persons import SqlEventPersons
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.surveys import SqlSurveyStore
+from hedgerow.subscriptions.pictures import WORKER_LIMITS as PICTURE_LIMITS
+from hedgerow.subscriptions.pictures import ChartPictures
+from hedgerow.subscriptions.sender import SubscriptionSender
+from hedgerow.subscriptions.subscriptions import Subscriptions
 from hedgerow.surveys.cache import SurveyCache
 from hedgerow.surveys.responses import SurveyResponses
 from hedgerow.surveys.surveys import Surveys
@@ -218,12 +226,40 @@ def _log_failure(error: BaseException) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertServices:
+    """`workers` draw pictures."""
+
     alerts: Alerts
     checker: AlertChecker
+    workers: FunctionPool
+    pictures: ChartPictures
+    subscription_store: SqlSubscriptionStore
+    subscriptions: Subscriptions
+    sender: SubscriptionSender
 
 
-def build_alerts(database: Database, queries: Queries, find_project: FindProject) -> AlertServices:
-    store = SqlAlertStore(database)
+def build_alerts(
+    settings: Settings,
+    database: Database,
+    queries: Queries,
+    find_project: FindProject,
+    catalogue: Catalogue,
+) -> AlertServices:
+    alerts, subscriptions = SqlAlertStore(database), SqlSubscriptionStore(database)
+    workers = FunctionPool(PICTURE_LIMITS)
+    pictures = ChartPictures(queries.execute, workers, utc_now)
+
+    def find_key(id: ComponentId) -> str | None:
+        component = catalogue.component(id)
+        return component.key if component else None
+
     return AlertServices(
-        alerts=Alerts(store), checker=AlertChecker(store, queries.execute, find_project, utc_now)
+        alerts=Alerts(alerts),
+        checker=AlertChecker(alerts, queries.execute, find_project, utc_now),
+        workers=workers,
+        pictures=pictures,
+        subscription_store=subscriptions,
+        subscriptions=Subscriptions(subscriptions, find_key),
+        sender=SubscriptionSender(
+            subscriptions, pictures, find_project, utc_now, public_url=settings.public_url
+        ),
     )

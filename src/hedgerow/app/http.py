@@ -21,6 +21,8 @@ from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
+from hedgerow.http.api.alerts.pictures import PictureEndpoints
+from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
@@ -100,6 +102,7 @@ from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.model import ProjectId
 from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
 from hedgerow.settings import Settings
+from hedgerow.storage.dashboards.insights import SqlInsightStore
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
@@ -442,7 +445,16 @@ def _build_pipeline_endpoints(container: Container, services: HttpServices) -> l
 
 
 def _build_alert_endpoints(container: Container, services: HttpServices) -> list[Handler]:
-    return [AlertEndpoints(activity=services.activity, alerts=container.alerts.alerts)]
+    alerts = container.alerts
+    return [
+        AlertEndpoints(activity=services.activity, alerts=alerts.alerts),
+        SubscriptionEndpoints(activity=services.activity, subscriptions=alerts.subscriptions),
+        PictureEndpoints(
+            insights=SqlInsightStore(container.database),
+            pictures=alerts.pictures,
+            subscriptions=alerts.subscription_store,
+        ),
+    ]
 
 
 def _build_locator(geoip: GeoIp, origins: Origins) -> LocateRequest | None:

@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
+from hedgerow.http.api.alerts.pictures import PictureEndpoints
+from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
@@ -89,6 +91,8 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     EventDefinitionEndpoints,
     PropertyDefinitionEndpoints,
     AlertEndpoints,
+    SubscriptionEndpoints,
+    PictureEndpoints,
     ExperimentEndpoints,
     CohortEndpoints,
     PersonEndpoints,
