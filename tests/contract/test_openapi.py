@@ -176,6 +176,16 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "NewAnnotation": {"content": "Documented", "scope": "project"},
     "AnnotationBody": {"content": "Documented"},
     "SharingBody": {"enabled": True},
+    "NewAlert": {"insight": 1, "condition": {"type": "anomaly"}, "enabled": False},
+    "AlertBody": {"name": "Documented", "skip_weekend": True},
+    "NewSubscription": {
+        "insight": 1,
+        "target_type": "webhook",
+        "target_value": "1",
+        "frequency": "daily",
+        "start_date": "2090-01-01",
+    },
+    "SubscriptionBody": {"title": "Documented"},
     "FlagBody": {"name": "Documented", "filters": {"groups": [{"rollout_percentage": 50}]}},
 }
 
@@ -209,8 +219,13 @@ def ids(admin: httpx.Client) -> PathIds:
 
 def can_succeed(operation: Operation) -> bool:
     """The fixtures have no jobs for frontend apps and transformations, no deliveries, no running
-    experiment, no second dashboard and no property that was seen."""
+    experiment, no second dashboard, no property that was seen and no destination, which alerts
+    and subscriptions need."""
     if "property_definition_id" in operation.path or operation.path.endswith("/by_name/"):
+        return False
+    if re.search(r"/(alerts|subscriptions)/\{|/chart\.", operation.path):
+        return operation.path.endswith("/activity/")
+    if operation.method == "POST" and operation.path.endswith(("/alerts/", "/subscriptions/")):
         return False
     if operation.path.endswith(
         ("/move_tile/", "/retry/", "/preview/", "/end/", "/archive/", "/reset/")
@@ -276,6 +291,8 @@ SDK_BODIES: dict[str, dict[str, Any]] = {
 }
 # These need files of the operator, an enabled app or a link.
 SCRIPTS = ("/static/", "/site_app/", "/shared/", "/array/{token}/array.js/")
+# These need files of the operator or an enabled app.
+SCRIPTS = ("/static/", "/site_app/", "/exporter/", "/array/{token}/array.js/")
 
 
 @pytest.mark.parametrize("operation", [o for o in SDK_OPERATIONS if not o.is_streaming], ids=str)

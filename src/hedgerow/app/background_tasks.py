@@ -175,10 +175,10 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             MINUTE_S,
             lambda: container.dashboards.result_store.delete_unused(utc_now()),
         ),
-        # Each alert is claimed by one process.
+        # Each alert and each subscription is claimed by one process.
         PeriodicTask(
             name="check alerts",
-            interval_s=BACKLOG_INTERVAL_S,
+            interval_s=SCHEDULE_INTERVAL_S,
             run=container.alerts.checker.check_due,
         ),
         PeriodicTask(

@@ -21,7 +21,7 @@ from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
-from hedgerow.http.api.alerts.pictures import PictureEndpoints
+from hedgerow.http.api.alerts.pictures import MessagePictureEndpoints, PictureEndpoints
 from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
@@ -452,8 +452,8 @@ def _build_alert_endpoints(container: Container, services: HttpServices) -> list
         PictureEndpoints(
             insights=SqlInsightStore(container.database),
             pictures=alerts.pictures,
-            subscriptions=alerts.subscription_store,
         ),
+        MessagePictureEndpoints(alerts.subscription_store),
     ]
 
 

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
-from hedgerow.http.api.alerts.pictures import PictureEndpoints
+from hedgerow.http.api.alerts.pictures import MessagePictureEndpoints, PictureEndpoints
 from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
 from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
@@ -110,6 +110,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     RemoteConfigEndpoints,
     ScriptEndpoints,
     SiteAppEndpoints,
+    MessagePictureEndpoints,
 )
 
 

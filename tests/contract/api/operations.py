@@ -39,6 +39,8 @@ PROJECT_ROOT_RESOURCES = (
     "insights",
     "dashboards",
     "annotations",
+    "alerts",
+    "subscriptions",
 )
 JOB_TYPES = {"pipeline_destination_configs": "replay", "pipeline_import_apps_configs": "import"}
 FIRST_FAMILY, *OTHER_FAMILIES = COMPONENTS
@@ -49,6 +51,7 @@ SDK_PATH_VALUES = {
     "version": "1.2.3",
     "hash": "0",
     "key": "documented",
+    "picture": "none.png",
 }
 
 
@@ -69,6 +72,8 @@ class PathIds:
     insight_id: object = "999999"
     dashboard_id: object = "999999"
     annotation_id: object = "999999"
+    alert_id: object = "no-such-alert"
+    subscription_id: object = "999999"
     cohort_id: object = "999999"
     action_id: object = "999999"
     person_id: object = "999999"
@@ -89,6 +94,8 @@ class PathIds:
             "insight_id": self.insight_id,
             "dashboard_id": self.dashboard_id,
             "annotation_id": self.annotation_id,
+            "alert_id": self.alert_id,
+            "subscription_id": self.subscription_id,
             "cohort_id": self.cohort_id,
             "action_id": self.action_id,
             "person_id": self.person_id,

@@ -53,7 +53,6 @@ PATH_PARAMETERS = {
     "survey_id": "The id of the survey.",
     "alert_id": "The id of the alert.",
     "subscription_id": "The id of the subscription.",
-    "insight_id": "The id of the insight.",
     "picture": "The file name of the picture.",
     "experiment_id": "The id of the experiment.",
     "insight_id": "The id or the short id of the insight.",

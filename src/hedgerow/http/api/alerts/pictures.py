@@ -26,12 +26,9 @@ _NAME = re.compile(r"([0-9A-Za-z]{20,50})\.png")
 class PictureEndpoints:
     tag = "Pictures"
 
-    def __init__(
-        self, insights: InsightStore, pictures: ChartPictures, subscriptions: SubscriptionStore
-    ) -> None:
+    def __init__(self, insights: InsightStore, pictures: ChartPictures) -> None:
         self._insights = insights
         self._pictures = pictures
-        self._subscriptions = subscriptions
 
     @endpoint(
         "GET",
@@ -67,6 +64,13 @@ class PictureEndpoints:
         return await call.while_connected(
             self._pictures.draw(call.project, title, insight.query, form)
         )
+
+
+class MessagePictureEndpoints:
+    tag = "Pictures"
+
+    def __init__(self, subscriptions: SubscriptionStore) -> None:
+        self._subscriptions = subscriptions
 
     @endpoint(
         "GET",
