@@ -2,7 +2,7 @@
 destination."""
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from hedgerow.charts.from_results import build_error_chart, unwrap_query
+from hedgerow.dashboards.saved_query import apply_filters
 from hedgerow.errors import AppError
 from hedgerow.events.model import Event
 from hedgerow.lib.clock import Clock
@@ -36,8 +37,6 @@ PICTURE_MAX_AGE = timedelta(days=7)
 PICTURE_PATH = "/exporter/"
 DELETED = "The insight or dashboard was deleted."
 EMPTY = "The dashboard has no charts."
-# The kinds that take the filters of a dashboard.
-_FILTERED_KINDS = ("TrendsQuery", "FunnelsQuery", "RetentionQuery", "PathsQuery")
 # Errors that pass: the subscription is sent after its claim.
 _PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -154,20 +153,6 @@ class SubscriptionSender:
             "image_url": link,
             **({"image": image, "content_type": "image/png"} if with_image else {}),
         }
-
-
-def apply_filters(query: Mapping[str, Any], filters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the query of a tile with the date range and the properties of its dashboard."""
-    result = dict(query)
-    if query.get("kind") not in _FILTERED_KINDS:
-        return result
-    names = ("date_from", "date_to", "explicitDate")
-    if period := {name: filters[name] for name in names if filters.get(name)}:
-        result["dateRange"] = period
-    own, added = query.get("properties"), filters.get("properties")
-    if added and (not own or isinstance(own, list)):
-        result["properties"] = [*(own or []), *added]
-    return result
 
 
 def _describe(subscription: Subscription, content: SubscribedContent) -> str:
