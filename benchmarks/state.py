@@ -22,7 +22,6 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import generate_initial_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import ProjectId
-from hedgerow.projects.scopes import is_allowed
 from hedgerow.storage.connect import DatabaseLocation, open_database
 from hedgerow.storage.engine.database import Database, PreparedInsert
 from hedgerow.storage.migrations.apply import prepare_database
@@ -97,7 +96,8 @@ async def key_check(place: DatabaseLocation, value: str) -> None:
         project = directory.get_project(ProjectId(1))
         if key is None or project is None:
             raise AssertionError("the key must be known")
-        if not (key.may_see(project.id) and is_allowed(key.scopes, "plugin:read")):
+        caller = directory.identify_key(key)
+        if not caller.may_see(project.id) or caller.find_lack("plugin:read", project.id):
             raise AssertionError("the key must be good")
 
     print(f"warm key check (hash, look up, project, scope): {microseconds(check):.1f} us")

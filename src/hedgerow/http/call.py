@@ -16,8 +16,9 @@ from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.trace import get_trace
 from hedgerow.lib.clock import Clock
 from hedgerow.projects.activity import Actor
+from hedgerow.projects.caller import Caller
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import PersonalKey, Project, User
+from hedgerow.projects.model import Project, User
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fields)
@@ -107,23 +108,23 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(PublicCall):
-    """A request with a personal key."""
+    """A request of a known caller: with a personal key, or of a person who has logged in."""
 
-    key: PersonalKey
+    caller: Caller
 
     @property
     def owner(self) -> User:
-        """The user that owns the key."""
-        return self.context.directory.get_user(self.key.user_id)
+        """The person who calls, or who owns the key."""
+        return self.caller.user
 
     @property
     def actor(self) -> Actor:
-        return Actor(kind="key", id=self.key.id, name=self.key.label, email=self.owner.email)
+        return self.caller.actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectCall(Call):
-    """A request with a personal key to a path with {project_id}."""
+    """A request of a known caller to a path with {project_id}."""
 
     project: Project
 

@@ -13,13 +13,14 @@ from hedgerow.projects.model import ProjectId
 
 MASK = "***"
 
-ActorKind = Literal["key", "cli", "system"]
+ActorKind = Literal["key", "user", "cli", "system"]
 Action = Literal["created", "changed", "deleted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The author of a change: a personal API key, the command line, or Hedgerow."""
+    """The author of a change: a personal API key, a person who has logged in, the command line, or
+    Hedgerow. The email is that of the person, also for a key."""
 
     kind: ActorKind
     id: str | None

@@ -46,6 +46,8 @@ def build_installation(keys: InitialKeys, now: datetime) -> NewInstallation:
         first_name="Owner",
         email=OWNER_EMAIL,
         distinct_id=str(uuid4()),
+        created_at=now,
+        organization_role="owner",
     )
     return NewInstallation(
         organization=organization,

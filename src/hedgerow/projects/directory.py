@@ -1,19 +1,30 @@
-"""Projects and keys in memory, for authentication.
+"""Projects, people and keys in memory, for authentication.
 
-The directory holds a snapshot of all projects and keys and replaces it when the stored generation
-changes, so a check reads no database and never sees a partial change. Every process polls the
-generation twice a second: a revoked key stops working everywhere within one second.
+The directory holds a snapshot of all projects, people, keys and sessions and replaces it when the
+stored generation changes, so a check reads no database and never sees a partial change. Every
+process polls the generation twice a second: a revoked key or session stops working everywhere
+within one second, and so does a role that is taken away.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from hedgerow.errors import Unavailable
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.tokens import hash_token
-from hedgerow.projects.model import KeyId, PersonalKey, Project, ProjectId, User
+from hedgerow.projects.caller import Caller, call_with_key, call_with_session
+from hedgerow.projects.model import (
+    KeyId,
+    LoginSession,
+    PersonalKey,
+    Project,
+    ProjectId,
+    Role,
+    User,
+)
+from hedgerow.projects.roles import BUILT_IN_ROLES
 from hedgerow.projects.store import DirectorySnapshot, DirectoryStore
 
 POLL_INTERVAL_S = 0.5
@@ -21,9 +32,17 @@ POLL_INTERVAL_S = 0.5
 # minimum interval of such checks, however many unknown keys arrive.
 MISS_POLL_INTERVAL_S = 0.05
 LAST_USE_RESOLUTION = timedelta(hours=1)
+SESSION_IDLE_TIME = timedelta(days=14)
 
 EMPTY_SNAPSHOT = DirectorySnapshot(
-    generation=-1, users={}, projects={}, keys_by_hash={}, tokens={}, secrets_by_hash={}
+    generation=-1,
+    users={},
+    projects={},
+    keys_by_hash={},
+    tokens={},
+    secrets_by_hash={},
+    roles=BUILT_IN_ROLES,
+    sessions_by_hash={},
 )
 
 
@@ -33,12 +52,17 @@ class Directory:
         self._clock = clock
         self._monotonic = monotonic
         self._snapshot = EMPTY_SNAPSHOT
+        # The callers with personal keys that were seen since the snapshot was read, by hash.
+        self._callers: dict[str, Caller] = {}
         self._reloaded_at = float("-inf")
         self._reload_lock = asyncio.Lock()
         # The error of the last reload, for requests that waited for it.
         self._failure: Unavailable | None = None
         self._last_use: dict[KeyId, datetime] = {}
         self._unsaved_use: dict[KeyId, datetime] = {}
+        # The same of sessions.
+        self._session_use: dict[str, datetime] = {}
+        self._unsaved_session_use: dict[str, datetime] = {}
 
     async def refresh(self) -> None:
         """Load the stored projects and keys if they changed."""
@@ -49,8 +73,13 @@ class Directory:
             await self._reload()
 
     async def refresh_and_save_usage(self) -> None:
-        """Refresh, and save when keys were last used. A background task calls it."""
+        """Refresh, and save when keys and sessions were last used. A background task calls it."""
         await self.refresh()
+        if self._unsaved_session_use:
+            sessions = dict(self._unsaved_session_use)
+            await self._store.save_session_use(sessions)
+            for session_id in sessions:
+                del self._unsaved_session_use[session_id]
         if self._unsaved_use:
             used = dict(self._unsaved_use)
             await self._store.save_last_use(used)
@@ -68,6 +97,38 @@ class Directory:
         """Like `find_key` for a value that is not in memory: checks the database first."""
         await self._reload_after_miss()
         return self.find_key(value)
+
+    def identify_key(self, key: PersonalKey) -> Caller:
+        caller = self._callers.get(key.hash)
+        if caller is None:
+            caller = self._callers[key.hash] = call_with_key(key, self.get_user(key.user_id))
+        return caller
+
+    def find_session(self, value: str) -> Caller | None:
+        """Return the person with this session, from memory, unless the session is over."""
+        session = self._snapshot.sessions_by_hash.get(hash_token(value))
+        if session is None or not self.is_open(session):
+            return None
+        self._record_session_use(session)
+        return call_with_session(session, self.get_user(session.user_id))
+
+    async def find_new_session(self, value: str) -> Caller | None:
+        await self._reload_after_miss()
+        return self.find_session(value)
+
+    def is_open(self, session: LoginSession) -> bool:
+        now = self._clock()
+        return now < session.expires_at and now - self.get_session_use(session) < SESSION_IDLE_TIME
+
+    def get_session_use(self, session: LoginSession) -> datetime:
+        """Return the last use of a session, which memory knows before the database does."""
+        return max(session.last_used_at, self._session_use.get(session.id, session.last_used_at))
+
+    def list_sessions(self, user_id: int) -> list[LoginSession]:
+        """Return the open sessions of a person, newest first."""
+        sessions = self._snapshot.sessions_by_hash.values()
+        found = [each for each in sessions if each.user_id == user_id and self.is_open(each)]
+        return sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)
 
     def find_token(self, value: str) -> Project | None:
         """Return the project with this public token, from memory."""
@@ -101,9 +162,9 @@ class Directory:
         await self._reload_after_miss()
         return self.get_project(id)
 
-    def list_projects_for(self, key: PersonalKey) -> list[Project]:
-        """Return the projects that a key can access, oldest first."""
-        return [p for p in self._snapshot.projects.values() if key.may_see(p.id)]
+    def list_projects_for(self, caller: Caller) -> list[Project]:
+        """Return the projects that a caller can access, oldest first."""
+        return [p for p in self._snapshot.projects.values() if caller.may_see(p.id)]
 
     @property
     def project_count(self) -> int:
@@ -129,9 +190,29 @@ class Directory:
         return "" if user is None else user.email
 
     def get_owner(self) -> User:
-        """Return the first user of the installation, who owns the keys created on the command
+        """Return the first owner of the installation, whose are the keys created on the command
         line."""
-        return self._snapshot.users[min(self._snapshot.users)]
+        return next(user for user in self.list_users() if user.is_owner)
+
+    def list_users(self) -> list[User]:
+        """Return all people, oldest first."""
+        return [self._snapshot.users[id] for id in sorted(self._snapshot.users)]
+
+    def find_user(self, *, email: str = "", uuid: str = "") -> User | None:
+        """Return the person with this email, which is in lower case, or with this uuid."""
+        return next(
+            (
+                user
+                for user in self._snapshot.users.values()
+                if email == user.email or uuid == user.uuid
+            ),
+            None,
+        )
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        """All roles by id: the built-in ones, and those of the organization."""
+        return self._snapshot.roles
 
     async def _reload(self) -> None:
         reloaded_at = self._monotonic()
@@ -139,6 +220,7 @@ class Directory:
         try:
             if await self._store.generation() != self._snapshot.generation:
                 self._snapshot = await self._store.snapshot()
+                self._callers = {}
         except Unavailable as error:
             self._failure = error
             raise
@@ -162,6 +244,11 @@ class Directory:
         last = self._last_use.get(key.id) or key.last_used_at
         if last is None or abs(now - last) >= LAST_USE_RESOLUTION:
             self._last_use[key.id] = self._unsaved_use[key.id] = now
+
+    def _record_session_use(self, session: LoginSession) -> None:
+        now = self._clock()
+        if abs(now - self.get_session_use(session)) >= LAST_USE_RESOLUTION:
+            self._session_use[session.id] = self._unsaved_session_use[session.id] = now
 
     def add_last_use(self, key: PersonalKey) -> PersonalKey:
         """Return the key with its last use, which memory knows before the database does."""

@@ -14,6 +14,7 @@ from hedgerow.projects.model import (
     KeyId,
     PersonalKey,
     ProjectId,
+    User,
 )
 from hedgerow.projects.store import KeyStore
 from hedgerow.projects.validation import validate_text
@@ -70,11 +71,11 @@ class Keys:
         self._directory = directory
 
     async def issue(
-        self, request: KeyRequest, user_id: int, actor: Actor, now: datetime
+        self, request: KeyRequest, user: User, actor: Actor, now: datetime
     ) -> IssuedKey:
-        self._check_projects(request.project_ids)
+        self._check_projects(request.project_ids, user)
         value = generate_key_value()
-        key = await self._store.add_key(build_key(request, user_id, value, now), actor, now)
+        key = await self._store.add_key(build_key(request, user.id, value, now), actor, now)
         await self._directory.refresh()
         return IssuedKey(key=key, value=value)
 
@@ -88,7 +89,8 @@ class Keys:
         actor: Actor,
         now: datetime,
     ) -> PersonalKey:
-        self._check_projects(project_ids or ())
+        if project_ids and (known := self._directory.get_key(id)):
+            self._check_projects(project_ids, self._directory.get_user(known.user_id))
         granted = None if scopes is None else scope_rules.validate_scopes(scopes)
 
         def edit(key: PersonalKey) -> PersonalKey:
@@ -120,18 +122,18 @@ class Keys:
         await self._store.remove_key(id, actor, now)
         await self._directory.refresh()
 
-    def _check_projects(self, ids: tuple[ProjectId, ...]) -> None:
+    def _check_projects(self, ids: tuple[ProjectId, ...], user: User) -> None:
         for id in ids:
-            if self._directory.get_project(id) is None:
+            if self._directory.get_project(id) is None or not user.may_see(id):
                 raise Invalid(
-                    f"There is no project {id}. {self._describe_projects()}",
+                    f"There is no project {id}. {self._describe_projects(user)}",
                     attr="scoped_teams",
                     code="does_not_exist",
                 )
 
-    def _describe_projects(self) -> str:
-        """List projects. Only callers that may see all of them manage keys."""
-        projects = self._directory.list_projects()
+    def _describe_projects(self, user: User) -> str:
+        """List the projects that the person may see."""
+        projects = [each for each in self._directory.list_projects() if user.may_see(each.id)]
         listed = ", ".join(f"{each.id} ({each.name})" for each in projects[:MAX_LISTED_PROJECTS])
         more = len(projects) - MAX_LISTED_PROJECTS
         return f"Expected one of: {listed}{f' and {more} more' if more > 0 else ''}."

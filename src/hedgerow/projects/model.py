@@ -1,9 +1,9 @@
 """Projects, users and keys."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NewType
+from typing import Any, Literal, NewType
 
 ProjectId = NewType("ProjectId", int)
 KeyId = NewType("KeyId", str)
@@ -14,6 +14,8 @@ SECRET_KEY_PREFIX = "phs_"  # noqa: S105 - a prefix, not a secret
 # 208 bits: more than the 160 needed against guessing, and about the length of PostHog's keys.
 KEY_BITS = 208
 
+OrganizationRole = Literal["owner", "member"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organization:
@@ -22,8 +24,18 @@ class Organization:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A named set of scopes, which a member of the organization has in a project."""
+
+    id: str
+    name: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """The owner of personal API keys. An installation has one user."""
+    """A person. An owner of the organization may do everything, a member what its roles in the
+    projects allow."""
 
     id: int
     uuid: str
@@ -31,6 +43,33 @@ class User:
     first_name: str
     email: str
     distinct_id: str
+    created_at: datetime
+    organization_role: OrganizationRole
+    project_roles: Mapping[ProjectId, Role] = field(default_factory=dict)
+    has_password: bool = False
+    has_totp: bool = False
+    last_login_at: datetime | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.organization_role == "owner"
+
+    def may_see(self, project_id: ProjectId) -> bool:
+        return self.is_owner or project_id in self.project_roles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginSession:
+    """A person who has logged in with a browser. Only the hash of its token is stored."""
+
+    id: str
+    user_id: int
+    hash: str
+    created_at: datetime
+    last_used_at: datetime
+    expires_at: datetime
+    address: str
+    user_agent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +105,6 @@ class PersonalKey:
     created_at: datetime
     last_used_at: datetime | None
     last_rolled_at: datetime | None
-
-    @property
-    def is_unrestricted(self) -> bool:
-        return not self.project_ids
-
-    def may_see(self, project_id: ProjectId) -> bool:
-        return self.is_unrestricted or project_id in self.project_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,12 @@ from typing import Protocol
 from hedgerow.projects.activity import ActivityEntry, Actor, RecordedActivity
 from hedgerow.projects.model import (
     KeyId,
+    LoginSession,
     PersonalKey,
     Project,
     ProjectId,
     ProjectToken,
+    Role,
     SecretKey,
     User,
 )
@@ -19,7 +21,7 @@ from hedgerow.projects.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySnapshot:
-    """All projects and keys at one generation, for authentication."""
+    """All projects, people and keys at one generation, for authentication."""
 
     generation: int
     users: Mapping[int, User]
@@ -27,6 +29,8 @@ class DirectorySnapshot:
     keys_by_hash: Mapping[str, PersonalKey]
     tokens: Mapping[str, ProjectToken]
     secrets_by_hash: Mapping[str, ProjectId]
+    roles: Mapping[str, Role]
+    sessions_by_hash: Mapping[str, LoginSession]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class DirectoryStore(Protocol):
     async def generation(self) -> int: ...
     async def snapshot(self) -> DirectorySnapshot: ...
     async def save_last_use(self, used: Mapping[KeyId, datetime]) -> None: ...
+    async def save_session_use(self, used: Mapping[str, datetime]) -> None: ...
 
 
 class ProjectStore(Protocol):

@@ -19,6 +19,7 @@ from hedgerow.projects.model import (
     SecretKey,
     User,
 )
+from hedgerow.projects.roles import BUILT_IN_ROLES
 from hedgerow.projects.store import DirectorySnapshot, NewProject
 from tests.unit.fake_time import START, FakeTime, real_sleep
 
@@ -33,6 +34,8 @@ OWNER = User(
     first_name="Owner",
     email="owner@hedgerow.invalid",
     distinct_id="owner",
+    created_at=START,
+    organization_role="owner",
 )
 
 
@@ -98,11 +101,16 @@ class FakeProjectStore:
             keys_by_hash={key.hash: key for key in self.keys},
             tokens={token.value: token for token in self.tokens},
             secrets_by_hash=dict(self.secrets),
+            roles=BUILT_IN_ROLES,
+            sessions_by_hash={},
         )
 
     async def save_last_use(self, used: Mapping[KeyId, datetime]) -> None:
         await self._called("save_last_use")
         self.saved_uses.append(used)
+
+    async def save_session_use(self, used: Mapping[str, datetime]) -> None:
+        await self._called("save_session_use")
 
     async def add_key(self, key: PersonalKey, actor: Actor, now: datetime) -> PersonalKey:
         await self._called("add_key")

@@ -31,7 +31,7 @@ def test_new_installation_has_a_default_project_and_an_unrestricted_key() -> Non
     assert first.project.timezone == "UTC"
     assert first.project.api_token == TOKEN
     assert first.key.scopes == ("*",)
-    assert first.key.is_unrestricted
+    assert first.key.project_ids == ()
     assert first.key.user_id == first.owner.id
     assert first.key.created_at == START
     assert first.key.last_used_at is None

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from hedgerow.errors import Unavailable
+from hedgerow.projects.caller import call_with_key
 from hedgerow.projects.directory import MISS_POLL_INTERVAL_S, Directory
 from hedgerow.projects.model import KeyId, ProjectToken
 from tests.unit.fake_time import START, FakeTime
@@ -237,8 +238,9 @@ async def test_keys_are_listed_newest_first_and_found_by_id(fake_time: FakeTime)
 async def test_key_lists_only_its_projects(store: FakeProjectStore, fake_time: FakeTime) -> None:
     store.projects.append(make_project(TWO, "phc_two"))
     directory = await make_directory(store, fake_time)
-    assert directory.list_projects_for(make_key()) == store.projects
-    assert directory.list_projects_for(make_key(project_ids=(TWO,))) == [store.projects[1]]
+    assert directory.list_projects_for(call_with_key(make_key(), OWNER)) == store.projects
+    restricted = call_with_key(make_key(project_ids=(TWO,)), OWNER)
+    assert directory.list_projects_for(restricted) == [store.projects[1]]
     assert directory.list_projects() == store.projects
 
 

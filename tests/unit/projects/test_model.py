@@ -4,21 +4,7 @@ import pytest
 
 from hedgerow.projects.model import ProjectToken
 from tests.unit.fake_time import START
-from tests.unit.projects.factories import ONE, TWO, make_key
-
-
-def test_key_without_projects_has_access_to_all() -> None:
-    key = make_key()
-    assert key.is_unrestricted
-    assert key.may_see(ONE)
-    assert key.may_see(TWO)
-
-
-def test_key_with_projects_has_access_to_those_only() -> None:
-    key = make_key(project_ids=(TWO,))
-    assert not key.is_unrestricted
-    assert not key.may_see(ONE)
-    assert key.may_see(TWO)
+from tests.unit.projects.factories import ONE
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def create_key(
     async def run(settings: Settings) -> IssuedKey:
         async with commands.state.open_state(settings) as state:
             owner = state.directory.get_owner()
-            return await state.keys.issue(request, owner.id, COMMAND_LINE, utc_now())
+            return await state.keys.issue(request, owner, COMMAND_LINE, utc_now())
 
     _print_issued(asyncio.run(run(load_installation_settings(data))), as_json)
 

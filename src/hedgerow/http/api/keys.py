@@ -1,4 +1,6 @@
-"""Personal API keys. An all-access key manages all keys; every key can retrieve itself."""
+"""Personal API keys. A person manages its own keys, with a session or an all-access key. An owner
+of the organization sees and revokes all keys. Every key can retrieve itself.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,6 +21,9 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import MAX_LABEL_CHARS, IssuedKey, KeyRequest, Keys
 from hedgerow.projects.model import KeyId, PersonalKey, ProjectId
 from hedgerow.projects.scopes import ALL_SCOPES
+
+# Every person manages its own keys, whatever its role.
+OWN_KEYS = anywhere(ALL_SCOPES, is_personal=True)
 
 Label = Annotated[str, Text(MAX_LABEL_CHARS)]
 Scopes = Annotated[list[Annotated[str, Text(200)]], MaxLen(200)]
@@ -96,17 +101,16 @@ class KeyEndpoints:
         self._directory = directory
         self._keys = keys
 
-    @endpoint(
-        "GET", "/api/personal_api_keys/", access=anywhere(ALL_SCOPES), response=list[KeyDetail]
-    )
+    @endpoint("GET", "/api/personal_api_keys/", access=OWN_KEYS, response=list[KeyDetail])
     async def list_keys(self, call: Call) -> Response:
-        """List all personal API keys, newest first."""
-        return JsonResponse([_render_key(key) for key in self._directory.list_keys()])
+        """List your personal API keys, newest first. For owners of the organization: all keys."""
+        keys = [key for key in self._directory.list_keys() if _may_see(call, key)]
+        return JsonResponse([_render_key(key) for key in keys])
 
     @endpoint(
         "POST",
         "/api/personal_api_keys/",
-        access=anywhere(ALL_SCOPES),
+        access=OWN_KEYS,
         response=KeyDetail,
         status=201,
         body=NewKey,
@@ -121,7 +125,7 @@ class KeyEndpoints:
             project_ids=tuple(fields.scoped_teams or ()),
         )
         return _respond_with_value(
-            await self._keys.issue(new_key, call.key.user_id, call.actor, call.now), 201
+            await self._keys.issue(new_key, call.owner, call.actor, call.now), 201
         )
 
     @endpoint(
@@ -137,13 +141,13 @@ class KeyEndpoints:
     @endpoint(
         "PATCH",
         "/api/personal_api_keys/{key_id}/",
-        access=anywhere(ALL_SCOPES),
+        access=OWN_KEYS,
         response=KeyDetail,
         body=KeyChange,
     )
     async def change_key(self, call: Call) -> Response:
         """Update the label, scopes or projects of a key."""
-        key = self._find(call)
+        key = self._find_own(call)
         fields = await call.body(KeyChange)
         _check_organizations(call, fields.scoped_organizations)
         names = fields.model_fields_set
@@ -160,15 +164,15 @@ class KeyEndpoints:
     @endpoint(
         "POST",
         "/api/personal_api_keys/{key_id}/roll/",
-        access=anywhere(ALL_SCOPES),
+        access=OWN_KEYS,
         response=KeyDetail,
     )
     async def roll_key(self, call: Call) -> Response:
         """Give a key a new value. The old value stops working."""
-        key = self._find(call)
+        key = self._find_own(call)
         return _respond_with_value(await self._keys.roll(key.id, call.actor, call.now), 200)
 
-    @endpoint("DELETE", "/api/personal_api_keys/{key_id}/", access=anywhere(ALL_SCOPES), status=204)
+    @endpoint("DELETE", "/api/personal_api_keys/{key_id}/", access=OWN_KEYS, status=204)
     async def revoke_key(self, call: Call) -> Response:
         """Revoke a key. It stops working in all processes within a second."""
         key = self._find(call)
@@ -176,11 +180,23 @@ class KeyEndpoints:
         return no_content()
 
     def _find(self, call: Call) -> PersonalKey:
-        key_id = call.path_param("key_id")
-        id = call.key.id if key_id == CURRENT else KeyId(key_id)
-        if id != call.key.id and not (ALL_SCOPES in call.key.scopes and call.key.is_unrestricted):
+        key_id, caller = call.path_param("key_id"), call.caller
+        id = caller.id if key_id == CURRENT else KeyId(key_id)
+        if id != caller.id and not caller.has_all_scopes:
             raise Forbidden(NO_KEY_ACCESS)
         key = self._directory.get_key(id)
-        if key is None:
+        if key is None or not _may_see(call, key):
             raise NotFound
         return key
+
+    def _find_own(self, call: Call) -> PersonalKey:
+        """Return a key whose value or rights change. With those of another person, the audit trail
+        would name the wrong one."""
+        key = self._find(call)
+        if key.user_id != call.owner.id:
+            raise Forbidden("This key belongs to somebody else. You can only revoke it.")
+        return key
+
+
+def _may_see(call: Call, key: PersonalKey) -> bool:
+    return call.owner.is_owner or key.user_id == call.owner.id

@@ -192,8 +192,8 @@ class ProjectEndpoints:
         query=PAGE_PARAMETERS,
     )
     async def list_projects(self, call: Call) -> Response:
-        """List the projects that the key can access, oldest first."""
-        visible = self._directory.list_projects_for(call.key)
+        """List the projects that the caller can access, oldest first."""
+        visible = self._directory.list_projects_for(call.caller)
         window = call.window
         items = [render_project(project) for project in window.of(visible)]
         return JsonResponse(call.page(len(visible), items))

@@ -36,16 +36,17 @@ class UserDetail(msgspec.Struct, kw_only=True):
 
 
 def render_user(call: ProjectCall, email: str) -> Mapping[str, Any]:
-    """Render the creator of an object. Only the owner of the key is known beyond the email."""
-    owner = call.owner
-    if email != owner.email:
+    """Render the creator of an object. Of the command line, and of a person who has left, only the
+    email is known."""
+    user = call.context.directory.find_user(email=email)
+    if user is None:
         return {"first_name": email, "email": email}
     return {
-        "id": owner.id,
-        "uuid": owner.uuid,
-        "distinct_id": owner.distinct_id,
-        "first_name": owner.first_name,
-        "email": owner.email,
+        "id": user.id,
+        "uuid": user.uuid,
+        "distinct_id": user.distinct_id,
+        "first_name": user.first_name,
+        "email": user.email,
     }
 
 
@@ -58,13 +59,13 @@ class UserEndpoints:
     @endpoint(
         "GET",
         "/api/users/@me/",
-        access=anywhere("user:read", restricted_keys=True),
+        access=anywhere("user:read", restricted_keys=True, is_personal=True),
         response=UserDetail,
     )
     async def retrieve_me(self, call: Call) -> Response:
         """Retrieve the owner of the key, with the project that `@current` refers to."""
         user = call.owner
-        current = next(iter(self._directory.list_projects_for(call.key)), None)
+        current = next(iter(self._directory.list_projects_for(call.caller)), None)
         organization = OrganizationItem(
             id=user.organization.id,
             name=user.organization.name,
@@ -79,8 +80,8 @@ class UserEndpoints:
                 last_name="",
                 email=user.email,
                 is_staff=False,
-                is_2fa_enabled=False,
-                has_password=False,
+                is_2fa_enabled=user.has_totp,
+                has_password=user.has_password,
                 team=render_project(current) if current else None,
                 organization=organization,
                 organizations=[organization],

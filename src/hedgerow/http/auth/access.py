@@ -14,7 +14,7 @@ from hedgerow.errors import (
     NotAcceptable,
     NotAuthenticated,
 )
-from hedgerow.http.auth.personal_key import check_scope, find_key, find_project
+from hedgerow.http.auth.personal_key import check_scope, find_caller, find_project
 from hedgerow.http.auth.sdk_key import SCOPE as SDK_SCOPE
 from hedgerow.http.auth.sdk_key import admit_project, find_sdk_project
 from hedgerow.http.call import Call, CallContext, ProjectCall, PublicCall, SdkCall
@@ -23,7 +23,7 @@ from hedgerow.http.server.headers import read_bearer
 from hedgerow.http.server.trace import get_trace
 from hedgerow.lib.eager import ensure_task
 from hedgerow.lib.sender import current_sender
-from hedgerow.projects.model import PersonalKey
+from hedgerow.projects.caller import Caller
 from hedgerow.projects.rate_limit import RateLimiter
 
 # An anonymous client cannot make the service parse a larger body in search of a key.
@@ -36,8 +36,11 @@ class Access:
 
     scope: str
     is_in_project: bool
-    # Whether a key that is limited to some projects may call a path without a project.
+    # Whether a caller that is limited to some projects may call a path without a project: a key, or
+    # a person who is not an owner.
     allows_restricted_keys: bool = True
+    # The path concerns what belongs to the person, so that it needs no role.
+    is_personal: bool = False
     allows_secret_key: bool = False
     # A media type that the endpoint can return instead of JSON.
     also: str = ""
@@ -48,9 +51,14 @@ def in_project(scope: str, *, also: str = "") -> Access:
     return Access(scope=scope, is_in_project=True, also=also)
 
 
-def anywhere(scope: str, *, restricted_keys: bool = False) -> Access:
+def anywhere(scope: str, *, restricted_keys: bool = False, is_personal: bool = False) -> Access:
     """For paths without a project: the endpoint receives a Call. Scope "" accepts every key."""
-    return Access(scope=scope, is_in_project=False, allows_restricted_keys=restricted_keys)
+    return Access(
+        scope=scope,
+        is_in_project=False,
+        allows_restricted_keys=restricted_keys,
+        is_personal=is_personal,
+    )
 
 
 def for_sdks(*, also: str = "") -> Access:
@@ -75,26 +83,26 @@ class Authenticator:
         check_accept(request, access.also)
         if access.allows_secret_key:
             return await self._authorize_sdk(request)
-        key = await self._authenticate(request)
+        caller = await self._authenticate(request)
         trace = get_trace(request.scope)
-        trace.key_id = key.id
+        trace.key_id = caller.id
         call: Call
         if access.is_in_project:
             project = await find_project(
-                request.path_params["project_id"], key, self._context.directory
+                request.path_params["project_id"], caller, self._context.directory
             )
             trace.project_id = project.id
             sender = f"project {project.id}"
-            call = ProjectCall(request=request, context=self._context, key=key, project=project)
+            call = ProjectCall(
+                request=request, context=self._context, caller=caller, project=project
+            )
+            check_scope(caller, access.scope, project)
         else:
-            if not (key.is_unrestricted or access.allows_restricted_keys):
-                raise Forbidden(
-                    "API keys with scoped projects are only supported on project-based endpoints."
-                )
-            sender = f"key {key.id}"
-            call = Call(request=request, context=self._context, key=key)
-        check_scope(key, access.scope)
-        self._throttle.admit(key.id, time.monotonic())
+            _check_restrictions(caller, access)
+            sender = f"key {caller.id}"
+            call = Call(request=request, context=self._context, caller=caller)
+            check_scope(caller, access.scope)
+        self._throttle.admit(caller.id, time.monotonic())
         # A context variable that is set without a task would stay set for the whole connection.
         await ensure_task()
         current_sender.set(sender)
@@ -110,7 +118,7 @@ class Authenticator:
         trace.mark("access")
         return SdkCall(request=request, context=self._context, project=project)
 
-    async def _authenticate(self, request: Request) -> PersonalKey:
+    async def _authenticate(self, request: Request) -> Caller:
         """Use the first key present: header, body, query string."""
         value, place = read_bearer(request.scope) or None, "Authorization header"
         if value is None:
@@ -119,10 +127,10 @@ class Authenticator:
             value, place = request.query_params.get("personal_api_key"), "query string"
         if not value:
             raise NotAuthenticated
-        key = await find_key(value, self._context.directory)
-        if key is None:
+        caller = await find_caller(value, self._context.directory)
+        if caller is None:
             raise AuthenticationFailed(f"Personal API key found in request {place} is invalid.")
-        return key
+        return caller
 
     async def _read_key_in_body(self, request: Request) -> str | None:
         if request.method in ("GET", "OPTIONS"):
@@ -140,6 +148,18 @@ class Authenticator:
         if isinstance(body, FormFields) and value:
             value = value[-1]
         return value if isinstance(value, str) else None
+
+
+def _check_restrictions(caller: Caller, access: Access) -> None:
+    """Raise Forbidden if a path without a project is not open to this caller."""
+    if access.allows_restricted_keys:
+        return
+    if caller.project_ids:
+        raise Forbidden(
+            "API keys with scoped projects are only supported on project-based endpoints."
+        )
+    if not (caller.user.is_owner or access.is_personal):
+        raise Forbidden("Only owners of the organization may do this.")
 
 
 def accepts(request: Request, media_type: str) -> bool:

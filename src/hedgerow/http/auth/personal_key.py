@@ -1,13 +1,14 @@
-"""Personal keys (`phx_…`): which project a key opens, and what its scopes allow."""
+"""Callers: which project a personal key (`phx_…`) or a session opens, and what it may do."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from hedgerow.errors import Forbidden, NotFound
 from hedgerow.http.payload.fields import INT64_MAX
+from hedgerow.projects.caller import Caller
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import PersonalKey, Project, ProjectId
-from hedgerow.projects.scopes import ALL_SCOPES, is_allowed
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.scopes import ALL_SCOPES
 
 T = TypeVar("T")
 
@@ -23,34 +24,51 @@ async def find_cached_or_stored(
     return found if found is not None else await stored(value)
 
 
-async def find_key(value: str, directory: Directory) -> PersonalKey | None:
-    return await find_cached_or_stored(value, directory.find_key, directory.find_new_key)
+async def find_caller(value: str, directory: Directory) -> Caller | None:
+    """Return the caller with this personal key."""
+    key = await find_cached_or_stored(value, directory.find_key, directory.find_new_key)
+    return None if key is None else directory.identify_key(key)
 
 
-async def find_project(id: str, key: PersonalKey, directory: Directory) -> Project:
-    """Return the project with this id, or the key's first one for `@current`."""
+async def find_project(id: str, caller: Caller, directory: Directory) -> Project:
+    """Return the project with this id, or the caller's first one for `@current`."""
     project: Project | None = None
     if id == CURRENT:
-        project = next(iter(directory.list_projects_for(key)), None)
+        project = next(iter(directory.list_projects_for(caller)), None)
     elif id.isascii() and id.isdecimal() and (number := int(id[:30])) <= INT64_MAX:
         project = await find_cached_or_stored(
             ProjectId(number), directory.get_project, directory.find_new_project
         )
     if project is None:
         raise NotFound("Project not found.")
-    check_project_access(key, project)
+    check_project_access(caller, project)
     return project
 
 
-def check_project_access(key: PersonalKey, project: Project) -> None:
-    if not key.may_see(project.id):
-        raise Forbidden(f"API key does not have access to the requested project: ID {project.id}.")
+def check_project_access(caller: Caller, project: Project) -> None:
+    match caller.find_lack_of_sight(project.id):
+        case "scope":
+            raise Forbidden(
+                f"API key does not have access to the requested project: ID {project.id}."
+            )
+        case "role":
+            raise Forbidden(
+                f"You have no role in the project with the ID {project.id}. Ask an owner of the "
+                "organization for one."
+            )
 
 
-def check_scope(key: PersonalKey, scope: str) -> None:
-    """An empty `scope` accepts every key."""
-    if not scope or is_allowed(key.scopes, scope):
-        return
-    if scope == ALL_SCOPES:
-        raise Forbidden(NO_KEY_ACCESS)
-    raise Forbidden(f"API key missing required scope '{scope}'")
+def check_scope(caller: Caller, scope: str, project: Project | None = None) -> None:
+    """An empty `scope` accepts every caller."""
+    match caller.find_lack(scope, None if project is None else project.id):
+        case "scope":
+            if scope == ALL_SCOPES:
+                raise Forbidden(NO_KEY_ACCESS)
+            raise Forbidden(f"API key missing required scope '{scope}'")
+        case "role":
+            assert project is not None
+            role = caller.user.project_roles[project.id]
+            raise Forbidden(
+                f"Your role in this project, {role.name}, does not include '{scope}'. Ask an owner "
+                "of the organization for another role."
+            )

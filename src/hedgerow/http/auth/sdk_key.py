@@ -15,7 +15,7 @@ from hedgerow.http.auth.personal_key import (
     check_project_access,
     check_scope,
     find_cached_or_stored,
-    find_key,
+    find_caller,
     find_project,
 )
 from hedgerow.http.auth.project_key import find_project_by_token
@@ -68,14 +68,14 @@ async def _find_by_secret_key(
 async def _find_by_personal_key(
     value: str, directory: Directory, trace: Trace, project_id: str, token: str
 ) -> Project:
-    key = await find_key(value, directory)
-    if key is None:
+    caller = await find_caller(value, directory)
+    if caller is None:
         raise AuthenticationFailed("Personal API key found in request is invalid.")
-    trace.key_id = key.id
+    trace.key_id = caller.id
     if token and project_id == CURRENT:
         project = await find_project_by_token(directory, token)
-        check_project_access(key, project)
+        check_project_access(caller, project)
     else:
-        project = await find_project(project_id, key, directory)
-    check_scope(key, SCOPE)
+        project = await find_project(project_id, caller, directory)
+    check_scope(caller, SCOPE, project)
     return project

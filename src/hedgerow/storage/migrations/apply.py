@@ -116,6 +116,7 @@ def _create_installation_if_empty(connection: Connection, keys: InitialKeys, now
             "email": owner.email,
             "distinct_id": owner.distinct_id,
             "created_at": now,
+            "organization_role": owner.organization_role,
         },
     )
     insert_project(connection, first.project, SYSTEM, now)

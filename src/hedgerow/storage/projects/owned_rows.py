@@ -37,6 +37,7 @@ _CONDITIONS: dict[Table, Condition] = {
     for table in (
         tables.project_tokens,
         tables.project_secrets,
+        tables.project_members,
         tables.activity,
         tables.pipeline_records,
         tables.idempotency_keys,
@@ -111,6 +112,13 @@ OWNED: Mapping[Table, Condition] = {
 KEPT: Mapping[Table, str] = {
     tables.organizations: "belongs to the installation",
     tables.users: "belongs to the installation",
+    tables.sessions: "of people",
+    tables.recovery_codes: "of people",
+    tables.password_links: "of people",
+    tables.user_identities: "of people",
+    tables.login_attempts: "of people",
+    tables.roles: "belongs to the installation",
+    tables.invites: "a role in a deleted project is ignored",
     tables.components: "belongs to the installation",
     tables.sealing_check: "belongs to the installation",
     tables.projects: "its row keeps the id from being used again",

@@ -22,6 +22,16 @@ users = Table(
     Column("email", Text, nullable=False),
     Column("distinct_id", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
+    # "owner" or "member".
+    Column("organization_role", Text, nullable=False),
+    # Null for people who log in with an identity provider, or not at all.
+    Column("password_hash", Text),
+    # Encrypted. The pending one is not confirmed yet.
+    Column("totp_secret", Text),
+    Column("totp_pending", Text),
+    # The time step of the last code, which is not accepted again.
+    Column("totp_step", BigInteger),
+    Column("last_login_at", Moment),
 )
 
 projects = Table(

@@ -62,7 +62,10 @@ async def _fill_tables(stores: Stores, project_id: ProjectId) -> None:
     """Insert a row of the project into every table that has rows of projects."""
 
     def fill(connection: Connection) -> None:
-        made: dict[Table, dict[str, Any]] = {tables.projects: {"id": project_id}}
+        made: dict[Table, dict[str, Any]] = {
+            tables.projects: {"id": project_id},
+            tables.users: {"id": 1},
+        }
         for table in list(OWNED)[::-1]:
             row = {
                 column.name: _choose_value(column, made, project_id)
