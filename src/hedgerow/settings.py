@@ -155,6 +155,20 @@ def parse_key(prefix: str) -> Callable[[str], str]:
     return parse
 
 
+def parse_owner_email(raw: str) -> str:
+    email = raw.strip().lower()
+    local, _, domain = email.rpartition("@")
+    if email and not (local and domain and email.isprintable() and " " not in email):
+        raise ValueError("an email address, or an empty value")
+    return email
+
+
+def parse_owner_password(raw: str) -> str:
+    if raw and not 12 <= len(raw) <= 256:
+        raise ValueError("12 to 256 characters, or an empty value")
+    return raw
+
+
 def define_setting(
     default: Any,
     parse: Callable[[str], Any],
@@ -398,6 +412,18 @@ class Settings:
         "",
         parse_key("phx_"),
         "First personal API key, instead of a random one. Used on the first start only.",
+        secret=True,
+    )
+
+    bootstrap_owner_email: str = define_setting(
+        "",
+        parse_owner_email,
+        "Email of the owner. Used on the first start only.",
+    )
+    bootstrap_owner_password: str = define_setting(
+        "",
+        parse_owner_password,
+        "Password of the owner, instead of a setup link. Used on the first start only.",
         secret=True,
     )
 

@@ -80,6 +80,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("bootstrap_project_key", PROJECT_KEY, PROJECT_KEY),
     ("bootstrap_personal_key", "", ""),
     ("bootstrap_personal_key", f" {PERSONAL_KEY} ", PERSONAL_KEY),
+    ("bootstrap_owner_email", " Ann@Example.com ", "ann@example.com"),
+    ("bootstrap_owner_password", " twelve chars", " twelve chars"),
 ]
 
 PORT = "a whole number from 0 to 65535"
@@ -151,6 +153,8 @@ BAD: list[tuple[str, str, str]] = [
     ("bootstrap_project_key", "phc_sixteen more chars", "phc_ and letters, digits, _ or - only"),
     ("bootstrap_personal_key", "phx_sixteen/more/chars", "phx_ and letters, digits, _ or - only"),
     ("bootstrap_personal_key", "phx_ünïcödé_chars_00", "phx_ and at least 16 more characters"),
+    ("bootstrap_owner_email", "ann", "an email address, or an empty value"),
+    ("bootstrap_owner_password", "eleven char", "12 to 256 characters, or an empty value"),
 ]
 
 
@@ -197,7 +201,13 @@ def test_invalid_value_names_the_variable_and_the_expected_value(
 @pytest.mark.parametrize(("name", "raw", "expected"), BAD)
 def test_error_shows_the_value_unless_it_is_secret(name: str, raw: str, expected: str) -> None:
     message = refusal(name, raw)
-    if name in ("database_url", "clickhouse_url", "personal_key", "bootstrap_personal_key"):
+    if name in (
+        "database_url",
+        "clickhouse_url",
+        "personal_key",
+        "bootstrap_personal_key",
+        "bootstrap_owner_password",
+    ):
         assert message.endswith(", not the value it has.")
         assert raw not in message
     else:

@@ -26,7 +26,7 @@ from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCa
 from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_INTERVAL_S
 from hedgerow.projects.call_limits import CallLimits, share_usage
 from hedgerow.projects.deletion import ProjectDeletion
-from hedgerow.projects.directory import POLL_INTERVAL_S
+from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
 from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.engine.free_pages import overwrite_free_pages
@@ -195,6 +195,11 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             name="delete expired project keys",
             interval_s=HOUR_S,
             run=lambda: container.state.project_store.delete_expired_tokens(utc_now()),
+        ),
+        PeriodicTask(
+            name="delete ended sessions and links",
+            interval_s=HOUR_S,
+            run=lambda: container.people.login_store.delete_expired(utc_now(), SESSION_IDLE_TIME),
         ),
         # More often than once a day, so that a failed run is repeated within the day.
         _run_in_one_process(

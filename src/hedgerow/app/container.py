@@ -5,6 +5,7 @@ from functools import partial
 
 import structlog
 
+from hedgerow.app.commands.people import People, build_people
 from hedgerow.app.delivery import DeliverySystem, build_delivery
 from hedgerow.app.event_queries import (
     AlertServices,
@@ -66,6 +67,7 @@ class Container:
     event_store: LazyEventStore
     geoip: GeoIp
     state: State
+    people: People
     flag_store: SqlFlagStore
     flag_cache: FlagCache
     evaluation_pacer: EvaluationPacer
@@ -147,6 +149,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         event_store=event_store,
         geoip=geoip,
         state=state,
+        people=build_people(database, state.directory, lambda: encryption_keys),
         flag_store=flag_store,
         flag_cache=flag_cache,
         evaluation_pacer=evaluation_pacer,

@@ -40,6 +40,10 @@ from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
 from hedgerow.http.api.insights.actions import ActionEndpoints
 from hedgerow.http.api.keys import KeyEndpoints
+from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
+from hedgerow.http.api.people.invites import InviteEndpoints
+from hedgerow.http.api.people.login import LoginEndpoints
+from hedgerow.http.api.people.members import MemberEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
 from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
@@ -306,7 +310,19 @@ def _build_project_endpoints(container: Container, services: HttpServices) -> li
         ),
         KeyEndpoints(directory=state.directory, keys=state.keys),
         UserEndpoints(state.directory),
+        *_build_people_endpoints(container),
         ActivityEndpoints(activity=services.activity),
+    ]
+
+
+def _build_people_endpoints(container: Container) -> list[Handler]:
+    directory, people = container.state.directory, container.people
+    return [
+        LoginEndpoints(directory=directory, logins=people.logins, members=people.members),
+        SessionEndpoints(directory=directory, logins=people.logins),
+        AccountEndpoints(directory=directory, logins=people.logins, members=people.members),
+        MemberEndpoints(directory=directory, logins=people.logins, members=people.members),
+        InviteEndpoints(members=people.members),
     ]
 
 

@@ -1,15 +1,18 @@
-"""State that every process and command opens first: data directory, database, projects, keys."""
+"""State that every process and command opens first: data directory, database, projects, people."""
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.tokens import generate_token
+from hedgerow.people.model import LINK_PREFIX
 from hedgerow.projects.bootstrap import InitialKeys, generate_initial_keys
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.keys import Keys
+from hedgerow.projects.model import KEY_BITS
 from hedgerow.projects.projects import Projects
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import DatabaseLocation
@@ -58,7 +61,16 @@ def ensure_data_dir(folder: Path) -> None:
 
 
 def choose_initial_keys(settings: Settings) -> InitialKeys:
-    return generate_initial_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
+    """Return the keys of a new installation. Raises OperatorError if the settings name an owner by
+    half."""
+    email, password = settings.bootstrap_owner_email, settings.bootstrap_owner_password
+    if password and not email:
+        raise OperatorError(
+            "HEDGEROW_BOOTSTRAP_OWNER_PASSWORD needs HEDGEROW_BOOTSTRAP_OWNER_EMAIL too."
+        )
+    keys = generate_initial_keys(settings.bootstrap_project_key, settings.bootstrap_personal_key)
+    token = "" if password else generate_token(LINK_PREFIX, KEY_BITS)
+    return replace(keys, setup_token=token, owner_email=email, owner_password=password)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,49 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "users": GroupEntry(
+        "Manage people: roles, invites, passwords and sessions.",
+        {
+            "list": CommandEntry("people.users:list_users", "List people with their roles."),
+            "add": CommandEntry("people.users:add_user", "Add a person, without an invite."),
+            "invite": CommandEntry(
+                "people.users:invite_user", "Print a link with which a person joins."
+            ),
+            "role": CommandEntry("people.users:change_role", "Change the roles of a person."),
+            "remove": CommandEntry(
+                "people.users:remove_user", "Remove a person with its keys and sessions."
+            ),
+            "reset-password": CommandEntry(
+                "people.users:reset_password",
+                "Print a link with which a person chooses a new password.",
+            ),
+            "sessions": CommandEntry(
+                "people.users:manage_sessions", "List or end the sessions of a person."
+            ),
+            "disable-totp": CommandEntry(
+                "people.users:disable_totp", "Disable two-factor authentication of a person."
+            ),
+            "setup-link": CommandEntry(
+                "people.users:print_setup_link",
+                "Print a new setup link, with which the owner chooses an email and a password.",
+            ),
+            "roles": GroupEntry(
+                "Manage the roles that people can have in a project.",
+                {
+                    "list": CommandEntry(
+                        "people.roles:list_roles",
+                        "List the roles that people can have in a project.",
+                    ),
+                    "create": CommandEntry(
+                        "people.roles:create_role", "Create a role from scopes."
+                    ),
+                    "remove": CommandEntry(
+                        "people.roles:remove_role", "Delete a role that nobody has."
+                    ),
+                },
+            ),
+        },
+    ),
     "projects": GroupEntry(
         "Manage projects and their secret keys.",
         {

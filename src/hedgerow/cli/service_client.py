@@ -156,3 +156,8 @@ def resolve_service_url(settings: Settings) -> str:
     host = "127.0.0.1" if settings.host in ALL_INTERFACES else settings.host
     host = f"[{host}]" if ":" in host else host
     return settings.server_url or f"http://{host}:{settings.port}"
+
+
+def get_public_address(settings: Settings) -> str:
+    """Return the address for links that people open."""
+    return settings.public_url or resolve_service_url(settings)

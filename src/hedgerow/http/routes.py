@@ -29,6 +29,10 @@ from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
 from hedgerow.http.api.insights.actions import ActionEndpoints
 from hedgerow.http.api.keys import KeyEndpoints
+from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
+from hedgerow.http.api.people.invites import InviteEndpoints
+from hedgerow.http.api.people.login import LoginEndpoints
+from hedgerow.http.api.people.members import MemberEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
 from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
@@ -77,6 +81,9 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     ProjectEndpoints,
     KeyEndpoints,
     UserEndpoints,
+    SessionEndpoints,
+    MemberEndpoints,
+    InviteEndpoints,
     ActivityEndpoints,
     ComponentEndpoints,
     RecordActionEndpoints,
@@ -111,6 +118,8 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     ScriptEndpoints,
     SiteAppEndpoints,
     MessagePictureEndpoints,
+    LoginEndpoints,
+    AccountEndpoints,
 )
 
 

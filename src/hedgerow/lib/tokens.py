@@ -6,7 +6,7 @@ import secrets
 
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-_SECRET = re.compile(r"(phx|phs|pha|phr)_[A-Za-z0-9_-]{8,}")
+_SECRET = re.compile(r"(phx|phs|pha|phr|hgs|hgl|hgi)_[A-Za-z0-9_-]{8,}")
 
 
 def generate_token(prefix: str, bits: int) -> str:

@@ -15,10 +15,14 @@ OWNER_EMAIL = "owner@hedgerow.invalid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialKeys:
-    """The keys of a new installation in clear text, shown once."""
+    """The keys of a new installation in clear text, shown once. `setup_token` is that of the link
+    with which the owner chooses its email and password, unless both are configured."""
 
     project_key: str
     personal_key: str
+    setup_token: str = ""
+    owner_email: str = ""
+    owner_password: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ def build_installation(keys: InitialKeys, now: datetime) -> NewInstallation:
         uuid=str(uuid4()),
         organization=organization,
         first_name="Owner",
-        email=OWNER_EMAIL,
+        email=keys.owner_email or OWNER_EMAIL,
         distinct_id=str(uuid4()),
         created_at=now,
         organization_role="owner",

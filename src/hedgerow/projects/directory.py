@@ -200,14 +200,11 @@ class Directory:
 
     def find_user(self, *, email: str = "", uuid: str = "") -> User | None:
         """Return the person with this email, which is in lower case, or with this uuid."""
-        return next(
-            (
-                user
-                for user in self._snapshot.users.values()
-                if email == user.email or uuid == user.uuid
-            ),
-            None,
-        )
+        users = self._snapshot.users.values()
+        return next((each for each in users if email == each.email or uuid == each.uuid), None)
+
+    def find_user_by_id(self, id: int) -> User | None:
+        return self._snapshot.users.get(id)
 
     @property
     def roles(self) -> Mapping[str, Role]:

@@ -79,6 +79,10 @@ class PathIds:
     person_id: object = "999999"
     event_id: object = "00000000-0000-0000-0000-000000000000"
     query_id: object = "no-such-query"
+    user_id: object = "no-such-member"
+    session_id: object = "no-such-session"
+    role_id: object = "no-such-role"
+    invite_id: object = "no-such-invite"
 
     def for_family(self, family: str) -> dict[str, str]:
         known = {
@@ -101,6 +105,10 @@ class PathIds:
             "person_id": self.person_id,
             "event_id": self.event_id,
             "query_id": self.query_id,
+            "user_id": self.user_id,
+            "session_id": self.session_id,
+            "role_id": self.role_id,
+            "invite_id": self.invite_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
@@ -175,7 +183,34 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
         ),
         event_id=_capture_event(admin, project_id),
         query_id=_start_query(admin, project_id),
+        user_id=create_member(admin, project_id),
+        role_id=_create(
+            admin,
+            "/api/organizations/@current/roles/",
+            {"name": f"Documented {uuid.uuid4()}", "scopes": ["survey:read"]},
+        ),
+        invite_id=_create_invite(admin)["id"],
     )
+
+
+def _create_invite(admin: httpx.Client, **fields: Any) -> dict[str, Any]:
+    body = {"target_email": f"{uuid.uuid4()}@example.com", **fields}
+    response = admin.post("/api/organizations/@current/invites/", json=body)
+    assert response.status_code == 201, response.text
+    created: dict[str, Any] = response.json()
+    return created
+
+
+def create_member(admin: httpx.Client, project_id: object, role: str = "viewer") -> str:
+    """Invite a person, let it join, and return its uuid."""
+    invite = _create_invite(admin, project_roles={str(project_id): role})
+    body = {"token": invite["link"], "first_name": "Ann", "password": "correct horse battery"}
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    joined = httpx.post(f"{admin.base_url}/api/signup/", json=body, headers=headers)
+    assert joined.status_code == 201, joined.text
+    members = admin.get("/api/organizations/@current/members/?limit=1000").json()["results"]
+    email = invite["target_email"]
+    return str(next(each["id"] for each in members if each["user"]["email"] == email))
 
 
 def _capture_event(admin: httpx.Client, project_id: object) -> str:
@@ -238,6 +273,11 @@ class Operation:
         return bool(self.family) and self.path.startswith("/api/projects/")
 
     @property
+    def is_login(self) -> bool:
+        places = ("login", "logout", "setup", "reset", "signup", "users/@me")
+        return self.path.startswith(tuple(f"/api/{place}/" for place in places))
+
+    @property
     def body_name(self) -> str:
         schema = self.body["content"]["application/json"]["schema"] if self.body else {}
         return str(schema.get("$ref", "")).rpartition("/")[2]
@@ -263,7 +303,13 @@ def parse_operations(document: dict[str, Any]) -> list[Operation]:
 _ALL_OPERATIONS = parse_operations(DOCUMENT)
 # Operations with a personal key, and operations that SDKs, pages and probes call.
 OPERATIONS = [operation for operation in _ALL_OPERATIONS if operation.scope]
-SDK_OPERATIONS = [operation for operation in _ALL_OPERATIONS if not operation.scope]
+SDK_OPERATIONS = [
+    operation for operation in _ALL_OPERATIONS if not (operation.scope or operation.is_login)
+]
+# Operations with which people log in and manage how they do, with a session or without one.
+LOGIN_OPERATIONS = [
+    operation for operation in _ALL_OPERATIONS if operation.is_login and not operation.scope
+]
 # Both roots respond alike, so one root is enough for most tests,
 ONE_ROOT_OPERATIONS = [operation for operation in OPERATIONS if not operation.is_alias]
 # and one family for expensive tests.
@@ -272,7 +318,8 @@ ONE_FAMILY_OPERATIONS = [o for o in ONE_ROOT_OPERATIONS if o.family not in OTHER
 
 def list_allowed_methods(path: str) -> list[str]:
     """Return the expected Allow header of a documented path."""
-    methods = {operation.method for operation in OPERATIONS if operation.path == path}
+    known = (*OPERATIONS, *LOGIN_OPERATIONS)
+    methods = {operation.method for operation in known if operation.path == path}
     if "GET" in methods:
         methods.add("HEAD")
     order = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -15,8 +15,11 @@ from hedgerow.cli.options import (
     load_command_settings,
 )
 from hedgerow.cli.output import print_json
+from hedgerow.cli.service_client import get_public_address
+from hedgerow.people.model import build_url
 
 if TYPE_CHECKING:
+    from hedgerow.projects.bootstrap import InitialKeys
     from hedgerow.projects.model import Project
     from hedgerow.settings import Settings
 
@@ -36,18 +39,30 @@ def init(data: DataOption = None, as_json: JsonOption = False) -> None:
                 "project_id": project.id,
                 "project_key": project.api_token,
                 "personal_key": keys.personal_key if keys else None,
+                "setup_link": _build_setup_link(settings, keys),
             }
         )
     elif keys:
         location = describe_state_location(settings)
         print(f"Created project {project.id}, {project.name!r}, in {location}\n")
         print(f"  Project key   {project.api_token}   public: for your apps")
-        print(f"  Personal key  {keys.personal_key}   secret: shown only once, store it now\n")
+        print(f"  Personal key  {keys.personal_key}   secret: shown only once, store it now")
+        if link := _build_setup_link(settings, keys):
+            print(
+                f"  Setup link    {link}   secret: once, within 24 hours, sets the owner's password"
+            )
+        print()
         print(f"Next:  {format_command('serve', settings)}")
     else:
         print(f"Nothing to do: project {project.id}, {project.name!r}, exists already.\n")
         print(f"  Project key   {project.api_token}   public: for your apps\n")
         print(f"New personal key:  {format_command('keys create --label my-laptop', settings)}")
+
+
+def _build_setup_link(settings: Settings, keys: InitialKeys | None) -> str | None:
+    if keys is None or not keys.setup_token:
+        return None
+    return build_url(get_public_address(settings), "setup", keys.setup_token)
 
 
 async def _load_first_project(settings: Settings) -> Project:

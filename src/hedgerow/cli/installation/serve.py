@@ -18,6 +18,7 @@ from hedgerow.cli.options import (
     load_command_settings,
 )
 from hedgerow.http.server.server import build_server, display_url, listen
+from hedgerow.people.model import build_url
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
 
@@ -92,6 +93,13 @@ async def run(settings: Settings, *, worker: bool) -> None:
         raise failure[0]
 
 
+def _format_setup_link(address: str, first: InitialKeys) -> str:
+    if not first.setup_token:
+        return f"  Owner         {first.owner_email}\n"
+    link = build_url(address, "setup", first.setup_token)
+    return f"  Setup link    {link}   secret: once, within 24 hours, sets the owner's password\n"
+
+
 def format_start_screen(address: str, settings: Settings, first: InitialKeys | None) -> str:
     """Return what a start prints. The first start shows the keys once, and commands to try."""
     heading = f"Hedgerow {__version__} is ready at {address}"
@@ -105,7 +113,7 @@ def format_start_screen(address: str, settings: Settings, first: InitialKeys | N
 
   Project key   {first.project_key}   public: for your apps
   Personal key  {first.personal_key}   secret: shown only once, store it now
-
+{_format_setup_link(address, first)}
 Try it:
   # list your pipeline destinations
   curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/

@@ -10,7 +10,7 @@ from annotated_types import MaxLen
 from starlette.responses import Response
 
 from hedgerow.errors import Forbidden, Invalid, NotFound
-from hedgerow.http.auth.access import anywhere
+from hedgerow.http.auth.access import anywhere, recently
 from hedgerow.http.auth.personal_key import CURRENT, NO_KEY_ACCESS
 from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint
@@ -24,6 +24,7 @@ from hedgerow.projects.scopes import ALL_SCOPES
 
 # Every person manages its own keys, whatever its role.
 OWN_KEYS = anywhere(ALL_SCOPES, is_personal=True)
+CHANGE_KEYS = recently(OWN_KEYS)
 
 Label = Annotated[str, Text(MAX_LABEL_CHARS)]
 Scopes = Annotated[list[Annotated[str, Text(200)]], MaxLen(200)]
@@ -110,7 +111,7 @@ class KeyEndpoints:
     @endpoint(
         "POST",
         "/api/personal_api_keys/",
-        access=OWN_KEYS,
+        access=CHANGE_KEYS,
         response=KeyDetail,
         status=201,
         body=NewKey,
@@ -141,7 +142,7 @@ class KeyEndpoints:
     @endpoint(
         "PATCH",
         "/api/personal_api_keys/{key_id}/",
-        access=OWN_KEYS,
+        access=CHANGE_KEYS,
         response=KeyDetail,
         body=KeyChange,
     )
@@ -164,7 +165,7 @@ class KeyEndpoints:
     @endpoint(
         "POST",
         "/api/personal_api_keys/{key_id}/roll/",
-        access=OWN_KEYS,
+        access=CHANGE_KEYS,
         response=KeyDetail,
     )
     async def roll_key(self, call: Call) -> Response:
@@ -172,7 +173,7 @@ class KeyEndpoints:
         key = self._find_own(call)
         return _respond_with_value(await self._keys.roll(key.id, call.actor, call.now), 200)
 
-    @endpoint("DELETE", "/api/personal_api_keys/{key_id}/", access=OWN_KEYS, status=204)
+    @endpoint("DELETE", "/api/personal_api_keys/{key_id}/", access=CHANGE_KEYS, status=204)
     async def revoke_key(self, call: Call) -> Response:
         """Revoke a key. It stops working in all processes within a second."""
         key = self._find(call)

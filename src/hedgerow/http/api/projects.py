@@ -9,11 +9,12 @@ import msgspec
 from annotated_types import MaxLen
 from starlette.responses import Response
 
+from hedgerow.errors import NotFound
 from hedgerow.events.filters.compiler import COHORT_TYPES, FilterCompiler
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.filters.known_fields import EVENT_FILTER
 from hedgerow.hogql.parser.parse import parse_expr
-from hedgerow.http.auth.access import anywhere, in_project
+from hedgerow.http.auth.access import anywhere, in_project, recently
 from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
@@ -33,7 +34,8 @@ from hedgerow.projects.projects import (
 )
 from hedgerow.projects.validation import check_known_fields, check_storable
 
-PATHS = ("/api/projects/", "/api/environments/")
+ORGANIZATION = "/api/organizations/{organization_id}/"
+PATHS = ("/api/projects/", "/api/environments/", f"{ORGANIZATION}projects/")
 
 MAX_TEST_ACCOUNT_FILTERS = 50
 
@@ -111,6 +113,13 @@ class TokenRotation(Fields):
     immediately."""
 
     grace_s: Annotated[int, Between(0, MAX_GRACE_S)] = 0
+
+
+def check_organization(call: Call) -> None:
+    """Raise NotFound if the path names another organization: an installation has one."""
+    id = call.request.path_params.get("organization_id", "@current")
+    if id not in ("@current", call.owner.organization.id):
+        raise NotFound("Organization not found.")
 
 
 def _common_fields(project: Project) -> dict[str, Any]:
@@ -193,6 +202,7 @@ class ProjectEndpoints:
     )
     async def list_projects(self, call: Call) -> Response:
         """List the projects that the caller can access, oldest first."""
+        check_organization(call)
         visible = self._directory.list_projects_for(call.caller)
         window = call.window
         items = [render_project(project) for project in window.of(visible)]
@@ -208,6 +218,7 @@ class ProjectEndpoints:
     )
     async def create_project(self, call: Call) -> Response:
         """Create a project. The response contains its public key."""
+        check_organization(call)
         fields = await call.body(NewProjectBody)
         project = await self._projects.create(fields.name, fields.timezone, call.actor, call.now)
         return JsonResponse(_render_detail(project), status_code=201)
@@ -286,7 +297,7 @@ class ProjectEndpoints:
     @endpoint(
         "PATCH",
         *project_paths("rotate_secret_token/"),
-        access=in_project("project:write"),
+        access=recently(in_project("project:write")),
         response=ProjectSecrets,
     )
     async def rotate_secret_token(self, call: ProjectCall) -> Response:
@@ -298,7 +309,7 @@ class ProjectEndpoints:
     @endpoint(
         "PATCH",
         *project_paths("delete_secret_token_backup/"),
-        access=in_project("project:write"),
+        access=recently(in_project("project:write")),
         response=ProjectSecrets,
     )
     async def delete_secret_token_backup(self, call: ProjectCall) -> Response:

@@ -1,4 +1,4 @@
-"""The user that owns the personal API key."""
+"""The person who calls, or who owns the personal API key."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,9 @@ from hedgerow.http.auth.access import anywhere
 from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.server.response import JsonResponse
+from hedgerow.projects.caller import Caller
 from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Organization, User
 
 
 class OrganizationItem(msgspec.Struct, kw_only=True):
@@ -63,27 +65,30 @@ class UserEndpoints:
         response=UserDetail,
     )
     async def retrieve_me(self, call: Call) -> Response:
-        """Retrieve the owner of the key, with the project that `@current` refers to."""
-        user = call.owner
-        current = next(iter(self._directory.list_projects_for(call.caller)), None)
-        organization = OrganizationItem(
-            id=user.organization.id,
-            name=user.organization.name,
-            slug=user.organization.name.lower(),
-        )
-        return JsonResponse(
-            UserDetail(
-                id=user.id,
-                uuid=user.uuid,
-                distinct_id=user.distinct_id,
-                first_name=user.first_name,
-                last_name="",
-                email=user.email,
-                is_staff=False,
-                is_2fa_enabled=user.has_totp,
-                has_password=user.has_password,
-                team=render_project(current) if current else None,
-                organization=organization,
-                organizations=[organization],
-            )
-        )
+        """Retrieve the person who calls, with the project that `@current` refers to."""
+        return JsonResponse(render_detail(call.owner, call.caller, self._directory))
+
+
+def render_detail(user: User, caller: Caller, directory: Directory) -> UserDetail:
+    current = next(iter(directory.list_projects_for(caller)), None)
+    organization = render_organization(user.organization)
+    return UserDetail(
+        id=user.id,
+        uuid=user.uuid,
+        distinct_id=user.distinct_id,
+        first_name=user.first_name,
+        last_name="",
+        email=user.email,
+        is_staff=False,
+        is_2fa_enabled=user.has_totp,
+        has_password=user.has_password,
+        team=render_project(current) if current else None,
+        organization=organization,
+        organizations=[organization],
+    )
+
+
+def render_organization(organization: Organization) -> OrganizationItem:
+    return OrganizationItem(
+        id=organization.id, name=organization.name, slug=organization.name.lower()
+    )

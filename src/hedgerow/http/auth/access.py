@@ -3,7 +3,7 @@ project, access to the project, the scope, the rate limit. Objects and bodies ar
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
@@ -14,15 +14,23 @@ from hedgerow.errors import (
     NotAcceptable,
     NotAuthenticated,
 )
-from hedgerow.http.auth.personal_key import check_scope, find_caller, find_project
+from hedgerow.http.auth.personal_key import (
+    NO_KEY_ACCESS,
+    check_scope,
+    find_cached_or_stored,
+    find_caller,
+    find_project,
+)
 from hedgerow.http.auth.sdk_key import SCOPE as SDK_SCOPE
 from hedgerow.http.auth.sdk_key import admit_project, find_sdk_project
+from hedgerow.http.auth.session_cookie import check_origin, read_session_token
 from hedgerow.http.call import Call, CallContext, ProjectCall, PublicCall, SdkCall
 from hedgerow.http.payload.body import FormFields
 from hedgerow.http.server.headers import read_bearer
 from hedgerow.http.server.trace import get_trace
 from hedgerow.lib.eager import ensure_task
 from hedgerow.lib.sender import current_sender
+from hedgerow.people.model import RECENT_LOGIN_TIME, LoginNotRecent
 from hedgerow.projects.caller import Caller
 from hedgerow.projects.rate_limit import RateLimiter
 
@@ -41,6 +49,10 @@ class Access:
     allows_restricted_keys: bool = True
     # The path concerns what belongs to the person, so that it needs no role.
     is_personal: bool = False
+    # Only for people who have logged in.
+    needs_session: bool = False
+    # A person must have logged in a few minutes ago. Keys are exempt.
+    needs_recent_login: bool = False
     allows_secret_key: bool = False
     # A media type that the endpoint can return instead of JSON.
     also: str = ""
@@ -59,6 +71,16 @@ def anywhere(scope: str, *, restricted_keys: bool = False, is_personal: bool = F
         allows_restricted_keys=restricted_keys,
         is_personal=is_personal,
     )
+
+
+def recently(access: Access) -> Access:
+    """For changes of keys, members and secrets: a session must be a few minutes old."""
+    return replace(access, needs_recent_login=True)
+
+
+def by_session(access: Access) -> Access:
+    """For changes of how a person logs in: no key can make them."""
+    return replace(access, needs_session=True)
 
 
 def for_sdks(*, also: str = "") -> Access:
@@ -102,6 +124,7 @@ class Authenticator:
             sender = f"key {caller.id}"
             call = Call(request=request, context=self._context, caller=caller)
             check_scope(caller, access.scope)
+        self._check_session(caller, access)
         self._throttle.admit(caller.id, time.monotonic())
         # A context variable that is set without a task would stay set for the whole connection.
         await ensure_task()
@@ -119,18 +142,41 @@ class Authenticator:
         return SdkCall(request=request, context=self._context, project=project)
 
     async def _authenticate(self, request: Request) -> Caller:
-        """Use the first key present: header, body, query string."""
+        """Use the first key present: header, body, query string. Without one, the session."""
         value, place = read_bearer(request.scope) or None, "Authorization header"
         if value is None:
             value, place = await self._read_key_in_body(request), "body"
         if value is None:
             value, place = request.query_params.get("personal_api_key"), "query string"
         if not value:
-            raise NotAuthenticated
+            return await self._authenticate_session(request)
         caller = await find_caller(value, self._context.directory)
         if caller is None:
             raise AuthenticationFailed(f"Personal API key found in request {place} is invalid.")
         return caller
+
+    async def _authenticate_session(self, request: Request) -> Caller:
+        token = read_session_token(request.scope)
+        if not token:
+            raise NotAuthenticated
+        directory = self._context.directory
+        caller = await find_cached_or_stored(
+            token, directory.find_session, directory.find_new_session
+        )
+        if caller is None:
+            raise AuthenticationFailed("Your session has ended. Log in again.")
+        check_origin(request.scope, self._context.origins)
+        return caller
+
+    def _check_session(self, caller: Caller, access: Access) -> None:
+        session = caller.session
+        if session is None:
+            if access.needs_session:
+                raise Forbidden(NO_KEY_ACCESS)
+        elif access.needs_recent_login:
+            age = self._context.clock() - session.created_at
+            if age > RECENT_LOGIN_TIME:
+                raise LoginNotRecent
 
     async def _read_key_in_body(self, request: Request) -> str | None:
         if request.method in ("GET", "OPTIONS"):

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from hedgerow import __version__
+from hedgerow.http.auth.session_cookie import COOKIE
 from hedgerow.http.endpoint import JSON, Endpoint
 from hedgerow.http.parameters import Parameter
 
@@ -32,6 +33,7 @@ SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
         "description": "The public key of the project, phc_…",
     },
     "projectKeyHeader": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
     "projectKeyInQuery": {"type": "apiKey", "in": "query", "name": "token"},
 }
 
@@ -58,6 +60,10 @@ PATH_PARAMETERS = {
     "insight_id": "The id or the short id of the insight.",
     "dashboard_id": "The id of the dashboard.",
     "annotation_id": "The id of the annotation.",
+    "user_id": "The uuid of the member, or @me.",
+    "session_id": "The id of the session.",
+    "role_id": "The id of the role.",
+    "invite_id": "The id of the invite.",
     "query_id": "The id of the query: its status returns it, or the client_query_id.",
     "token": "The public key of the project; for a frontend app or a shared link, its token.",
     "name": "The file name of the script.",
@@ -146,6 +152,8 @@ def _operation(path: str, tag: str, endpoint: Endpoint, schemas: _Schemas) -> di
         operation["security"] = [{scheme: []} for scheme in endpoint.keys]
     elif endpoint.access is not None:
         operation["security"] = [{"personalKey": []}]
+        if not endpoint.access.allows_secret_key:
+            operation["security"].append({"session": []})
         operation["x-scope"] = endpoint.access.scope or "any key"
     if endpoint.is_streaming:
         operation["x-streaming"] = True

@@ -189,6 +189,14 @@ def is_local_host(host: str) -> bool:
     return "." not in name or name.lower().endswith(PRIVATE_SUFFIXES)
 
 
+def is_loopback_host(name: str) -> bool:
+    """Whether a host name, without a port, is this machine."""
+    address = _parse_address(name.strip("[]"))
+    if address is not None:
+        return address.is_loopback
+    return name.lower() == "localhost" or name.lower().endswith(".localhost")
+
+
 def parse_authority(url: bytes) -> bytes | None:
     """Return host and port of an absolute URL; None if the URL is not absolute."""
     scheme, separator, rest = url.partition(b"://")

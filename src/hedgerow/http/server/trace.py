@@ -11,7 +11,7 @@ from starlette.types import Scope
 SCOPE_KEY = "hedgerow.trace"
 
 # The id is logged and returned, so a key sent by mistake is not accepted as an id.
-_KEY = re.compile(rb"ph[xsar]_")
+_KEY = re.compile(rb"ph[xsar]_|hg[sli]_")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 # Unique without system randomness per request: a random prefix per process and a counter.
 _numbers = itertools.count(1)

@@ -11,6 +11,8 @@ from alembic import command
 from sqlalchemy import Connection, exists, insert, select, text
 
 from hedgerow.errors import OperatorError
+from hedgerow.people.logins import build_link
+from hedgerow.people.passwords import hash_password
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.bootstrap import InitialKeys, build_installation
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
@@ -21,6 +23,7 @@ from hedgerow.storage.migrations.state import (
     read_schema_state,
     translate_database_errors,
 )
+from hedgerow.storage.people.logins import insert_link
 from hedgerow.storage.projects.keys import insert_key
 from hedgerow.storage.projects.projects import insert_project
 from hedgerow.storage.tables import organizations, users
@@ -117,8 +120,11 @@ def _create_installation_if_empty(connection: Connection, keys: InitialKeys, now
             "distinct_id": owner.distinct_id,
             "created_at": now,
             "organization_role": owner.organization_role,
+            "password_hash": hash_password(keys.owner_password) if keys.owner_password else None,
         },
     )
+    if keys.setup_token:
+        insert_link(connection, build_link(keys.setup_token, owner.id, "setup", now))
     insert_project(connection, first.project, SYSTEM, now)
     insert_key(connection, first.key, SYSTEM, now)
     return True

@@ -115,7 +115,6 @@ KEPT: Mapping[Table, str] = {
     tables.sessions: "of people",
     tables.recovery_codes: "of people",
     tables.password_links: "of people",
-    tables.user_identities: "of people",
     tables.login_attempts: "of people",
     tables.roles: "belongs to the installation",
     tables.invites: "a role in a deleted project is ignored",

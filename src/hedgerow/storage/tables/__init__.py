@@ -34,7 +34,6 @@ from hedgerow.storage.tables.people import project_members as project_members
 from hedgerow.storage.tables.people import recovery_codes as recovery_codes
 from hedgerow.storage.tables.people import roles as roles
 from hedgerow.storage.tables.people import sessions as sessions
-from hedgerow.storage.tables.people import user_identities as user_identities
 from hedgerow.storage.tables.persons import cohort_people as cohort_people
 from hedgerow.storage.tables.persons import group_types as group_types
 from hedgerow.storage.tables.persons import groups as groups

@@ -78,13 +78,3 @@ login_attempts = Table(
     Column("number", Integer, nullable=False),
     Column("expires_at", Moment, nullable=False),
 )
-
-# The accounts of people at identity providers.
-user_identities = Table(
-    "user_identities",
-    metadata,
-    Column("issuer", Text, primary_key=True),
-    Column("subject", Text, primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False),
-    Column("created_at", Moment, nullable=False),
-)

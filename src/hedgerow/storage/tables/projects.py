@@ -24,7 +24,7 @@ users = Table(
     Column("created_at", Moment, nullable=False),
     # "owner" or "member".
     Column("organization_role", Text, nullable=False),
-    # Null for people who log in with an identity provider, or not at all.
+    # Null for people who have not chosen one yet.
     Column("password_hash", Text),
     # Encrypted. The pending one is not confirmed yet.
     Column("totp_secret", Text),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.errors import NotFound
+from hedgerow.http.api.projects import check_organization
 from hedgerow.http.auth.access import anywhere
 from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint
@@ -148,9 +148,8 @@ class ComponentEndpoints:
     )
     async def list_components(self, call: Call) -> Response:
         """List the installed components."""
+        check_organization(call)
         organization = call.owner.organization
-        if call.path_param("organization_id") not in ("@current", organization.id):
-            raise NotFound("Organization not found.")
         catalogue = self._catalogue
         family = FAMILIES[call.request.scope["path"].split("/")[4]]
         components = [

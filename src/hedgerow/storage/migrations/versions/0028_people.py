@@ -69,13 +69,6 @@ def _create_logins() -> None:
         sa.Column("number", sa.Integer, nullable=False),
         sa.Column("expires_at", Moment, nullable=False),
     )
-    op.create_table(
-        "user_identities",
-        sa.Column("issuer", sa.Text, primary_key=True),
-        sa.Column("subject", sa.Text, primary_key=True),
-        sa.Column("user_id", Id, sa.ForeignKey("users.id"), nullable=False),
-        sa.Column("created_at", Moment, nullable=False),
-    )
 
 
 def _create_roles() -> None:

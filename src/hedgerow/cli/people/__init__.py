@@ -1,0 +1,1 @@
+"""Commands for people: users, roles and invites."""

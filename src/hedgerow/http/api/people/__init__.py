@@ -1,0 +1,1 @@
+"""People: login, sessions, two-factor authentication, members, roles and invites."""

@@ -1,0 +1,85 @@
+"""The cookie of a session, and the check that a request comes from our own pages.
+
+Only `/api` sees the cookie, and only endpoints that need a key read it. Those that answer pages of
+any site never do: a test names the modules that may import this one.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from hedgerow.errors import Forbidden, NotAuthenticated
+from hedgerow.http.server.headers import read_header
+from hedgerow.http.server.proxies import Origins, is_loopback_host
+from hedgerow.people.model import SESSION_TIME
+
+COOKIE = "hedgerow_session"
+PATH = "/api"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# The browser itself, such as an address that a person enters, and our own pages.
+_OWN_SITES = ("none", "same-origin")
+
+
+def read_session_token(scope: Scope) -> str:
+    """Return the token in the cookie, "" without. Two cookies of this name are refused: a page of a
+    neighboring domain can add one, and would choose who the visitor is."""
+    prefix = f"{COOKIE}="
+    # Browsers send one header; HTTP/2 proxies may have split it.
+    pairs = read_header(scope, b"cookie").replace(",", ";").split(";")
+    found = {each.strip().removeprefix(prefix) for each in pairs if each.strip().startswith(prefix)}
+    if len(found) > 1:
+        raise NotAuthenticated("The request has several session cookies. Delete them, and log in.")
+    return next(iter(found), "")
+
+
+def check_origin(scope: Scope, origins: Origins) -> None:
+    """Raise Forbidden if a page of another site may have caused the request. The cookie decides who
+    calls, so unsafe methods must come from our own pages. `Sec-Fetch-Site` says so; browsers that
+    omit it send the Origin."""
+    site = read_header(scope, b"sec-fetch-site")
+    if scope["method"] in SAFE_METHODS:
+        if not site or site in _OWN_SITES:
+            return
+    elif site == "same-origin" or (not site and _has_own_origin(scope, origins)):
+        return
+    raise Forbidden(
+        "CSRF Failed: the request does not come from a page of this service. Programs send a "
+        "personal API key, or the header Origin with the address of this service."
+    )
+
+
+def _has_own_origin(scope: Scope, origins: Origins) -> bool:
+    origin = read_header(scope, b"origin").lower()
+    if not origin:
+        return False
+    if origin == origins.base_url(scope).lower():
+        return True
+    # A browser decides about the Host, not the page.
+    host = read_header(scope, b"host").lower()
+    parts = urlsplit(origin)
+    return bool(host) and parts.scheme in ("http", "https") and parts.netloc == host
+
+
+def set_session_cookie(response: Response, token: str, scope: Scope, origins: Origins) -> None:
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=round(SESSION_TIME.total_seconds()),
+        path=PATH,
+        secure=_needs_tls(scope, origins),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def clear_session_cookie(response: Response, scope: Scope, origins: Origins) -> None:
+    response.delete_cookie(
+        COOKIE, path=PATH, secure=_needs_tls(scope, origins), httponly=True, samesite="strict"
+    )
+
+
+def _needs_tls(scope: Scope, origins: Origins) -> bool:
+    """Everywhere but on this machine: browsers do not send such a cookie over plain HTTP."""
+    url = urlsplit(origins.base_url(scope))
+    return not (url.scheme == "http" and is_loopback_host(url.hostname or ""))

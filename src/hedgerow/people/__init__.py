@@ -1,0 +1,1 @@
+"""People: passwords, two-factor authentication, sessions, roles and invites."""

@@ -1,0 +1,290 @@
+"""Log in and out, change passwords, and manage second factors.
+
+Attempts are counted in the database before the password is compared, per account and per address,
+so that the limits hold for all processes, for requests at the same time, and for unknown names.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from hedgerow.errors import Invalid, RateLimitExceeded, Unavailable
+from hedgerow.lib.encryption import Cipher, DecryptionError
+from hedgerow.lib.tokens import generate_token, hash_token
+from hedgerow.people import totp
+from hedgerow.people.model import (
+    LINK_PREFIX,
+    MAX_NAME_CHARS,
+    RESET_TIME,
+    SESSION_PREFIX,
+    SESSION_TIME,
+    SETUP_TIME,
+    Browser,
+    CodeRequired,
+    Credentials,
+    IssuedSession,
+    NewMember,
+    PasswordLink,
+    Purpose,
+    parse_email,
+)
+from hedgerow.people.passwords import PasswordHasher, check_new_password
+from hedgerow.people.store import LoginStore
+from hedgerow.projects.activity import Actor
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import KEY_BITS, LoginSession, User
+from hedgerow.projects.validation import validate_text
+
+ATTEMPT_WINDOW = timedelta(minutes=15)
+ACCOUNT_ATTEMPTS = 10
+ADDRESS_ATTEMPTS = 50
+MAX_USER_AGENT_CHARS = 300
+LINK_OVER = (
+    "This link is not valid any more. Links work once, and for a limited time: get a new one."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRequest:
+    """`code` is one of the authenticator, or a recovery code; empty without."""
+
+    email: str
+    password: str
+    code: str = ""
+
+
+class Logins:
+    def __init__(
+        self,
+        store: LoginStore,
+        directory: Directory,
+        hasher: PasswordHasher,
+        load_cipher: Callable[[], Cipher],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._hasher = hasher
+        self._load_cipher = load_cipher
+
+    async def log_in(
+        self, request: LoginRequest, browser: Browser, replaced: str | None, now: datetime
+    ) -> IssuedSession:
+        """Start a session. It replaces the session with the id `replaced`."""
+        user = await self._authenticate(request, browser, now)
+        return await self.start_session(user, browser, replaced, now)
+
+    async def start_session(
+        self, user: User, browser: Browser, replaced: str | None, now: datetime
+    ) -> IssuedSession:
+        """Start a session of a person who has been authenticated."""
+        value = generate_token(SESSION_PREFIX, KEY_BITS)
+        session = LoginSession(
+            id=generate_token("", 72),
+            user_id=user.id,
+            hash=hash_token(value),
+            created_at=now,
+            last_used_at=now,
+            expires_at=now + SESSION_TIME,
+            address=browser.address,
+            user_agent=browser.user_agent[:MAX_USER_AGENT_CHARS],
+        )
+        await self._store.start_session(session, replaced, user)
+        await self._directory.refresh()
+        return IssuedSession(session=session, value=value)
+
+    async def end_sessions(
+        self, user: User, sessions: list[LoginSession], actor: Actor, now: datetime
+    ) -> None:
+        """End sessions. They are refused by all processes within a second."""
+        await self._store.end_sessions(user, [each.id for each in sessions], actor, now)
+        await self._directory.refresh()
+
+    async def change_password(
+        self,
+        user: User,
+        current: str,
+        new: str,
+        browser: Browser,
+        session: LoginSession,
+        now: datetime,
+    ) -> None:
+        """Change the own password. Other sessions of the person end."""
+        check_new_password(new, user.email)
+        await self._compare(LoginRequest(email=user.email, password=current), browser, now)
+        hashed = await self._hasher.hash(new)
+        actor = Actor(kind="user", id=user.uuid, name=user.first_name, email=user.email)
+        await self._store.set_password(user, hashed, session.id, actor, now)
+        await self._directory.refresh()
+
+    async def set_password(self, user: User, new: str, actor: Actor, now: datetime) -> None:
+        """Set the password of somebody, on the command line. All its sessions end."""
+        check_new_password(new, user.email)
+        await self._store.set_password(user, await self._hasher.hash(new), None, actor, now)
+        await self._directory.refresh()
+
+    async def issue_link(self, user: User, purpose: Purpose, now: datetime) -> str:
+        """Return the token of a new link for a password. Earlier links of the person end."""
+        value = generate_token(LINK_PREFIX, KEY_BITS)
+        await self._store.add_link(build_link(value, user.id, purpose, now))
+        return value
+
+    async def use_link(
+        self,
+        token: str,
+        purpose: Purpose,
+        password: str,
+        *,
+        email: str | None = None,
+        first_name: str | None = None,
+        now: datetime,
+    ) -> User:
+        """Set the password of the person whom the link belongs to. A setup link also names the
+        owner. Raises Invalid if the link is over."""
+        link = await self._store.find_link(hash_token(token), now)
+        if link is None or link.purpose != purpose:
+            raise Invalid(LINK_OVER, attr="token", code="invalid_token")
+        user = await self._get_user(link.user_id)
+        owner = None
+        if email is not None:
+            owner = NewMember(
+                email=self._check_free(parse_email(email), user),
+                first_name=validate_text("first_name", first_name or "", MAX_NAME_CHARS),
+                organization_role="owner",
+                project_roles={},
+            )
+        check_new_password(password, owner.email if owner else user.email)
+        hashed = await self._hasher.hash(password)
+        if not await self._store.use_link(link, user, hashed, owner, now):
+            raise Invalid(LINK_OVER, attr="token", code="invalid_token")
+        return await self._get_user(user.id)
+
+    def _check_free(self, email: str, user: User) -> str:
+        other = self._directory.find_user(email=email)
+        if other is not None and other.id != user.id:
+            raise Invalid("A member with this email exists already.", attr="email", code="unique")
+        return email
+
+    async def begin_totp(self, user: User, issuer: str) -> tuple[str, str]:
+        """Return a new secret, and its URI for authenticator apps. It counts after a code of it is
+        confirmed."""
+        secret = totp.generate_secret()
+        await self._store.set_pending_totp(user.id, self._load_cipher().encrypt(secret))
+        return secret, totp.build_uri(secret, user.email, issuer)
+
+    async def confirm_totp(self, user: User, code: str, now: datetime) -> list[str]:
+        """Enable two-factor authentication and return the recovery codes."""
+        found = await self._store.find_credentials(user.email)
+        pending = found.totp_pending if found else None
+        step = None
+        if pending is not None:
+            step = totp.find_step(self._decrypt(pending), code.strip(), now)
+        if step is None:
+            raise _invalid_code()
+        codes = totp.generate_recovery_codes()
+        hashes = [totp.hash_recovery_code(each) for each in codes]
+        actor = Actor(kind="user", id=user.uuid, name=user.first_name, email=user.email)
+        if not await self._store.enable_totp(user, step, hashes, actor, now):
+            raise _invalid_code()
+        await self._directory.refresh()
+        return codes
+
+    async def replace_recovery_codes(self, user: User, actor: Actor, now: datetime) -> list[str]:
+        if not user.has_totp:
+            raise Invalid("Two-factor authentication is not enabled.", code="2fa_not_enabled")
+        codes = totp.generate_recovery_codes()
+        hashes = [totp.hash_recovery_code(each) for each in codes]
+        await self._store.replace_recovery_codes(user, hashes, actor, now)
+        return codes
+
+    async def count_recovery_codes(self, user: User) -> int:
+        return await self._store.count_recovery_codes(user.id)
+
+    async def disable_totp(self, user: User, actor: Actor, now: datetime) -> None:
+        await self._store.disable_totp(user, actor, now)
+        await self._directory.refresh()
+
+    async def _authenticate(self, request: LoginRequest, browser: Browser, now: datetime) -> User:
+        credentials = await self._compare(request, browser, now)
+        if credentials.totp_secret is not None:
+            await self._check_code(credentials, request.code.strip(), now)
+        await self._store.forgive_attempt(_account(request.email), _address(browser))
+        return await self._get_user(credentials.user_id)
+
+    async def _compare(self, request: LoginRequest, browser: Browser, now: datetime) -> Credentials:
+        """Count the attempt, and compare the password. It takes the same time for all names."""
+        await self._count_attempt(request, browser, now)
+        credentials = await self._store.find_credentials(request.email.strip().lower())
+        stored = credentials.password_hash if credentials else None
+        is_right = await self._hasher.verify(request.password, stored)
+        if credentials is None or not is_right:
+            raise _invalid_credentials()
+        return credentials
+
+    async def _count_attempt(self, request: LoginRequest, browser: Browser, now: datetime) -> None:
+        limits = {_account(request.email): ACCOUNT_ATTEMPTS, _address(browser): ADDRESS_ATTEMPTS}
+        until = await self._store.count_attempt(limits, now + ATTEMPT_WINDOW, now)
+        if until is not None:
+            wait_s = math.ceil((until - now).total_seconds())
+            raise RateLimitExceeded("too many attempts to log in", max(1, wait_s))
+
+    async def _check_code(self, credentials: Credentials, code: str, now: datetime) -> None:
+        assert credentials.totp_secret is not None
+        if not code:
+            raise CodeRequired
+        user_id = credentials.user_id
+        if totp.is_totp_code(code):
+            step = totp.find_step(self._decrypt(credentials.totp_secret), code, now)
+            if step is not None and await self._store.use_totp_step(user_id, step):
+                return
+        elif await self._store.use_recovery_code(user_id, totp.hash_recovery_code(code)):
+            return
+        raise _invalid_code()
+
+    async def _get_user(self, id: int) -> User:
+        # Another process may just have added the person, or removed it.
+        await self._directory.refresh()
+        user = self._directory.find_user_by_id(id)
+        if user is None:
+            raise _invalid_credentials()
+        return user
+
+    def _decrypt(self, secret: str) -> str:
+        try:
+            return str(self._load_cipher().decrypt(secret))
+        except DecryptionError:
+            raise Unavailable(
+                "The service cannot read the secret of your authenticator. Its operator must "
+                "restore the encryption key. Until then, use a recovery code."
+            ) from None
+
+
+def build_link(value: str, user_id: int, purpose: Purpose, now: datetime) -> PasswordLink:
+    time = SETUP_TIME if purpose == "setup" else RESET_TIME
+    return PasswordLink(
+        hash=hash_token(value),
+        user_id=user_id,
+        purpose=purpose,
+        created_at=now,
+        expires_at=now + time,
+    )
+
+
+def _account(email: str) -> str:
+    return f"account {hash_token(email.strip().lower())}"
+
+
+def _address(browser: Browser) -> str:
+    return f"address {browser.group}"
+
+
+def _invalid_credentials() -> Invalid:
+    return Invalid("Invalid email or password.", code="invalid_credentials")
+
+
+def _invalid_code() -> Invalid:
+    return Invalid(
+        "Invalid code. Codes of an authenticator and recovery codes work once.",
+        attr="token",
+        code="2fa_invalid",
+    )

@@ -1,0 +1,1 @@
+"""People: logins, sessions, members, roles and invites."""
