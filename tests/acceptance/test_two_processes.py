@@ -140,3 +140,25 @@ def test_rate_limits_are_shared(
 
         wait_for(is_refused, at_most_s=TIMEOUT_S)
         assert "hedgerow_requests_refused_total" in busy.get("/metrics").text
+
+
+def test_session_and_role_that_end_in_one_process_end_in_the_other(
+    pair: tuple[LiveServer, LiveServer],
+) -> None:
+    one, two = pair
+    own_page = {"Sec-Fetch-Site": "same-origin"}
+    invites = "/api/organizations/@current/invites/"
+    with one.client() as here, one.client(None) as browser, two.client(None) as there:
+        wanted = {"target_email": "ann@example.com", "project_roles": {"1": "viewer"}}
+        link = here.post(invites, json=wanted).json()["link"]
+        body = {"token": link, "first_name": "Ann", "password": "correct horse battery"}
+        assert browser.post("/api/signup/", json=body, headers=own_page).status_code == 201
+        there.cookies = browser.cookies
+        member = there.get("/api/organizations/@current/members/@me/").json()["id"]
+        path = f"/api/organizations/@current/members/{member}/"
+        flags = "/api/projects/1/feature_flags/"
+        assert there.get(flags).status_code == 200
+        assert here.patch(path, json={"project_roles": {}}).status_code == 200
+        wait_for(lambda: there.get(flags).status_code == 403, TIMEOUT_S)
+        assert here.delete(f"{path}sessions/").status_code == 204
+        wait_for(lambda: there.get("/api/users/@me/").status_code == 401, TIMEOUT_S)

@@ -1,5 +1,6 @@
 """Login from outside: passwords, limits, sessions, two-factor authentication and foreign pages."""
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -300,3 +301,29 @@ def test_no_secret_of_a_person_is_logged_or_stored(service: Service) -> None:
     assert token.encode() not in stored
     assert PASSWORD.encode() not in stored
     assert "hgs_" not in service.server.errors
+
+
+@pytest.mark.parametrize("path", ["login", "setup", "signup", "reset/confirm", "logout"])
+def test_hostile_bodies_get_no_5xx(service: Service, path: str) -> None:
+    names = ("email", "password", "token", "first_name")
+    values: list[object] = [
+        None,
+        5,
+        True,
+        [],
+        {},
+        "",
+        " ",
+        "\x00",
+        "\ud800",
+        "x" * 300_000,
+        "é" * 99,
+    ]
+    bodies = [*({name: each for name in names} for each in values), [], "text", 5, None]
+    with service.browser() as browser:
+        for body in bodies:
+            sent = json.dumps(body).encode()
+            response = browser.post(f"/api/{path}/", content=sent)
+            assert response.status_code < 500, f"{sent[:100]!r}: {response.text}"
+        for content in (b"", b"{", b"\xff", b"a=1&a=2"):
+            assert browser.post(f"/api/{path}/", content=content).status_code < 500
