@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
 from hedgerow.errors import Conflict
 from hedgerow.lib.encryption import DecryptionError, EncryptionKeys, generate_encryption_key
 from hedgerow.storage.backup.encryption_check import check_keys
 from hedgerow.storage.backup.re_encryption import re_encrypt
+from hedgerow.storage.tables import users
 from tests.contract.storage.conftest import ALL, Stores, build_record, insert_records
 
 OLD, NEW = generate_encryption_key(), generate_encryption_key()
@@ -55,3 +57,12 @@ async def test_wrong_keys_re_encrypt_nothing(stores: Stores) -> None:
         await re_encrypt(stores.database, EncryptionKeys([NEW]))
     [record], _ = await stores.pipelines.records(ALL)
     assert old.decrypt(record.config["token"]["$sealed"]) == "s3cret"
+
+
+async def test_re_encryption_includes_authenticators(stores: Stores) -> None:
+    old, new = EncryptionKeys([OLD]), EncryptionKeys([NEW])
+    assert await check_keys(stores.database, old)
+    enabled = update(users).values(totp_secret=old.encrypt("SECRET"))
+    await stores.database.write(lambda connection: connection.execute(enabled).close())
+    assert await re_encrypt(stores.database, EncryptionKeys([NEW, OLD])) == 1
+    assert new.decrypt(await stores.fetch_scalar(select(users.c.totp_secret))) == "SECRET"
