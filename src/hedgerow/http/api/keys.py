@@ -3,7 +3,7 @@ of the organization sees and revokes all keys. Every key can retrieve itself.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from annotated_types import MaxLen
@@ -48,7 +48,13 @@ class KeyDetail(msgspec.Struct, kw_only=True):
     scoped_organizations: Sequence[str]
 
 
+# Read-only fields, which clients send back. A misspelled `scoped_teams` would be an unrestricted key.
+_READ_ONLY_FIELDS = frozenset(KeyDetail.__struct_fields__)
+
+
 class NewKey(Fields):
+    ignored_fields: ClassVar[frozenset[str] | None] = _READ_ONLY_FIELDS
+
     label: Label
     scopes: Scopes
     scoped_teams: ProjectIds | None = None
@@ -56,6 +62,8 @@ class NewKey(Fields):
 
 
 class KeyChange(Fields):
+    ignored_fields: ClassVar[frozenset[str] | None] = _READ_ONLY_FIELDS
+
     label: Label = OMITTED
     scopes: Scopes = OMITTED
     scoped_teams: ProjectIds | None = None
