@@ -46,6 +46,7 @@ from hedgerow.queries.queries import Queries
 from hedgerow.settings import Settings
 from hedgerow.storage.alerts.alerts import SqlAlertStore
 from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
+from hedgerow.storage.dashboards.actions import SqlActionStore
 from hedgerow.storage.dashboards.annotations import SqlAnnotationStore
 from hedgerow.storage.dashboards.dashboards import SqlDashboardStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
@@ -53,13 +54,12 @@ from hedgerow.storage.dashboards.results import SqlResultStore
 from hedgerow.storage.dashboards.shared_links import SqlSharedLinkStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.queries import ClickHouseEventReader
-from hedgerow.storage.experiments import SqlExperimentStore
+from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.flags import SqlFlagStore
-from hedgerow.storage.insights.actions import SqlActionStore
+from hedgerow.storage.flags.surveys import SqlSurveyStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.event_persons import SqlEventPersons
 from hedgerow.storage.persons.persons import SqlPersonStore
-from hedgerow.storage.surveys import SqlSurveyStore
 from hedgerow.subscriptions.pictures import WORKER_LIMITS as PICTURE_LIMITS
 from hedgerow.subscriptions.pictures import ChartPictures
 from hedgerow.subscriptions.sender import SubscriptionSender

@@ -28,22 +28,23 @@ from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
 from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
+from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
-from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
-from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
-from hedgerow.http.api.flag_summary import FlagRenderer
-from hedgerow.http.api.flags import FlagEndpoints
+from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
+from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
+from hedgerow.http.api.flags.flags import FlagEndpoints
+from hedgerow.http.api.flags.summary import FlagRenderer
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
-from hedgerow.http.api.insights.actions import ActionEndpoints
-from hedgerow.http.api.keys import KeyEndpoints
 from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
 from hedgerow.http.api.people.invites import InviteEndpoints
+from hedgerow.http.api.people.keys import KeyEndpoints
 from hedgerow.http.api.people.login import LoginEndpoints
 from hedgerow.http.api.people.members import MemberEndpoints
+from hedgerow.http.api.people.users import UserEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
 from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
@@ -55,7 +56,6 @@ from hedgerow.http.api.pipelines.transformations import TransformationEndpoints
 from hedgerow.http.api.projects import ProjectEndpoints
 from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
-from hedgerow.http.api.users import UserEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
 from hedgerow.http.endpoint import Handler

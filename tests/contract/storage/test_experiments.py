@@ -15,7 +15,7 @@ from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import Flag
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.storage.experiments import SqlExperimentStore
+from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.tables import flags
 from tests.contract.storage.conftest import ACTOR, LATER, NOW, Stores, record_statements

@@ -16,7 +16,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
 from hedgerow.storage.flags.flags import SqlFlagStore
-from hedgerow.storage.surveys import SqlSurveyStore
+from hedgerow.storage.flags.surveys import SqlSurveyStore
 from hedgerow.storage.tables import flags, surveys
 from hedgerow.surveys.cache import NO_SURVEYS, SurveyCache
 from hedgerow.surveys.lifecycle import SurveyLifecycle

@@ -23,9 +23,9 @@ from hedgerow.flags.flags import new_flag
 from hedgerow.flags.model import Bucketing, Flag, FlagDefinitions, FlagId, Runtime
 from hedgerow.flags.store import FlagWrite
 from hedgerow.http.api.cohorts import CohortBody
-from hedgerow.http.api.early_access import NewFeature
 from hedgerow.http.api.experiments import NewExperiment
-from hedgerow.http.api.flags import FlagBody
+from hedgerow.http.api.flags.early_access import NewFeature
+from hedgerow.http.api.flags.flags import FlagBody
 from hedgerow.http.api.surveys import NewSurvey
 from hedgerow.http.payload.fields import validate
 from hedgerow.importers.matching import ImportAction, ImportDecision, Item, TargetState

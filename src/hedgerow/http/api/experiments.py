@@ -36,8 +36,8 @@ from hedgerow.experiments.variants import (
 )
 from hedgerow.flags.model import KEY_MAX_CHARS, Flag, FlagId
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.flags.summary import FlagItem, FlagRenderer
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

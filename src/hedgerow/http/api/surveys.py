@@ -13,8 +13,8 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid
 from hedgerow.flags.validate import check_filter_fields
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.flags.summary import FlagSummary, summarize_flag
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

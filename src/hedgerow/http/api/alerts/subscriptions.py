@@ -13,7 +13,7 @@ from starlette.responses import Response
 from hedgerow.dashboards.model import DashboardId, InsightId
 from hedgerow.errors import Invalid
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

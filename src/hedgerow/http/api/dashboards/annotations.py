@@ -21,7 +21,7 @@ from hedgerow.dashboards.model import (
 from hedgerow.dashboards.store import AnnotationFilter
 from hedgerow.errors import NotFound
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

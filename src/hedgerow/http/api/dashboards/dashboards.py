@@ -38,7 +38,7 @@ from hedgerow.http.api.dashboards.insight_items import (
     respond,
 )
 from hedgerow.http.api.dashboards.insights import Tags, clean_tags, parse_creator
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

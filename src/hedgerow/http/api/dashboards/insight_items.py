@@ -12,7 +12,7 @@ from hedgerow.dashboards.model import InsightWithTiles
 from hedgerow.dashboards.results import MAX_AGE, InsightResult
 from hedgerow.errors import AppError, Invalid
 from hedgerow.events.query.result_json import encode_result
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.call import ProjectCall, PublicCall
 from hedgerow.http.parameters import Parameter
 from hedgerow.lib.clock import format_iso

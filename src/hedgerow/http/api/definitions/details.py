@@ -13,7 +13,7 @@ from hedgerow.definitions.model import (
     PropertyDefinition,
 )
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_text
 from hedgerow.http.payload.fields import Boolean, Fields, Text

@@ -23,7 +23,7 @@ from hedgerow.http.api.definitions.details import (
     parse_names,
     render_author,
 )
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.api.people.login import FirstName, Password, Success, read_browser
-from hedgerow.http.api.users import UserDetail, render_detail
+from hedgerow.http.api.people.users import UserDetail, render_detail
 from hedgerow.http.auth.access import anywhere, by_session, recently
 from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint

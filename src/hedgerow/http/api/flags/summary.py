@@ -13,7 +13,7 @@ from hedgerow.flags.early_access import EarlyAccessFeature, EarlyAccessFeatures
 from hedgerow.flags.flags import get_flag_status
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.flags.payloads import redact_filters
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.openapi.sdk_types import PublicFeature
 from hedgerow.http.sdk.early_access import render_public_feature

@@ -14,7 +14,7 @@ from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_fla
 from hedgerow.flags.known_fields import POSTHOG_FLAG_FIELDS
 from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.flag_summary import FlagItem, FlagRenderer
+from hedgerow.http.api.flags.summary import FlagItem, FlagRenderer
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.definitions import compile_patterns

@@ -16,7 +16,7 @@ from hedgerow.flags.early_access import (
 from hedgerow.flags.known_fields import POSTHOG_FEATURE_FIELDS
 from hedgerow.flags.model import Flag
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.flag_summary import FlagSummary, summarize_flag
+from hedgerow.http.api.flags.summary import FlagSummary, summarize_flag
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

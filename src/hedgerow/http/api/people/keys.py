@@ -48,7 +48,8 @@ class KeyDetail(msgspec.Struct, kw_only=True):
     scoped_organizations: Sequence[str]
 
 
-# Read-only fields, which clients send back. A misspelled `scoped_teams` would be an unrestricted key.
+# Clients send them back. With any other unknown field, such as a misspelled `scoped_teams`, a key
+# could be unrestricted.
 _READ_ONLY_FIELDS = frozenset(KeyDetail.__struct_fields__)
 
 

@@ -14,7 +14,7 @@ from hedgerow.events.actions.actions import SCOPE, Actions
 from hedgerow.events.actions.model import Action, ActionId
 from hedgerow.events.actions.steps import validate_steps
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
-from hedgerow.http.api.users import render_user
+from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths

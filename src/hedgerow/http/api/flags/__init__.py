@@ -1,0 +1,1 @@
+"""Endpoints of feature flags and early access features."""

@@ -1,1 +1,0 @@
-"""Endpoints of what users keep for their questions about events."""

@@ -1,1 +1,0 @@
-"""What users keep for their questions about events."""
