@@ -31,8 +31,16 @@ each_path = pytest.mark.parametrize(
 in_projects = pytest.mark.parametrize(
     "operation", [operation for operation in OPERATIONS if operation.in_project], ids=str
 )
+# The fixtures have no such object: it is not found before its body is read.
+UNKNOWN_OBJECTS = ("{alert_id}", "{subscription_id}", "{property_definition_id}")
 with_body = pytest.mark.parametrize(
-    "operation", [operation for operation in ONE_FAMILY_OPERATIONS if operation.body], ids=str
+    "operation",
+    [
+        operation
+        for operation in ONE_FAMILY_OPERATIONS
+        if operation.body and not any(each in operation.path for each in UNKNOWN_OBJECTS)
+    ],
+    ids=str,
 )
 
 
