@@ -58,7 +58,10 @@ def project(installation: Installation, server: LiveServer) -> Any:
 
 
 def test_init_makes_everything_and_prints_the_keys(made: Any) -> None:
-    assert made == {
+    assert made["setup_link"].startswith("http://127.0.0.1:")
+    assert "/#setup=" in made["setup_link"]
+    assert {**made, "setup_link": None} == {
+        "setup_link": None,
         "created": True,
         "project_id": 1,
         "project_key": PROJECT_KEY,
@@ -75,7 +78,12 @@ def test_init_again_changes_nothing_and_shows_no_secret(
 ) -> None:
     again = repeated["init --json"]
     assert (again.returncode, again.stderr) == (0, "")
-    assert json.loads(again.stdout) == {**made, "created": False, "personal_key": None}
+    assert json.loads(again.stdout) == {
+        **made,
+        "created": False,
+        "personal_key": None,
+        "setup_link": None,
+    }
 
 
 def test_a_check_of_the_migrations_finds_nothing_to_do(
