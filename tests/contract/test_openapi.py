@@ -300,9 +300,8 @@ SDK_BODIES: dict[str, dict[str, Any]] = {
     "OfrepRequest": {"context": {"targetingKey": "ann"}},
 }
 # These need files of the operator, an enabled app or a link.
-SCRIPTS = ("/static/", "/site_app/", "/shared/", "/array/{token}/array.js/")
 # These need files of the operator or an enabled app.
-SCRIPTS = ("/static/", "/site_app/", "/exporter/", "/array/{token}/array.js/")
+SCRIPTS = ("/static/", "/site_app/", "/shared/", "/exporter/", "/array/{token}/array.js/")
 
 
 @pytest.mark.parametrize("operation", [o for o in SDK_OPERATIONS if not o.is_streaming], ids=str)
