@@ -300,7 +300,6 @@ SDK_BODIES: dict[str, dict[str, Any]] = {
     "OfrepRequest": {"context": {"targetingKey": "ann"}},
 }
 # These need files of the operator, an enabled app or a link.
-# These need files of the operator or an enabled app.
 SCRIPTS = ("/static/", "/site_app/", "/shared/", "/exporter/", "/array/{token}/array.js/")
 
 
