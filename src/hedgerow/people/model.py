@@ -36,6 +36,8 @@ class CodeRequired(AppError):
 class LoginNotRecent(Forbidden):
     """The session is too old for this action."""
 
+    status = Forbidden.status
+    type = Forbidden.type
     code = "login_not_recent"
     default_detail = (
         "This action requires you to be recently authenticated. Log in again: you have 10 minutes."
