@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import httpx
+import aiohttp
 import psycopg
 import pytest
 
 from hedgerow.http.server.request_queues import MAX_RUNNING
-from tests.support.live import PROJECT_KEY, LiveServer, read_error
+from tests.support.live import PROJECT_KEY, LiveServer
 from tests.support.postgres import PostgresTestServer
 
 # Captures that wait for the database and for their handler. More are refused.
@@ -54,40 +55,57 @@ def _lock_postgres(url: str) -> Iterator[None]:
         yield
 
 
+# Status, headers and body.
+Response = tuple[int, Mapping[str, str], str]
+
+
 async def test_overload_of_capture_is_refused_at_once_and_harms_nothing_else(
     locked: Locked,
 ) -> None:
     server, lock = locked
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=server.address, timeout=120, limits=limits) as client:
+    # A client whose cost does not grow with its open connections.
+    async with aiohttp.ClientSession(
+        server.address,
+        timeout=aiohttp.ClientTimeout(total=120),
+        connector=aiohttp.TCPConnector(limit=0),
+    ) as client:
         with lock():
-            waiting = [
-                asyncio.create_task(client.post("/e/", json=CAPTURE)) for _ in range(FILLING)
-            ]
+            waiting = [asyncio.create_task(_capture(client)) for _ in range(FILLING)]
             refused = await _capture_until_refused(client, waiting)
             # All of this is answered while capture stands still.
             for path in ("/_liveness", "/_readiness"):
-                assert (await client.get(path)).status_code == 200
-            assert (await client.post("/decide/?v=3", json=DECIDE)).status_code == 200
-            metrics = (await client.get("/metrics")).text
-            again = await client.post("/e/", json=CAPTURE, headers={"Origin": "https://x.example"})
-        served = [task.result().status_code for task in (await asyncio.wait(waiting))[0]]
+                assert (await _read(client.get(path)))[0] == 200
+            assert (await _read(client.post("/decide/?v=3", json=DECIDE)))[0] == 200
+            _, _, metrics = await _read(client.get("/metrics"))
+            again = await _capture(client)
+        served = [status for status, _, _ in await asyncio.gather(*waiting)]
     assert 'hedgerow_requests_refused_total{limit="overload_capture",project=""}' in metrics
-    for response in (refused, again):
-        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-        assert response.headers["access-control-allow-origin"] == "*"
-        assert read_error(response)["code"] == "service_unavailable"
+    for status, headers, body in (refused, again):
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert headers["access-control-allow-origin"] == "*"
+        assert json.loads(body)["code"] == "service_unavailable"
     assert served.count(200) >= MAX_RUNNING
     assert set(served) <= {200, 503}
 
 
+async def _capture(client: aiohttp.ClientSession) -> Response:
+    return await _read(client.post("/e/", json=CAPTURE, headers={"Origin": "https://x.example"}))
+
+
+async def _read(
+    call: contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse],
+) -> Response:
+    async with call as response:
+        return response.status, response.headers, await response.text()
+
+
 async def _capture_until_refused(
-    client: httpx.AsyncClient, waiting: list[asyncio.Task[httpx.Response]]
-) -> httpx.Response:
+    client: aiohttp.ClientSession, waiting: list[asyncio.Task[Response]]
+) -> Response:
     """Send captures until one is answered, which none can be with success."""
     deadline = time.monotonic() + AT_MOST_S
     while time.monotonic() < deadline:
-        waiting.append(asyncio.create_task(client.post("/e/", json=CAPTURE)))
+        waiting.append(asyncio.create_task(_capture(client)))
         done, _ = await asyncio.wait(waiting, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
         if done:
             return done.pop().result()
