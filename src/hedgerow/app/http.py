@@ -16,6 +16,7 @@ from hedgerow.app.state import state_location
 from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
+from hedgerow.flags.evaluation.draft import DraftEvaluation
 from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
@@ -25,6 +26,7 @@ from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flag_drafts import FlagDraftEndpoints
 from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flag_summary import FlagRenderer
 from hedgerow.http.api.flags import FlagEndpoints
@@ -45,6 +47,7 @@ from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.api.users import UserEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
+from hedgerow.http.console.console import ConsoleEndpoints
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.payload.body import BodyReader
@@ -122,14 +125,16 @@ class HttpServices:
         self.activity = SqlActivityStore(database)
         self.persons = SqlPersonStore(database)
         self.public_records = SqlRecordStore(database)
+        evaluation_data = FreshEvaluationData(
+            SqlEvaluationDataStore(database),
+            container.ingestion.progress,
+            container.ingestion.watch,
+            timeout_s=settings.read_after_write_timeout_s,
+        )
+        self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
         self.decider = Decider(
             flag_cache,
-            FreshEvaluationData(
-                SqlEvaluationDataStore(database),
-                container.ingestion.progress,
-                container.ingestion.watch,
-                timeout_s=settings.read_after_write_timeout_s,
-            ),
+            evaluation_data,
             container.evaluation_pacer,
         )
         self.flags = Flags(container.flag_store, flag_cache, pipelines.encryption_keys)
@@ -276,6 +281,7 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
 
 def _build_api(container: Container, services: HttpServices) -> Starlette:
     handlers: list[Handler] = [
+        ConsoleEndpoints(),
         DocsEndpoints(documented_endpoints()),
         *_build_project_endpoints(container, services),
         *_build_flag_endpoints(container, services),
@@ -318,6 +324,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             flags=services.flags,
             local_evaluation_cache=services.local_evaluation,
         ),
+        FlagDraftEndpoints(services.flag_drafts),
         EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),
         SurveyEndpoints(
             activity=services.activity,

@@ -14,6 +14,7 @@ from hedgerow.http.api.cohorts import CohortEndpoints
 from hedgerow.http.api.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flag_drafts import FlagDraftEndpoints
 from hedgerow.http.api.flag_evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags import FlagEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
@@ -31,6 +32,7 @@ from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.api.users import UserEndpoints
 from hedgerow.http.auth.access import Access, Authenticator
+from hedgerow.http.console.console import ConsoleEndpoints
 from hedgerow.http.endpoint import Endpoint, FastEndpoint, Handler, endpoints_of
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.sdk.capture import CaptureEndpoints
@@ -63,6 +65,7 @@ FAST_ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
 
 # Every class with endpoints. The container builds one instance of each.
 ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
+    ConsoleEndpoints,
     DocsEndpoints,
     ProjectEndpoints,
     KeyEndpoints,
@@ -76,6 +79,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     TransformationEndpoints,
     FlagEndpoints,
     FlagEvaluationEndpoints,
+    FlagDraftEndpoints,
     EarlyAccessEndpoints,
     SurveyEndpoints,
     ExperimentEndpoints,

@@ -1,0 +1,1 @@
+export function ActivityPage() { return null; }

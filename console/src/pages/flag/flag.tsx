@@ -1,0 +1,1 @@
+export function FlagPage() { return null; }

@@ -1,0 +1,1 @@
+export function PersonPage() { return null; }

@@ -1,0 +1,1 @@
+export function QueryPage() { return null; }
