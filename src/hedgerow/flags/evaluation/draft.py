@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
@@ -23,7 +24,7 @@ from hedgerow.flags.model import Flag, FlagId, FlagOutcome
 from hedgerow.flags.store import EvaluationDataStore, StoredData
 from hedgerow.flags.validate import referenced_flag_ids
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Person
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Person, PersonId
 from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
@@ -120,8 +121,8 @@ class DraftEvaluation:
         preview = Preview(total=total)
         counter = _Counter(built, preview, now)
         while persons:
-            page, stored = persons, await self._load_stored(project, built, persons, ends_at_s)
-            await run_in_thread(lambda p=page, s=stored: counter.count(p, s, ends_at_s))
+            stored = await self._load_stored(project, built, persons, ends_at_s)
+            await run_in_thread(partial(counter.count, persons, stored, ends_at_s))
             if preview.sampled >= MAX_PERSONS or time.monotonic() > ends_at_s:
                 break
             persons, _ = await self._persons.persons(
@@ -149,7 +150,7 @@ class DraftEvaluation:
 
     async def _load_stored(
         self, project: Project, draft: Draft, persons: Sequence[Person], ends_at_s: float
-    ) -> Mapping[int, StoredData]:
+    ) -> Mapping[PersonId, StoredData]:
         """Load what a list of persons does not contain, where flags depend on it."""
         is_needed = draft.snapshot.has_static_cohorts or draft.snapshot.continuity_keys
         stored = {}
@@ -187,7 +188,7 @@ class _Counter:
         preview.conditions = [ConditionCounts() for _ in self._conditions]
 
     def count(
-        self, persons: Sequence[Person], stored: Mapping[int, StoredData], ends_at_s: float
+        self, persons: Sequence[Person], stored: Mapping[PersonId, StoredData], ends_at_s: float
     ) -> None:
         for person in persons:
             if self._needs_stored and person.id not in stored:
