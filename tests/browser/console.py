@@ -23,11 +23,11 @@ def list_missing() -> list[str]:
     return missing("axe-core") + built
 
 
-def log_in(page: Page, server: LiveServer) -> None:
-    """Log in as a tab does that has logged in before."""
+def log_in(page: Page, server: LiveServer, path: str = "feature_flags") -> None:
+    """Log in as a tab does that has logged in before, and go to a page of the project."""
     value = json.dumps(PERSONAL_KEY)
     page.add_init_script(f"sessionStorage.setItem('{KEY_ITEM}', {value})")
-    page.goto(f"{server.address}/project/1/feature_flags")
+    page.goto(f"{server.address}/project/1/{path}")
 
 
 def find_violations(page: Page) -> list[str]:
@@ -40,7 +40,9 @@ def find_violations(page: Page) -> list[str]:
         page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
         # The themes differ in colors only.
         only = RULES if theme == "light" else {"type": "rule", "values": ["color-contrast"]}
-        result = page.evaluate("only => axe.run(document, {runOnly: only})", only)
+        result = page.evaluate(
+            "only => axe.run(document, {runOnly: only, resultTypes: ['violations']})", only
+        )
         found += [
             f"{theme}: {each['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
             for each in result["violations"]

@@ -87,9 +87,9 @@ export function Conditions({ draft, counts, onChange }: Props) {
               >
                 <Icon name="grip" />
               </span>
-              <h3 class="grow" tabIndex={-1} id={`condition-${condition.uid}`}>
+              <h2 class="grow" tabIndex={-1} id={`condition-${condition.uid}`}>
                 {t("Condition {number}", { number })}
-              </h3>
+              </h2>
               <IconButton isSmall icon="up" label={t("Move condition {number} up", { number })} disabled={index === 0} onClick={() => moveTo(index, index - 1)} />
               <IconButton isSmall icon="down" label={t("Move condition {number} down", { number })} disabled={number === conditions.length} onClick={() => moveTo(index, index + 1)} />
               <IconButton isSmall icon="top" label={t("Move condition {number} to the top", { number })} disabled={index === 0} onClick={() => moveTo(index, 0)} />
