@@ -10,7 +10,7 @@ import { useSignal } from "./api/signal";
 import type { Project, User } from "./api/types";
 import { t } from "./lib/text";
 import { FlagsPage } from "./pages/flags/flags";
-import { LoginDialog, LoginPage } from "./shell/login";
+import { LoginDialog, LoginPage, readLink } from "./shell/login";
 import { ProjectContext } from "./shell/project";
 import { Shell } from "./shell/shell";
 import "./nonce";
@@ -32,7 +32,7 @@ export function App() {
   const login = useSignal(loginState);
   return (
     <>
-      {login === "out" ? <LoginPage /> : <Start />}
+      {login === "out" || readLink() ? <LoginPage /> : <Start />}
       {login === "expired" && <LoginDialog />}
       <Toasts />
     </>

@@ -202,7 +202,9 @@ def test_editor_shows_who_gets_a_draft_and_why(page: Page, server: LiveServer) -
 def test_conditions_move_by_keyboard_and_the_review_shows_it(
     page: Page, server: LiveServer
 ) -> None:
-    groups = [{"properties": [], "rollout_percentage": share} for share in (10, 20)]
+    groups: list[dict[str, Any]] = [
+        {"properties": [], "rollout_percentage": share} for share in (10, 20)
+    ]
     with server.client() as client:
         id = create_flag(client, "moved", filters={"groups": groups})
     page.goto(f"{server.address}/project/1/feature_flags/{id}")

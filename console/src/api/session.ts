@@ -8,7 +8,7 @@ const KEY = "hedgerow.key";
 // Whether this browser has logged in with a password, so that others are not asked in vain.
 const HINT = "hedgerow.session";
 // Whether the service knows passwords.
-export const HAS_PASSWORDS = false;
+export const HAS_PASSWORDS = document.querySelector<HTMLMetaElement>("meta[name=login]")?.content === "password";
 
 export const loginState = signal<LoginState>(
   sessionStorage.getItem(KEY) || localStorage.getItem(HINT) ? "in" : "out",

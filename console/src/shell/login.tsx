@@ -8,11 +8,14 @@ import { Dialog } from "../ui/dialog";
 import { Logo } from "../ui/icons";
 
 type Way = "password" | "key";
+type LinkKind = "setup" | "reset" | "invite";
+
+const LINK_PATHS: Record<LinkKind, string> = { setup: "/api/setup/", reset: "/api/reset/confirm/", invite: "/api/signup/" };
 
 /** Read a token that a link carries in its fragment, which no server sees. */
-function readLink(): { kind: "setup" | "reset"; token: string } | null {
-  const match = /^#(setup|reset)=(.+)$/.exec(location.hash);
-  return match ? { kind: match[1] as "setup" | "reset", token: decodeURIComponent(match[2] ?? "") } : null;
+export function readLink(): { kind: LinkKind; token: string } | null {
+  const match = /^#(setup|reset|invite)=(.+)$/.exec(location.hash);
+  return match ? { kind: match[1] as LinkKind, token: decodeURIComponent(match[2] ?? "") } : null;
 }
 
 function useSubmit(work: () => Promise<void>): { submit: (event: Event) => void; error: string; isBusy: boolean } {
@@ -114,27 +117,31 @@ function PasswordForm() {
   );
 }
 
-function LinkForm({ kind, token }: { kind: "setup" | "reset"; token: string }) {
+function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
   const { submit, error, isBusy } = useSubmit(async () => {
-    const isSetup = kind === "setup";
-    const body = isSetup ? { token, email, first_name: name, password } : { token, password };
-    await call("POST", isSetup ? "/api/setup/" : "/api/reset/confirm/", { body });
+    const body = { token, password, ...(kind === "setup" ? { email } : {}), ...(kind === "reset" ? {} : { first_name: name }) };
+    await call("POST", LINK_PATHS[kind], { body });
     history.replaceState(null, "", "/");
-    if (isSetup) {
+    if (kind === "reset") forget();
+    else {
       rememberSession();
       await finish();
-    } else forget();
+    }
+    // The link worked once; the page starts anew without it.
+    location.reload();
   });
   return (
     <form class="stack" onSubmit={submit}>
+      {kind !== "reset" && (
+        <Field label={t("Your name")}>
+          {(attributes) => <input {...attributes} class="input" required autocomplete="name" value={name} onInput={(event) => setName(event.currentTarget.value)} />}
+        </Field>
+      )}
       {kind === "setup" && (
         <>
-          <Field label={t("Your name")}>
-            {(attributes) => <input {...attributes} class="input" required value={name} onInput={(event) => setName(event.currentTarget.value)} />}
-          </Field>
           <Field label={t("Email")}>
             {(attributes) => (
               <input {...attributes} class="input" type="email" autocomplete="username" required value={email} onInput={(event) => setEmail(event.currentTarget.value)} />
@@ -148,7 +155,7 @@ function LinkForm({ kind, token }: { kind: "setup" | "reset"; token: string }) {
         )}
       </Field>
       <Button kind="primary" type="submit" disabled={isBusy}>
-        {kind === "setup" ? t("Set up Hedgerow") : t("Save the password")}
+        {kind === "setup" ? t("Set up Hedgerow") : kind === "invite" ? t("Join") : t("Save the password")}
       </Button>
     </form>
   );

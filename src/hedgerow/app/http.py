@@ -47,7 +47,7 @@ from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.api.users import UserEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
-from hedgerow.http.console.console import ConsoleEndpoints
+from hedgerow.http.console.console import LOGIN_PATH, ConsoleEndpoints
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.payload.body import BodyReader
@@ -280,9 +280,10 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
 
 
 def _build_api(container: Container, services: HttpServices) -> Starlette:
+    endpoints = documented_endpoints()
     handlers: list[Handler] = [
-        ConsoleEndpoints(),
-        DocsEndpoints(documented_endpoints()),
+        ConsoleEndpoints(has_passwords=any(LOGIN_PATH in each.paths for _, each in endpoints)),
+        DocsEndpoints(endpoints),
         *_build_project_endpoints(container, services),
         *_build_flag_endpoints(container, services),
         *_build_event_endpoints(container, services),

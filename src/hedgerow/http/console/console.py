@@ -27,9 +27,12 @@ PAGE_PATHS = (
     "/project/{rest:path}",
     "/settings/{rest:path}",
 )
+LOGIN_PATH = "/api/login/"
 # The build writes it where a nonce belongs.
 NONCE_PLACEHOLDER = "__NONCE__"
 NONCE_BYTES = 18
+# The build writes it where the page learns how people log in.
+LOGIN_PLACEHOLDER = "__LOGIN__"
 # Not 'self' for scripts: site apps and scripts of SDKs on this origin are written by others.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
@@ -71,11 +74,13 @@ NOT_BUILT = (
 
 
 class ConsoleEndpoints:
-    """The files are read with the first request."""
+    """The files are read with the first request. The page offers a login with a password if
+    the service has one."""
 
     tag = "Console"
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_passwords: bool) -> None:
+        self._login = "password" if has_passwords else "key"
         self._files: ConsoleFiles | None = None
         self._lock = asyncio.Lock()
 
@@ -86,7 +91,7 @@ class ConsoleEndpoints:
         nonce = secrets.token_urlsafe(NONCE_BYTES)
         page = files.shell or MISSING_PAGE.format(reason=NOT_BUILT)
         return Response(
-            page.replace(NONCE_PLACEHOLDER, escape(nonce)),
+            page.replace(NONCE_PLACEHOLDER, escape(nonce)).replace(LOGIN_PLACEHOLDER, self._login),
             media_type="text/html",
             headers=PAGE_HEADERS | {"Content-Security-Policy": POLICY.format(nonce=nonce)},
         )
