@@ -43,12 +43,12 @@ export function App() {
 function Start() {
   const user = useQuery({ queryKey: ["me"], queryFn: () => get<User>("/api/users/@me/"), staleTime: 60_000 });
   if (user.error && !user.data) return <Failed error={user.error} onRetry={() => user.refetch()} />;
-  if (!user.data) return <Loading />;
+  // The page of a project does not wait for the person: everything is requested at once.
   return (
     <Switch>
       <Route path="/project/:project/*?">{(params) => <InProject id={params.project ?? ""} user={user.data} />}</Route>
       <Route>
-        {user.data.team ? <Redirect to={`/project/${user.data.team.id}/feature_flags`} replace /> : <NoProject />}
+        {!user.data ? <Loading /> : user.data.team ? <Redirect to={`/project/${user.data.team.id}/feature_flags`} replace /> : <NoProject />}
       </Route>
     </Switch>
   );
@@ -58,7 +58,7 @@ function NoProject() {
   return <Empty title={t("There is no project that you may see")}>{t("Ask an owner of the organization for access.")}</Empty>;
 }
 
-function InProject({ id, user }: { id: string; user: User }) {
+function InProject({ id, user }: { id: string; user: User | undefined }) {
   const project = useQuery({
     queryKey: ["project", id],
     queryFn: () => get<Project>(`/api/projects/${encodeURIComponent(id)}/`),

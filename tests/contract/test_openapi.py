@@ -149,6 +149,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "MigrateBody": {},
     "JobBody": {},
     "RearrangeBody": {"orders": {}},
+    "DraftBody": {"key": "drafted", "filters": {"groups": [{}]}},
+    "ExplainBody": {"key": "drafted", "filters": {"groups": [{}]}, "distinct_id": "ann"},
     "BlastRadiusBody": {"condition": {}},
     "CohortBody": {"name": "Documented"},
     "PersonBody": {"distinct_ids": ["documented"], "properties": {"plan": "pro"}},

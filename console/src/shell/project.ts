@@ -10,7 +10,7 @@ export interface InProject {
   /** The start of the addresses of its API. */
   api: string;
   project: Project | undefined;
-  user: User;
+  user: User | undefined;
 }
 
 export const ProjectContext = createContext<InProject | null>(null);

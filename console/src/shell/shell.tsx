@@ -111,8 +111,8 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
           {t("API documentation")}
         </a>
         <div class="row tight" style={{ paddingTop: "var(--s2)" }}>
-          <span class="grow cut small muted" title={user.email}>
-            {user.email}
+          <span class="grow cut small muted" title={user?.email}>
+            {user?.email}
           </span>
           <IconButton label={t("Keys")} icon="help" isSmall onClick={props.onHelp} />
           <ThemeMenu />
