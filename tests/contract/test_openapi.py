@@ -14,6 +14,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
+from hedgerow.http.console.console import PAGE_PATHS
 from hedgerow.http.endpoint import endpoints_of
 from hedgerow.http.routes import ENDPOINT_CLASSES, FAST_ENDPOINT_CLASSES
 from hedgerow.http.sdk.capture import EVENT_PATHS
@@ -70,7 +71,7 @@ def test_every_endpoint_is_documented_and_nothing_else(document: dict[str, Any])
     }
 
 
-def test_only_preflights_aliases_and_the_docs_are_undocumented() -> None:
+def test_only_preflights_aliases_docs_and_pages_are_undocumented() -> None:
     undocumented = [
         (endpoint.method, path)
         for each in (*ENDPOINT_CLASSES, *FAST_ENDPOINT_CLASSES)
@@ -82,7 +83,7 @@ def test_only_preflights_aliases_and_the_docs_are_undocumented() -> None:
         path
         for method, path in undocumented
         if method != "OPTIONS" and not path.endswith((".csv/", ".json/"))
-    } == {"/", "/api/schema/", "/api/docs/"}
+    } == {"/api/schema/", "/api/docs/", "/console/{name}", *PAGE_PATHS}
 
 
 def test_operations_with_a_scope_are_those_of_personal_keys() -> None:
@@ -155,6 +156,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "MigrateBody": {},
     "JobBody": {},
     "RearrangeBody": {"orders": {}},
+    "DraftBody": {"key": "drafted", "filters": {"groups": [{}]}},
+    "ExplainBody": {"key": "drafted", "filters": {"groups": [{}]}, "distinct_id": "ann"},
     "BlastRadiusBody": {"condition": {}},
     "CohortBody": {"name": "Documented"},
     "PersonBody": {"distinct_ids": ["documented"], "properties": {"plan": "pro"}},
@@ -380,10 +383,8 @@ def test_docs_list_every_operation_with_its_scope(docs: httpx.Response) -> None:
         assert f"{operation.method} {operation.path} scope {operation.scope}" in text
 
 
-def test_front_page_redirects_to_the_docs(live: LiveServer) -> None:
+def test_docs_allow_nothing_but_their_own_style(live: LiveServer) -> None:
     with live.client(key=None) as client:
-        response = client.get("/")
-        assert (response.status_code, response.headers["location"]) == (302, "/api/docs/")
         page = client.get("/api/docs/")
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
         assert page.headers["referrer-policy"] == "no-referrer"

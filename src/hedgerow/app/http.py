@@ -15,6 +15,7 @@ from hedgerow.app.metrics import connection_gauges
 from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
+from hedgerow.flags.evaluation.draft import DraftEvaluation
 from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
@@ -33,6 +34,7 @@ from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpo
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
@@ -58,6 +60,7 @@ from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
+from hedgerow.http.console.console import LOGIN_PATH, ConsoleEndpoints
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.payload.body import BodyReader
@@ -135,14 +138,16 @@ class HttpServices:
         self.activity = SqlActivityStore(database)
         self.persons = SqlPersonStore(database)
         self.public_records = SqlRecordStore(database)
+        evaluation_data = FreshEvaluationData(
+            SqlEvaluationDataStore(database),
+            container.ingestion.progress,
+            container.ingestion.watch,
+            timeout_s=settings.read_after_write_timeout_s,
+        )
+        self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
         self.decider = Decider(
             flag_cache,
-            FreshEvaluationData(
-                SqlEvaluationDataStore(database),
-                container.ingestion.progress,
-                container.ingestion.watch,
-                timeout_s=settings.read_after_write_timeout_s,
-            ),
+            evaluation_data,
             container.evaluation_pacer,
         )
         self.flags = Flags(container.flag_store, flag_cache, pipelines.encryption_keys)
@@ -288,8 +293,10 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
 
 
 def _build_api(container: Container, services: HttpServices) -> Starlette:
+    endpoints = documented_endpoints()
     handlers: list[Handler] = [
-        DocsEndpoints(documented_endpoints()),
+        ConsoleEndpoints(has_passwords=any(LOGIN_PATH in each.paths for _, each in endpoints)),
+        DocsEndpoints(endpoints),
         *_build_project_endpoints(container, services),
         *_build_flag_endpoints(container, services),
         *_build_event_endpoints(container, services),
@@ -345,6 +352,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             flags=services.flags,
             local_evaluation_cache=services.local_evaluation,
         ),
+        FlagDraftEndpoints(services.flag_drafts),
         EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),
         SurveyEndpoints(
             activity=services.activity,

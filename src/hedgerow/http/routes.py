@@ -23,6 +23,7 @@ from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpo
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
@@ -45,6 +46,7 @@ from hedgerow.http.api.projects import ProjectEndpoints
 from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.auth.access import Access, Authenticator
+from hedgerow.http.console.console import ConsoleEndpoints
 from hedgerow.http.endpoint import Endpoint, FastEndpoint, Handler, endpoints_of
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.sdk.capture import CaptureEndpoints
@@ -77,6 +79,7 @@ FAST_ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
 
 # Every class with endpoints. The container builds one instance of each.
 ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
+    ConsoleEndpoints,
     DocsEndpoints,
     ProjectEndpoints,
     KeyEndpoints,
@@ -93,6 +96,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     TransformationEndpoints,
     FlagEndpoints,
     FlagEvaluationEndpoints,
+    FlagDraftEndpoints,
     EarlyAccessEndpoints,
     SurveyEndpoints,
     EventDefinitionEndpoints,

@@ -103,7 +103,7 @@ def _format_setup_link(address: str, first: InitialKeys) -> str:
 def format_start_screen(address: str, settings: Settings, first: InitialKeys | None) -> str:
     """Return what a start prints. The first start shows the keys once, and commands to try."""
     heading = f"Hedgerow {__version__} is ready at {address}"
-    docs = f"API docs:  {address}/api/docs/"
+    docs = f"Console:   {address}/\nAPI docs:  {address}/api/docs/"
     if settings.metrics_port:
         docs += f"\nMetrics:   http://{settings.metrics_host}:{settings.metrics_port}/metrics"
     new_keys = f"New keys:  {format_command('keys create --label my-laptop', settings)}"

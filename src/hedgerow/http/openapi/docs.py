@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from hedgerow.http.call import PublicCall
 from hedgerow.http.endpoint import Endpoint, endpoint
@@ -54,10 +54,6 @@ class DocsEndpoints:
     @cached_property
     def _page(self) -> bytes:
         return render_page(self._document).encode()
-
-    @endpoint("GET", "/", access=None, is_documented=False)
-    async def redirect_to_docs(self, call: PublicCall) -> Response:
-        return RedirectResponse("/api/docs/", status_code=302)
 
     @endpoint("GET", "/api/schema/", access=None, is_documented=False)
     async def show_schema(self, call: PublicCall) -> Response:

@@ -33,7 +33,9 @@ NAME_MAX = 10_000
 RESERVED = {
     "activity": "GET, HEAD",
     "evaluation_reasons": "GET, HEAD",
+    "explain": "POST",
     "local_evaluation": "GET, HEAD",
+    "preview": "POST",
     "stream": "GET, HEAD",
     "user_blast_radius": "POST",
 }

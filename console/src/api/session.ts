@@ -1,0 +1,49 @@
+// Who uses the console. Nothing else knows how: a personal API key, kept until the tab closes, or the
+// cookie of a session, which scripts cannot read.
+import { signal } from "./signal";
+
+export type LoginState = "out" | "in" | "expired";
+
+const KEY = "hedgerow.key";
+// Whether this browser has logged in with a password, so that others are not asked in vain.
+const HINT = "hedgerow.session";
+// Whether the service knows passwords.
+export const HAS_PASSWORDS = document.querySelector<HTMLMetaElement>("meta[name=login]")?.content === "password";
+
+export const loginState = signal<LoginState>(
+  sessionStorage.getItem(KEY) || localStorage.getItem(HINT) ? "in" : "out",
+);
+
+/** Return the headers that identify the caller. */
+export function credentials(): Record<string, string> {
+  const key = sessionStorage.getItem(KEY);
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+export function keepKey(key: string): void {
+  sessionStorage.setItem(KEY, key);
+}
+
+export function usesKey(): boolean {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
+export function rememberSession(): void {
+  sessionStorage.removeItem(KEY);
+  localStorage.setItem(HINT, "1");
+}
+
+export function markLoggedIn(): void {
+  loginState.set("in");
+}
+
+/** The service refused the credentials. The page stays, with what was entered. */
+export function markExpired(): void {
+  if (loginState.get() === "in") loginState.set("expired");
+}
+
+export function forget(): void {
+  sessionStorage.removeItem(KEY);
+  localStorage.removeItem(HINT);
+  loginState.set("out");
+}

@@ -1,0 +1,53 @@
+// The objects of the API, as its OpenAPI document describes them.
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+export type Flag = Omit<Schemas["FlagItem"], "filters"> & { filters: FlagFilters };
+export type Person = Schemas["PersonItem"];
+export type Activity = Omit<Schemas["ActivityItem"], "detail"> & { detail: Record<string, unknown> };
+export type ActivityPage = Omit<Schemas["ActivityPage"], "results"> & { results: Activity[] };
+export type Cohort = Schemas["CohortItem"];
+export type Project = Schemas["ProjectDetail"];
+export type User = Schemas["UserDetail"];
+export type EventRecord = Schemas["EventRecord"];
+
+export interface Page<T> {
+  count: number;
+  next: string | null;
+  previous: string | null;
+  results: T[];
+}
+
+/** One filter of a condition. */
+export interface PropertyFilter {
+  key: string;
+  type: string;
+  operator?: string;
+  value?: unknown;
+  group_type_index?: number | null;
+  [name: string]: unknown;
+}
+
+export interface ConditionSet {
+  properties?: PropertyFilter[] | null;
+  rollout_percentage?: number | null;
+  variant?: string | null;
+  description?: string | null;
+  [name: string]: unknown;
+}
+
+export interface Variant {
+  key: string;
+  name?: string | null;
+  rollout_percentage: number;
+  [name: string]: unknown;
+}
+
+/** `payloads` are JSON texts by variant, or by "true". */
+export interface FlagFilters {
+  groups?: ConditionSet[];
+  multivariate?: { variants: Variant[] } | null;
+  payloads?: Record<string, unknown>;
+  aggregation_group_type_index?: number | null;
+  [name: string]: unknown;
+}

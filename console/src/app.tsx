@@ -1,0 +1,106 @@
+// Which page an address shows, and who may see it.
+import { useQuery } from "@tanstack/react-query";
+import type { ComponentType, FunctionComponent } from "preact";
+import { lazy, Suspense } from "preact/compat";
+import { useEffect } from "preact/hooks";
+import { Redirect, Route, Switch } from "wouter-preact";
+import { get } from "./api/client";
+import { loginState } from "./api/session";
+import { useSignal } from "./api/signal";
+import type { Project, User } from "./api/types";
+import { t } from "./lib/text";
+import { FlagsPage } from "./pages/flags/flags";
+import { LoginDialog, LoginPage, readLink } from "./shell/login";
+import { ProjectContext } from "./shell/project";
+import { Shell } from "./shell/shell";
+import "./nonce";
+import { Page } from "./ui/page";
+import { Empty, Failed, Loading } from "./ui/states";
+import { Toasts } from "./ui/toasts";
+
+const page = (load: () => Promise<ComponentType>) => lazy(async () => ({ default: await load() })) as FunctionComponent<object>;
+const FlagPage = page(() => import("./pages/flag/flag").then((module) => module.FlagPage));
+const PersonsPage = page(() => import("./pages/persons/persons").then((module) => module.PersonsPage));
+const PersonPage = page(() => import("./pages/persons/person").then((module) => module.PersonPage));
+const ExplorePage = page(() => import("./pages/events/explore").then((module) => module.ExplorePage));
+const LivePage = page(() => import("./pages/events/live").then((module) => module.LivePage));
+const QueryPage = page(() => import("./pages/query").then((module) => module.QueryPage));
+const ActivityPage = page(() => import("./pages/activity").then((module) => module.ActivityPage));
+const HomePage = page(() => import("./pages/home").then((module) => module.HomePage));
+
+export function App() {
+  const login = useSignal(loginState);
+  return (
+    <>
+      {login === "out" || readLink() ? <LoginPage /> : <Start />}
+      {login === "expired" && <LoginDialog />}
+      <Toasts />
+    </>
+  );
+}
+
+/** Find the person and the project, then show the pages of the project. */
+function Start() {
+  const user = useQuery({ queryKey: ["me"], queryFn: () => get<User>("/api/users/@me/"), staleTime: 60_000 });
+  if (user.error && !user.data) return <Failed error={user.error} onRetry={() => user.refetch()} />;
+  // The page of a project does not wait for the person: everything is requested at once.
+  return (
+    <Switch>
+      <Route path="/project/:project/*?">{(params) => <InProject id={params.project ?? ""} user={user.data} />}</Route>
+      <Route>
+        {!user.data ? <Loading /> : user.data.team ? <Redirect to={`/project/${user.data.team.id}/feature_flags`} replace /> : <NoProject />}
+      </Route>
+    </Switch>
+  );
+}
+
+function NoProject() {
+  return <Empty title={t("There is no project that you may see")}>{t("Ask an owner of the organization for access.")}</Empty>;
+}
+
+function InProject({ id, user }: { id: string; user: User | undefined }) {
+  const project = useQuery({
+    queryKey: ["project", id],
+    queryFn: () => get<Project>(`/api/projects/${encodeURIComponent(id)}/`),
+    staleTime: 60_000,
+  });
+  const root = `/project/${id}`;
+  return (
+    <ProjectContext.Provider value={{ id, root, api: `/api/projects/${encodeURIComponent(id)}`, project: project.data, user }}>
+      <Shell>
+        {project.error && !project.data ? (
+          <Failed error={project.error} onRetry={() => project.refetch()} />
+        ) : (
+          <Suspense fallback={<Loading />}>
+            <FocusOnPage />
+            <Switch>
+              <Route path="/project/:project/feature_flags" component={FlagsPage} />
+              <Route path="/project/:project/feature_flags/:flag" component={FlagPage} />
+              <Route path="/project/:project/persons" component={PersonsPage} />
+              <Route path="/project/:project/persons/:person" component={PersonPage} />
+              <Route path="/project/:project/activity/explore" component={ExplorePage} />
+              <Route path="/project/:project/activity/live" component={LivePage} />
+              <Route path="/project/:project/sql" component={QueryPage} />
+              <Route path="/project/:project/activity_log" component={ActivityPage} />
+              <Route path="/project/:project/home" component={HomePage} />
+              <Route path="/project/:project">
+                <Redirect to={`${root}/feature_flags`} replace />
+              </Route>
+              <Route>
+                <Page title={t("This page does not exist")}>
+                  <Empty title={t("Nothing is here")}>{t("The address may be of a page that is not built yet.")}</Empty>
+                </Page>
+              </Route>
+            </Switch>
+          </Suspense>
+        )}
+      </Shell>
+    </ProjectContext.Provider>
+  );
+}
+
+/** Scroll to the top when the page changes. */
+function FocusOnPage() {
+  useEffect(() => window.scrollTo(0, 0), [location.pathname]);
+  return null;
+}

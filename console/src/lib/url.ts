@@ -1,0 +1,29 @@
+// The address holds the state of a page: what is searched, filtered and shown.
+import { useCallback } from "preact/hooks";
+import { useLocation, useSearch } from "wouter-preact";
+
+export type Parameters = Record<string, string | number | undefined | null>;
+
+/** Return an address with these parameters. Empty ones are left out. */
+export function buildUrl(path: string, parameters: Parameters = {}): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters))
+    if (value !== undefined && value !== null && value !== "") query.set(name, String(value));
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** Read the parameters of the address, and change some of them. */
+export function useUrlState(): [URLSearchParams, (changes: Parameters) => void] {
+  const search = useSearch();
+  const [path, navigate] = useLocation();
+  const parameters = new URLSearchParams(search);
+  const change = useCallback(
+    (changes: Parameters) => {
+      const all = { ...Object.fromEntries(new URLSearchParams(search)), ...changes };
+      navigate(buildUrl(path, all), { replace: true });
+    },
+    [search, path, navigate],
+  );
+  return [parameters, change];
+}

@@ -1,0 +1,178 @@
+// The filters of a condition: property, comparison, values.
+import { useState } from "preact/hooks";
+import { t } from "../../lib/text";
+import { Button, IconButton, Select } from "../../ui/controls";
+import { Combobox, ValuesInput } from "../../ui/combobox";
+import { Value } from "../../ui/show";
+import { type DraftFilter, newUid } from "./draft";
+import { useCohorts, usePropertyNames, usePropertyValues } from "./properties";
+
+export const OPERATORS: [string, string][] = [
+  ["exact", t("is")],
+  ["is_not", t("is not")],
+  ["icontains", t("contains")],
+  ["not_icontains", t("does not contain")],
+  ["starts_with", t("starts with")],
+  ["ends_with", t("ends with")],
+  ["regex", t("matches pattern")],
+  ["not_regex", t("does not match pattern")],
+  ["gt", t("is greater than")],
+  ["gte", t("is at least")],
+  ["lt", t("is less than")],
+  ["lte", t("is at most")],
+  ["is_set", t("is set")],
+  ["is_not_set", t("is not set")],
+  ["is_date_before", t("is before")],
+  ["is_date_after", t("is after")],
+];
+const LISTS = ["exact", "is_not"];
+const WITHOUT_VALUE = ["is_set", "is_not_set"];
+const COHORT = "cohort:";
+
+export function showOperator(name: string): string {
+  return OPERATORS.find(([each]) => each === name)?.[1] ?? name.replaceAll("_", " ");
+}
+
+export function Filters({ filters, onChange }: { filters: DraftFilter[]; onChange: (filters: DraftFilter[]) => void }) {
+  const replace = (changed: DraftFilter) => onChange(filters.map((each) => (each.uid === changed.uid ? changed : each)));
+  return (
+    <div class="stack">
+      {filters.length === 0 && <p class="muted">{t("Everyone")}</p>}
+      {filters.map((filter, index) => (
+        <div key={filter.uid} class="stack s">
+          {index > 0 && <span class="and">{t("and")}</span>}
+          <FilterRow
+            filter={filter}
+            number={index + 1}
+            onChange={replace}
+            onRemove={() => onChange(filters.filter((each) => each.uid !== filter.uid))}
+          />
+        </div>
+      ))}
+      <div>
+        <Button
+          isSmall
+          icon="plus"
+          onClick={() => onChange([...filters, { uid: newUid(), key: "", type: "person", operator: "exact", value: [] }])}
+        >
+          {t("Add a filter")}
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+interface RowProps {
+  filter: DraftFilter;
+  number: number;
+  onChange: (filter: DraftFilter) => void;
+  onRemove: () => void;
+}
+
+function FilterRow(props: RowProps) {
+  const { filter, number, onRemove } = props;
+  const remove = <IconButton label={t("Remove filter {number}", { number })} icon="close" onClick={onRemove} />;
+  if (filter.type === "cohort" || filter.type === "static-cohort") return <CohortRow {...props} remove={remove} />;
+  if (filter.type !== "person")
+    return (
+      <div class="row">
+        <span class="grow mono small">
+          <Value value={`${filter.type} ${filter.key} ${filter.operator ?? "exact"} ${JSON.stringify(filter.value)}`} />
+        </span>
+        {remove}
+      </div>
+    );
+  return <PropertyRow {...props} remove={remove} />;
+}
+
+type Removable = RowProps & { remove: preact.ComponentChildren };
+
+function CohortRow({ filter, number, onChange, remove }: Removable) {
+  const cohorts = useCohorts();
+  const value = String(filter.value ?? "");
+  const choices = cohorts.map((each) => ({ value: String(each.id), label: each.name ?? String(each.id) }));
+  if (!choices.some((each) => each.value === value)) choices.unshift({ value, label: t("Cohort {id}", { id: value }) });
+  return (
+    <div class="filter">
+      <span class="label" style={{ alignSelf: "center" }}>
+        {t("Cohort")}
+      </span>
+      <Select
+        label={t("Comparison of filter {number}", { number })}
+        value={filter.operator === "not_in" ? "not_in" : "in"}
+        choices={[
+          { value: "in", label: t("includes them") },
+          { value: "not_in", label: t("does not include them") },
+        ]}
+        onChange={(operator) => onChange({ ...filter, operator })}
+      />
+      <Select label={t("Cohort of filter {number}", { number })} value={value} choices={choices} onChange={(id) => onChange({ ...filter, value: Number(id) })} />
+      {remove}
+    </div>
+  );
+}
+
+function PropertyRow({ filter, number, onChange, remove }: Removable) {
+  const names = usePropertyNames();
+  const cohorts = useCohorts();
+  const [search, setSearch] = useState("");
+  const operator = filter.operator ?? "exact";
+  const isList = LISTS.includes(operator);
+  const text = filter.key.toLowerCase();
+  const single = Array.isArray(filter.value) ? String(filter.value[0] ?? "") : String(filter.value ?? "");
+  const { options, isLoading } = usePropertyValues(filter.key, isList ? search : single);
+  const choices = [
+    ...names,
+    ...cohorts.map((each) => ({ value: `${COHORT}${each.id}`, label: t("Cohort: {name}", { name: each.name ?? "" }) })),
+  ].filter((each) => (each.label ?? each.value).toLowerCase().includes(text));
+  const exactName = names.some((each) => each.value === filter.key);
+  const choose = (value: string) =>
+    value.startsWith(COHORT)
+      ? onChange({ uid: filter.uid, type: "cohort", key: "id", operator: "in", value: Number(value.slice(COHORT.length)) })
+      : onChange({ ...filter, key: value });
+  const changeOperator = (next: string) => {
+    const list = Array.isArray(filter.value) ? filter.value : filter.value === undefined || filter.value === null ? [] : [filter.value];
+    const value = WITHOUT_VALUE.includes(next) ? null : LISTS.includes(next) ? list : (list[0] ?? "");
+    onChange({ ...filter, operator: next, value });
+  };
+  return (
+    <div class="filter">
+      <Combobox
+        label={t("Property of filter {number}", { number })}
+        placeholder={t("Property or cohort")}
+        value={filter.key}
+        options={exactName ? names : choices}
+        onInput={(key) => onChange({ ...filter, key })}
+        onChoose={choose}
+      />
+      <Select
+        label={t("Comparison of filter {number}", { number })}
+        value={operator}
+        choices={(OPERATORS.some(([each]) => each === operator) ? OPERATORS : [...OPERATORS, [operator, operator] as [string, string]]).map(([value, label]) => ({ value, label }))}
+        onChange={changeOperator}
+      />
+      {WITHOUT_VALUE.includes(operator) ? (
+        <span />
+      ) : isList ? (
+        <ValuesInput
+          label={t("Values of filter {number}", { number })}
+          values={(Array.isArray(filter.value) ? filter.value : filter.value === undefined || filter.value === null ? [] : [filter.value]).map(String)}
+          options={options}
+          isLoading={isLoading}
+          onSearch={setSearch}
+          onChange={(value) => onChange({ ...filter, value })}
+        />
+      ) : (
+        <Combobox
+          label={t("Value of filter {number}", { number })}
+          placeholder={t("Value")}
+          value={single}
+          options={options}
+          onInput={(value) => onChange({ ...filter, value })}
+          onChoose={(value) => onChange({ ...filter, value })}
+        />
+      )}
+      {remove}
+    </div>
+  );
+}

@@ -1,0 +1,197 @@
+// The frame around every page: navigation, project, search, keys.
+import { useQuery } from "@tanstack/react-query";
+import type { ComponentChildren } from "preact";
+import { lazy, Suspense } from "preact/compat";
+import { useState } from "preact/hooks";
+import { Link, useLocation } from "wouter-preact";
+import { call, get, queryClient } from "../api/client";
+import { forget, usesKey } from "../api/session";
+import type { Page, Project } from "../api/types";
+import { useShortcuts } from "../lib/keys";
+import { t } from "../lib/text";
+import { applyTheme, readTheme, type Theme } from "../lib/theme";
+import { Button, IconButton } from "../ui/controls";
+import { Dialog } from "../ui/dialog";
+import { Icon, type IconName, Logo } from "../ui/icons";
+import { Menu } from "../ui/menu";
+import { useProject } from "./project";
+
+const Palette = lazy(() => import("./palette").then((module) => ({ default: module.Palette })));
+
+export interface Destination {
+  path: string;
+  label: string;
+  icon: IconName;
+  keys: string;
+  section?: string;
+}
+
+export const DESTINATIONS: Destination[] = [
+  { path: "/home", label: t("Home"), icon: "home", keys: "g h" },
+  { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f" },
+  { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("Data") },
+  { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
+  { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
+  { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
+  { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a", section: t("Project") },
+];
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const { root } = useProject();
+  const [, navigate] = useLocation();
+  const [hasPalette, setPalette] = useState(false);
+  const [hasHelp, setHelp] = useState(false);
+  const [isOpen, setOpen] = useState(false);
+  useShortcuts({
+    "mod+k": () => setPalette(true),
+    "?": () => setHelp(true),
+    "/": () => {
+      const field = document.querySelector<HTMLInputElement>("[data-search]");
+      if (field) field.focus();
+      else setPalette(true);
+    },
+    ...Object.fromEntries(DESTINATIONS.map((each) => [each.keys, () => navigate(root + each.path)])),
+  });
+  return (
+    <div class="app">
+      <a class="skip" href="#content">
+        {t("Skip to the content")}
+      </a>
+      <header class="topbar">
+        <IconButton label={t("Open the navigation")} icon="menu" onClick={() => setOpen(true)} />
+        <Link href={`${root}/feature_flags`} class="brand">
+          <Logo />
+          {t("Hedgerow")}
+        </Link>
+        <IconButton label={t("Search and commands")} icon="search" onClick={() => setPalette(true)} />
+      </header>
+      {isOpen && <div class="scrim" onClick={() => setOpen(false)} />}
+      <Sidebar isOpen={isOpen} onClose={() => setOpen(false)} onPalette={() => setPalette(true)} onHelp={() => setHelp(true)} />
+      <div class="main">{children}</div>
+      {hasPalette && (
+        <Suspense fallback={null}>
+          <Palette onClose={() => setPalette(false)} onHelp={() => setHelp(true)} />
+        </Suspense>
+      )}
+      <Help isOpen={hasHelp} onClose={() => setHelp(false)} />
+    </div>
+  );
+}
+
+function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () => void; onHelp: () => void }) {
+  const { root, user } = useProject();
+  const [path] = useLocation();
+  return (
+    <aside class={`sidebar ${props.isOpen ? "open" : ""}`} aria-label={t("Navigation")} onKeyDown={(event) => event.key === "Escape" && props.onClose()}>
+      <Link href={`${root}/feature_flags`} class="brand">
+        <Logo />
+        {t("Hedgerow")}
+      </Link>
+      <ProjectSwitcher />
+      <Button icon="search" class="project-button" onClick={props.onPalette}>
+        <span class="grow" style={{ textAlign: "left" }}>
+          {t("Search")}
+        </span>
+        <span class="kbd">⌘K</span>
+      </Button>
+      <nav class="nav" aria-label={t("Main")} onClick={props.onClose}>
+        {DESTINATIONS.map((each) => (
+          <>
+            {each.section && <span class="section">{each.section}</span>}
+            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + each.path) ? "page" : undefined}>
+              <Icon name={each.icon} />
+              {each.label}
+            </Link>
+          </>
+        ))}
+      </nav>
+      <div class="foot nav">
+        <a href="/api/docs/">
+          <Icon name="book" />
+          {t("API documentation")}
+        </a>
+        <div class="row tight" style={{ paddingTop: "var(--s2)" }}>
+          <span class="grow cut small muted" title={user?.email}>
+            {user?.email}
+          </span>
+          <IconButton label={t("Keys")} icon="help" isSmall onClick={props.onHelp} />
+          <ThemeMenu />
+          <IconButton label={t("Log out")} icon="logout" isSmall onClick={() => void logOut()} />
+        </div>
+      </div>
+    </aside>
+  );
+}
+
+async function logOut(): Promise<void> {
+  if (!usesKey()) await call("POST", "/api/logout/").catch(() => undefined);
+  queryClient.clear();
+  forget();
+}
+
+function ThemeMenu() {
+  const [theme, setTheme] = useState(readTheme());
+  const choose = (next: Theme) => {
+    applyTheme(next);
+    setTheme(next);
+  };
+  const labels: Record<Theme, string> = { light: t("Light"), dark: t("Dark"), system: t("Like the system") };
+  return (
+    <Menu
+      trigger={<IconButton label={t("Theme")} icon="sun" isSmall />}
+      entries={(Object.keys(labels) as Theme[]).map((each) => ({ label: labels[each], isChosen: each === theme, onSelect: () => choose(each) }))}
+    />
+  );
+}
+
+function ProjectSwitcher() {
+  const { project, id } = useProject();
+  const [, navigate] = useLocation();
+  const projects = useQuery({
+    queryKey: ["projects"],
+    queryFn: () => get<Page<Project>>("/api/projects/", { limit: 100 }),
+    staleTime: 60_000,
+  });
+  return (
+    <Menu
+      align="start"
+      trigger={
+        <Button class="project-button" aria-label={t("Project: {name}", { name: project?.name ?? id })}>
+          <span class="cut">{project?.name ?? "…"}</span>
+          <Icon name="chevrons" />
+        </Button>
+      }
+      entries={(projects.data?.results ?? []).map((each) => ({
+        label: each.name,
+        isChosen: String(each.id) === id,
+        onSelect: () => navigate(`/project/${each.id}/feature_flags`),
+      }))}
+    />
+  );
+}
+
+function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
+  const keys: [string, string][] = [
+    ["⌘K / Ctrl K", t("Search and commands")],
+    ["/", t("Search on this page")],
+    ["?", t("Show these keys")],
+    ...DESTINATIONS.map((each): [string, string] => [each.keys, each.label]),
+    ["Alt ↑ / Alt ↓", t("Move a condition of a flag")],
+    ["Ctrl Enter", t("Run a query")],
+    ["Esc", t("Close")],
+  ];
+  return (
+    <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose}>
+      <dl class="body keys">
+        {keys.map(([key, meaning]) => (
+          <>
+            <dt>
+              <span class="kbd">{key}</span>
+            </dt>
+            <dd>{meaning}</dd>
+          </>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,60 @@
+// Builds the console into the Python package, which serves it from memory.
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+import { defineConfig, type Plugin } from "vite";
+
+const OUTPUT = "../src/hedgerow/http/console/static";
+// Python replaces it in each response.
+const NONCE = "__NONCE__";
+
+/** Writes each file also compressed, so that the service never compresses. */
+function compress(): Plugin {
+  return {
+    name: "compress",
+    apply: "build",
+    closeBundle() {
+      for (const name of readdirSync(OUTPUT)) {
+        if (name === "index.html" || /\.(gz|br)$/.test(name)) continue;
+        const content = readFileSync(join(OUTPUT, name));
+        writeFileSync(join(OUTPUT, `${name}.gz`), gzipSync(content, { level: 9 }));
+        const params = { [constants.BROTLI_PARAM_QUALITY]: 11 };
+        writeFileSync(join(OUTPUT, `${name}.br`), brotliCompressSync(content, { params }));
+      }
+    },
+  };
+}
+
+export default defineConfig({
+  base: "/console/",
+  html: { cspNonce: NONCE },
+  plugins: [compress()],
+  resolve: {
+    alias: {
+      react: "preact/compat",
+      "react-dom": "preact/compat",
+      "react/jsx-runtime": "preact/jsx-runtime",
+    },
+  },
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: {
+    outDir: OUTPUT,
+    emptyOutDir: true,
+    assetsDir: "",
+    target: "es2022",
+    reportCompressedSize: false,
+    // Icons and the like become files: `img-src` and the cache handle them alike.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    rolldownOptions: {
+      // Libraries mark their modules for another framework.
+      onLog: (level, log, report) => log.code !== "MODULE_LEVEL_DIRECTIVE" && report(level, log),
+      output: {
+        entryFileNames: "[name]-[hash].js",
+        chunkFileNames: "[name]-[hash].js",
+        assetFileNames: "[name]-[hash][extname]",
+      },
+    },
+  },
+  server: { proxy: { "/api": process.env.HEDGEROW_ADDRESS ?? "http://127.0.0.1:8000" } },
+});

@@ -1,0 +1,1 @@
+"""The web console: its shell and its files."""

@@ -1,0 +1,127 @@
+"""The web console: a page for all its addresses, and the files that the page loads.
+
+The page is an application over the public API. It is the same for everybody and needs no key.
+"""
+
+import asyncio
+import secrets
+from html import escape
+
+from starlette.responses import Response
+
+from hedgerow.errors import NotFound
+from hedgerow.http.call import PublicCall
+from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFiles, read_files
+from hedgerow.http.endpoint import endpoint
+from hedgerow.http.server.headers import read_header
+from hedgerow.lib.threads import run_in_thread
+
+# Addresses that the application itself resolves. Those of projects are PostHog's, so that links to
+# PostHog's pages work with another host.
+PAGE_PATHS = (
+    "/",
+    "/login",
+    "/setup",
+    "/reset",
+    "/signup/{invite}",
+    "/project/{rest:path}",
+    "/settings/{rest:path}",
+)
+LOGIN_PATH = "/api/login/"
+# The build writes it where a nonce belongs.
+NONCE_PLACEHOLDER = "__NONCE__"
+NONCE_BYTES = 18
+# The build writes it where the page learns how people log in.
+LOGIN_PLACEHOLDER = "__LOGIN__"
+# Not 'self' for scripts: site apps and scripts of SDKs on this origin are written by others.
+POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
+    "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    "require-trusted-types-for 'script'"
+)
+PAGE_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+FILE_HEADERS = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Vary": "Accept-Encoding",
+}
+MISSING_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Hedgerow</title>
+<style nonce="__NONCE__">
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 15vh auto }}
+</style></head>
+<body>
+<h1>The web console is not built</h1>
+<p>The service is running. Its API works: see its <a href="/api/docs/">documentation</a>.</p>
+<p>{reason}</p>
+</body></html>
+"""
+NOT_BUILT = (
+    "This installation runs from a clone of the repository. <code>make console</code> builds the "
+    "console; it needs access to the npm registry, and Node 20.19 or newer or access to PyPI. "
+    "Then start the service again."
+)
+
+
+class ConsoleEndpoints:
+    """The files are read with the first request. The page offers a login with a password if
+    the service has one."""
+
+    tag = "Console"
+
+    def __init__(self, *, has_passwords: bool) -> None:
+        self._login = "password" if has_passwords else "key"
+        self._files: ConsoleFiles | None = None
+        self._lock = asyncio.Lock()
+
+    @endpoint("GET", *PAGE_PATHS, access=None, is_documented=False)
+    async def show_page(self, call: PublicCall) -> Response:
+        """Show the console. Its own router reads the address."""
+        files = await self._load_files()
+        nonce = secrets.token_urlsafe(NONCE_BYTES)
+        page = files.shell or MISSING_PAGE.format(reason=NOT_BUILT)
+        return Response(
+            page.replace(NONCE_PLACEHOLDER, escape(nonce)).replace(LOGIN_PLACEHOLDER, self._login),
+            media_type="text/html",
+            headers=PAGE_HEADERS | {"Content-Security-Policy": POLICY.format(nonce=nonce)},
+        )
+
+    @endpoint("GET", "/console/{name}", access=None, is_documented=False)
+    async def retrieve_file(self, call: PublicCall) -> Response:
+        """Retrieve a file of the console. Its name contains a hash of its content."""
+        files = await self._load_files()
+        found = files.files.get(call.path_param("name"))
+        if found is None:
+            raise NotFound("There is no such file of the console. Reload the page.")
+        encoding = select_encoding(found, read_header(call.request.scope, b"accept-encoding"))
+        return Response(
+            found.compressed[encoding] if encoding else found.content,
+            media_type=found.media_type,
+            headers=FILE_HEADERS | ({"Content-Encoding": encoding} if encoding else {}),
+        )
+
+    async def _load_files(self) -> ConsoleFiles:
+        async with self._lock:
+            if self._files is None:
+                self._files = await run_in_thread(read_files)
+            return self._files
+
+
+def select_encoding(file: ConsoleFile, accepted: str) -> str:
+    """Return the best encoding that the client accepts, "" for none."""
+    offered = {
+        name.strip().lower()
+        for name, _, quality in (each.partition(";") for each in accepted.split(","))
+        if quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    }
+    return next((each for each in ENCODINGS if each in offered and each in file.compressed), "")
