@@ -183,6 +183,18 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "InsightBody": {"name": "Documented", "tags": ["a"]},
     "NewDashboard": {"name": "Documented", "tiles": [{"text": {"body": "Documented"}}]},
     "DashboardBody": {"pinned": True},
+    "NewScheduledChange": {
+        "record_id": 1,
+        "model_name": "FeatureFlag",
+        "payload": {"operation": "update_status", "value": True},
+        "scheduled_at": "2030-01-01T00:00:00Z",
+    },
+    "ScheduledChangeBody": {"recurrence_interval": "weekly"},
+    "RolloutBody": {
+        "record_id": 1,
+        "condition_index": 0,
+        "steps": [{"scheduled_at": "2030-01-01T00:00:00Z", "rollout_percentage": 50}],
+    },
     "NewAnnotation": {"content": "Documented", "scope": "project"},
     "AnnotationBody": {"content": "Documented"},
     "SharingBody": {"enabled": True},

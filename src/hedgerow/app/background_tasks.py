@@ -16,6 +16,8 @@ from hedgerow.app.state import state_location
 from hedgerow.events.deletion import EventRetention
 from hedgerow.events.project_erasure import SETTLING_TIME, ProjectErasure
 from hedgerow.events.purge import DeletedDataPurge
+from hedgerow.flags.schedules.runner import ScheduledChangeRunner
+from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.lib.clock import ClockWatch, utc_now
 from hedgerow.lib.threads import run_in_thread
@@ -32,6 +34,7 @@ from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.engine.free_pages import overwrite_free_pages
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
+from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
@@ -185,6 +188,12 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             name="send subscriptions",
             interval_s=SCHEDULE_INTERVAL_S,
             run=container.alerts.sender.send_due,
+        ),
+        # Each change is executed in one transaction with its flag.
+        PeriodicTask(
+            name="execute scheduled changes",
+            interval_s=CHECK_INTERVAL_S,
+            run=_build_scheduled_changes(container).execute_due,
         ),
         PeriodicTask(
             name="delete old pictures",
@@ -415,6 +424,17 @@ def _build_request_tasks(container: Container) -> list[PeriodicTask]:
             name="serve requests of commands", interval_s=CHECK_INTERVAL_S, run=requests.serve
         )
     ]
+
+
+def _build_scheduled_changes(container: Container) -> ScheduledChangeRunner:
+    return ScheduledChangeRunner(
+        SqlScheduledChangeStore(container.database, container.flag_store),
+        container.flag_cache,
+        container.state.directory,
+        lambda: container.pipelines.encryption_keys,
+        compile_patterns,
+        utc_now,
+    )
 
 
 def _build_survey_updates(container: Container) -> SurveyLifecycle:

@@ -20,6 +20,7 @@ from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.flags import Flags
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.schedules.scheduled_changes import ScheduledChanges
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
 from hedgerow.http.api.alerts.pictures import MessagePictureEndpoints, PictureEndpoints
@@ -38,6 +39,7 @@ from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
+from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
 from hedgerow.http.api.flags.summary import FlagRenderer
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
@@ -114,6 +116,7 @@ from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
+from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.pipelines.import_states import SqlImportStore
@@ -353,6 +356,10 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             local_evaluation_cache=services.local_evaluation,
         ),
         FlagDraftEndpoints(services.flag_drafts),
+        ScheduledChangeEndpoints(
+            services.activity,
+            ScheduledChanges(SqlScheduledChangeStore(container.database, container.flag_store)),
+        ),
         EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),
         SurveyEndpoints(
             activity=services.activity,

@@ -1,7 +1,7 @@
 """Operations on flags: create, change, delete, restore."""
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -153,22 +153,8 @@ class Flags:
             changed = fields if seen is None else rebase_edit(before, fields, seen)
             if before.deleted and changed.deleted is not False:
                 raise NotFound
-            changed = drop_unchanged_filters(before, changed)
-            after = encrypt_payloads(
-                before, apply_fields(before, changed, definitions), self._cipher
-            )
-            if after == before:
-                return FlagWrite(flag=before, build_entry=lambda _: None)
-            after = replace(
-                after,
-                version=before.version + 1,
-                updated_at=now,
-                last_modified_by=describe_actor(actor),
-            )
-            activity = _activity_name(before, after)
-            return FlagWrite(
-                flag=after, build_entry=lambda _: build_flag_entry(activity, before, after, actor)
-            )
+            by = Authorship(actor=actor, at=now)
+            return build_change(before, changed, definitions, self._cipher, by)
 
         return await self._write(project, decide, now)
 
@@ -192,6 +178,38 @@ class Flags:
         flag = await self._store.write(project.id, decide, now)
         await self._flag_cache.refresh(project)
         return flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorship:
+    """Who changes a flag, and when. `detail` adds to the activity entry."""
+
+    actor: Actor
+    at: datetime
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build_change(
+    before: Flag,
+    fields: FlagFields,
+    definitions: FlagDefinitions,
+    cipher: Cipher,
+    by: Authorship,
+) -> FlagWrite:
+    """Return the changed flag to store. Raises Invalid if the flag cannot be changed so."""
+    changed = drop_unchanged_filters(before, fields)
+    after = encrypt_payloads(before, apply_fields(before, changed, definitions), cipher)
+    if after == before:
+        return FlagWrite(flag=before, build_entry=lambda _: None)
+    after = replace(
+        after,
+        version=before.version + 1,
+        updated_at=by.at,
+        last_modified_by=describe_actor(by.actor),
+    )
+    activity = _activity_name(before, after)
+    entry = replace(build_flag_entry(activity, before, after, by.actor), detail=by.detail)
+    return FlagWrite(flag=after, build_entry=lambda _: entry)
 
 
 def new_flag(project: Project, actor: Actor, now: datetime) -> Flag:

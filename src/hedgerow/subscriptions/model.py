@@ -9,7 +9,7 @@ from typing import Any, NewType
 from hedgerow.dashboards.model import DashboardId, InsightId
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
-from hedgerow.subscriptions.recurrence import Frequency, Recurrence, Weekday
+from hedgerow.projects.recurrence import Frequency, Recurrence, Weekday
 
 SubscriptionId = NewType("SubscriptionId", int)
 

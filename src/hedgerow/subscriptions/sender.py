@@ -17,6 +17,7 @@ from hedgerow.lib.clock import Clock
 from hedgerow.lib.tokens import generate_token
 from hedgerow.pipelines.deliveries.messages import build_message
 from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.recurrence import describe_recurrence, find_next_date
 from hedgerow.subscriptions.model import (
     MAX_CHARTS,
     ChartSource,
@@ -25,7 +26,6 @@ from hedgerow.subscriptions.model import (
     TargetType,
 )
 from hedgerow.subscriptions.pictures import ChartPictures
-from hedgerow.subscriptions.recurrence import describe_recurrence, find_next_date
 from hedgerow.subscriptions.store import SentSubscription, SubscriptionStore
 
 EVENT = "$insight_subscription"

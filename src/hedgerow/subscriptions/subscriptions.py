@@ -13,6 +13,7 @@ from hedgerow.lib.text import parse_whole_number, truncate
 from hedgerow.pipelines.model import ComponentId, RecordId
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import Project, ProjectId
+from hedgerow.projects.recurrence import find_next_date
 from hedgerow.subscriptions.model import (
     MAX_SUBSCRIPTIONS,
     TARGET_COMPONENTS,
@@ -20,7 +21,6 @@ from hedgerow.subscriptions.model import (
     SubscriptionId,
     TargetType,
 )
-from hedgerow.subscriptions.recurrence import find_next_date
 from hedgerow.subscriptions.store import (
     SubscriptionFilter,
     SubscriptionStore,

@@ -24,6 +24,7 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
 # Resources whose primary root in PostHog is /api/projects/.
 PROJECT_ROOT_RESOURCES = (
     "feature_flags",
+    "scheduled_changes",
     "early_access_feature",
     "surveys",
     "event_definitions",
@@ -72,6 +73,7 @@ class PathIds:
     insight_id: object = "999999"
     dashboard_id: object = "999999"
     annotation_id: object = "999999"
+    change_id: object = "999999"
     alert_id: object = "no-such-alert"
     subscription_id: object = "999999"
     cohort_id: object = "999999"
@@ -98,6 +100,7 @@ class PathIds:
             "insight_id": self.insight_id,
             "dashboard_id": self.dashboard_id,
             "annotation_id": self.annotation_id,
+            "change_id": self.change_id,
             "alert_id": self.alert_id,
             "subscription_id": self.subscription_id,
             "cohort_id": self.cohort_id,
@@ -168,6 +171,16 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
         ),
         dashboard_id=_create(
             admin, f"/api/projects/{project_id}/dashboards/", {"name": "Documented"}
+        ),
+        change_id=_create(
+            admin,
+            f"/api/projects/{project_id}/scheduled_changes/",
+            {
+                "record_id": create_flag(admin, project_id),
+                "model_name": "FeatureFlag",
+                "payload": {"operation": "update_status", "value": True},
+                "scheduled_at": "2030-01-01T00:00:00Z",
+            },
         ),
         annotation_id=_create(
             admin, f"/api/projects/{project_id}/annotations/", {"content": "Documented"}

@@ -14,7 +14,13 @@ from tests.contract.people.conftest import OWNER, PASSWORD, Service
 
 MEMBERS = "/api/organizations/@current/members/"
 # They compute something, and store nothing that others see.
-READING_OPERATIONS = {"run_query", "cancel_query", "count_blast_radius"}
+READING_OPERATIONS = {
+    "run_query",
+    "cancel_query",
+    "count_blast_radius",
+    "preview_flag",
+    "explain_flag",
+}
 FLAG = {"key": "joined", "filters": {"groups": [{"rollout_percentage": 100}]}}
 
 

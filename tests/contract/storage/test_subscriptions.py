@@ -17,13 +17,13 @@ from hedgerow.errors import Invalid, NotFound, Unavailable
 from hedgerow.lib import jsonio
 from hedgerow.pipelines.model import ComponentId, RecordId
 from hedgerow.projects.model import Project
+from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import chart_pictures, dashboard_tiles, dashboards, saved_insights
 from hedgerow.subscriptions.model import Subscription, TargetType
 from hedgerow.subscriptions.pictures import ChartPictures
-from hedgerow.subscriptions.recurrence import Frequency
 from hedgerow.subscriptions.sender import CLAIM_DURATION, PICTURE_MAX_AGE, SubscriptionSender
 from hedgerow.subscriptions.subscriptions import SubscriptionFields, Subscriptions
 from tests.contract.storage.conftest import ACTOR, NOW, Stores

@@ -1,13 +1,10 @@
 """Surveys and their response statistics."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import msgspec
-from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid
@@ -25,6 +22,7 @@ from hedgerow.http.payload.fields import (
     OMITTED,
     Between,
     Boolean,
+    Date,
     Fields,
     Text,
     require_unset,
@@ -32,7 +30,7 @@ from hedgerow.http.payload.fields import (
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.dates import EARLIEST, LATEST, parse_stored_date
+from hedgerow.lib.dates import EARLIEST, LATEST
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import parse_date_parameter
@@ -69,18 +67,6 @@ LIST_PARAMETERS = (
 )
 READ = in_project("survey:read")
 WRITE = in_project("survey:write")
-
-
-def _parse_date(value: Any) -> datetime:
-    try:
-        return parse_stored_date(value)
-    except ValueError:
-        raise PydanticCustomError(
-            "date", "Expected a date such as 2026-01-31T12:00:00Z.", {"code": "invalid_date"}
-        ) from None
-
-
-Date = Annotated[datetime, BeforeValidator(_parse_date)]
 
 
 UnsupportedSampling = Annotated[

@@ -60,6 +60,7 @@ PATH_PARAMETERS = {
     "insight_id": "The id or the short id of the insight.",
     "dashboard_id": "The id of the dashboard.",
     "annotation_id": "The id of the annotation.",
+    "change_id": "The id of the scheduled change.",
     "user_id": "The uuid of the member, or @me.",
     "session_id": "The id of the session.",
     "role_id": "The id of the role.",

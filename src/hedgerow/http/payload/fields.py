@@ -6,6 +6,7 @@ is accepted as an integer and "true" as a boolean.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, ClassVar, LiteralString, TypeVar, get_args, get_origin
 
@@ -15,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
 from hedgerow.http.payload.body import FormFields
+from hedgerow.lib.dates import parse_stored_date
 from hedgerow.lib.shape import Shape
 from hedgerow.lib.text import explain_unstorable, truncate
 from hedgerow.projects.validation import check_known_fields
@@ -65,6 +67,18 @@ def _reject_surrogates(value: Any) -> Any:
 
 # pydantic cannot process lone surrogates.
 Boolean = Annotated[bool, BeforeValidator(_reject_surrogates)]
+
+
+def _parse_date(value: Any) -> datetime:
+    try:
+        return parse_stored_date(value)
+    except ValueError:
+        detail = "Expected a date such as 2026-01-31T12:00:00Z."
+        raise PydanticCustomError("date", detail, {"code": "invalid_date"}) from None
+
+
+# A date without an offset is in UTC.
+Date = Annotated[datetime, BeforeValidator(_parse_date)]
 
 
 def _reject_booleans(value: Any) -> Any:

@@ -11,6 +11,7 @@ from hedgerow.dashboards.model import InsightId
 from hedgerow.pipelines.model import ComponentId, RecordId
 from hedgerow.plugin.component import Family
 from hedgerow.projects.model import ProjectId
+from hedgerow.projects.recurrence import Frequency, Weekday
 from hedgerow.storage.alerts.messages import queue_message
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
@@ -26,7 +27,6 @@ from hedgerow.subscriptions.model import (
     SubscriptionId,
     TargetType,
 )
-from hedgerow.subscriptions.recurrence import Frequency, Weekday
 from hedgerow.subscriptions.store import (
     SentSubscription,
     SubscriptionFilter,

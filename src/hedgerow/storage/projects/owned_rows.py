@@ -42,6 +42,7 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.pipeline_records,
         tables.idempotency_keys,
         tables.flags,
+        tables.scheduled_changes,
         tables.early_access_features,
         tables.surveys,
         tables.actions,

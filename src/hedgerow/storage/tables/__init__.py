@@ -26,6 +26,7 @@ from hedgerow.storage.tables.flags import experiments as experiments
 from hedgerow.storage.tables.flags import flag_calls as flag_calls
 from hedgerow.storage.tables.flags import flag_hash_keys as flag_hash_keys
 from hedgerow.storage.tables.flags import flags as flags
+from hedgerow.storage.tables.flags import scheduled_changes as scheduled_changes
 from hedgerow.storage.tables.flags import surveys as surveys
 from hedgerow.storage.tables.people import invites as invites
 from hedgerow.storage.tables.people import login_attempts as login_attempts

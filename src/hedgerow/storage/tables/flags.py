@@ -30,6 +30,27 @@ flags = Table(
     Column("last_called_at", Moment),
 )
 
+scheduled_changes = Table(
+    "scheduled_changes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("scheduled_at", Moment, nullable=False),
+    Column("starts_at", Moment, nullable=False),
+    Column("recurrence_interval", Text),
+    Column("cron_expression", Text, nullable=False),
+    Column("end_date", Moment),
+    Column("executed_at", Moment),
+    Column("last_executed_at", Moment),
+    Column("failure_reason", Text, nullable=False),
+    Column("author", Json, nullable=False),
+    Column("author_uuid", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
 early_access_features = Table(
     "early_access_features",
     metadata,

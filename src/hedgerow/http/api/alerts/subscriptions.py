@@ -23,15 +23,15 @@ from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, F
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.dates import parse_stored_date
-from hedgerow.projects.store import ActivityStore
-from hedgerow.subscriptions.model import TITLE_MAX, Subscription, TargetType
-from hedgerow.subscriptions.recurrence import (
+from hedgerow.projects.recurrence import (
     MAX_COUNT,
     MAX_INTERVAL,
     Frequency,
     Weekday,
     describe_recurrence,
 )
+from hedgerow.projects.store import ActivityStore
+from hedgerow.subscriptions.model import TITLE_MAX, Subscription, TargetType
 from hedgerow.subscriptions.store import SubscriptionFilter
 from hedgerow.subscriptions.subscriptions import SCOPE, SubscriptionFields, Subscriptions
 

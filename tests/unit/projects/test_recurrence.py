@@ -10,7 +10,7 @@ from dateutil import rrule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.subscriptions.recurrence import (
+from hedgerow.projects.recurrence import (
     Frequency,
     Recurrence,
     Weekday,
@@ -29,7 +29,7 @@ FREQUENCIES = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     frequency=st.sampled_from(Frequency),
     interval=st.integers(1, 5),
@@ -37,7 +37,7 @@ FREQUENCIES = {
     position=st.none() | st.sampled_from([1, 2, 4, -1, -2]),
     count=st.none() | st.integers(1, 30),
     start_day=st.integers(0, 2000),
-    wait_days=st.integers(-3, 3000),
+    wait_days=st.integers(-3, 900),
 )
 def test_agrees_with_dateutil(
     frequency: Frequency,
@@ -57,7 +57,7 @@ def test_agrees_with_dateutil(
         weekdays=sorted(weekdays),
         position=position,
         count=count,
-        until=start + timedelta(days=4000),
+        until=start + timedelta(days=1200),
     )
     options: dict[str, Any] = {
         "byweekday": [list(Weekday).index(each) for each in weekdays] or None,

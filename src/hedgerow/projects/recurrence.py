@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 MAX_INTERVAL = 1000
 MAX_COUNT = 10_000
 # Periods without a date after which a rule counts as ended: a leap day is 8 years away at most.
-MAX_EMPTY_PERIODS = 800
+MAX_EMPTY_PERIODS = 40
 LONGEST_MONTH_DAYS = 31
 
 
@@ -95,7 +95,8 @@ def _choose_days(rule: Recurrence, start: date, offset: int) -> Sequence[date]:
         case Frequency.WEEKLY:
             monday = start - timedelta(days=start.weekday()) + timedelta(weeks=offset)
             week = [monday + timedelta(days=number) for number in range(7)]
-            days = _filter(week, wanted or {start.weekday()})
+            # The first week begins with the start, as in python-dateutil, which PostHog uses.
+            days = _filter([day for day in week if day >= start], wanted or {start.weekday()})
         case Frequency.MONTHLY:
             year, month = divmod(start.year * 12 + start.month - 1 + offset, 12)
             first = date(year, month + 1, 1)

@@ -1,0 +1,1 @@
+"""Changes of flags at a later time."""

@@ -1,0 +1,178 @@
+"""Scheduled changes of flags, and their execution together with the change of the flag."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+
+from hedgerow.flags.model import Flag, FlagDefinitions
+from hedgerow.flags.schedules.model import ScheduledChange, ScheduledChangeId
+from hedgerow.flags.schedules.store import (
+    Execution,
+    ScheduleContext,
+    ScheduledChangeFilter,
+    ScheduledChangeStore,
+    ScheduleWrite,
+)
+from hedgerow.projects.activity import ActivityEntry, Actor
+from hedgerow.projects.model import ProjectId
+from hedgerow.projects.recurrence import Frequency
+from hedgerow.storage.engine import generations
+from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, store_flag
+from hedgerow.storage.projects import activity
+from hedgerow.storage.tables import scheduled_changes as table
+
+
+class SqlScheduledChangeStore(ScheduledChangeStore):
+    def __init__(self, database: Database, flags: SqlFlagStore) -> None:
+        self._database = database
+        self._flags = flags
+
+    async def scheduled_changes(
+        self, project_id: ProjectId, wanted: ScheduledChangeFilter
+    ) -> tuple[Sequence[ScheduledChange], int]:
+        own = table.c.project_id == project_id
+        if wanted.flag_id is not None:
+            own &= table.c.flag_id == wanted.flag_id
+        if wanted.is_pending is not None:
+            own &= table.c.executed_at.is_(None) if wanted.is_pending else _has_ended()
+        page = select(table).where(own).order_by(table.c.scheduled_at, table.c.id)
+
+        def read(connection: Connection) -> tuple[Sequence[ScheduledChange], int]:
+            rows, total = read_page(connection, page, limit=wanted.limit, offset=wanted.offset)
+            return [_decode(row) for row in rows], total
+
+        return await self._database.read(read)
+
+    async def scheduled_change(
+        self, project_id: ProjectId, id: ScheduledChangeId
+    ) -> ScheduledChange | None:
+        return await self._database.read(lambda connection: _find(connection, project_id, id))
+
+    async def write(
+        self,
+        project_id: ProjectId,
+        decide: Callable[[ScheduleContext], Sequence[ScheduleWrite]],
+        now: datetime,
+    ) -> Sequence[ScheduledChange]:
+        def change(connection: Connection) -> list[ScheduledChange]:
+            definitions = self._flags.lock_definitions(connection, project_id)
+            context = _build_context(connection, project_id, definitions)
+            return [_store(connection, write, now) for write in decide(context)]
+
+        return await self._database.write(change)
+
+    async def delete(self, change: ScheduledChange, entry: ActivityEntry, now: datetime) -> bool:
+        def run(connection: Connection) -> bool:
+            if not connection.execute(delete(table).where(_is_unchanged(change))).rowcount:
+                return False
+            activity.record(connection, entry, now)
+            return True
+
+        return await self._database.write(run)
+
+    async def due(self, now: datetime, limit: int) -> Sequence[ScheduledChange]:
+        is_due = table.c.executed_at.is_(None) & (table.c.scheduled_at <= now)
+        first = select(table).where(is_due).order_by(table.c.scheduled_at, table.c.id).limit(limit)
+        return await self._database.read(
+            lambda connection: [_decode(row) for row in connection.execute(first)]
+        )
+
+    async def execute(
+        self,
+        change: ScheduledChange,
+        decide: Callable[[FlagDefinitions, Flag | None], Execution],
+        now: datetime,
+    ) -> bool:
+        project_id = change.project_id
+
+        def run(connection: Connection) -> bool:
+            # Another process waits here until this one has stored the outcome.
+            definitions = self._flags.lock_definitions(connection, project_id)
+            if _find(connection, project_id, change.id) != change:
+                return False
+            execution = decide(definitions, find_flag(connection, project_id, change.flag_id))
+            _, is_audited = store_flag(connection, execution.write, now)
+            if is_audited:
+                generations.advance(connection, flag_topic(project_id))
+            _write_row(connection, execution.after)
+            return True
+
+        return await self._database.write(run)
+
+    async def save_failure(self, before: ScheduledChange, after: ScheduledChange) -> bool:
+        values = _to_values(after)
+        failed = update(table).where(_is_unchanged(before)).values(values)
+        return await self._database.write(
+            lambda connection: bool(connection.execute(failed).rowcount)
+        )
+
+
+def _has_ended() -> ColumnElement[bool]:
+    return table.c.executed_at.is_not(None)
+
+
+def _is_unchanged(change: ScheduledChange) -> ColumnElement[bool]:
+    return (table.c.id == change.id) & (table.c.updated_at == change.updated_at)
+
+
+def _build_context(
+    connection: Connection, project_id: ProjectId, definitions: FlagDefinitions
+) -> ScheduleContext:
+    pending = (table.c.project_id == project_id) & table.c.executed_at.is_(None)
+    number = select(func.count()).select_from(table).where(pending)
+    return ScheduleContext(
+        find=lambda id: _find(connection, project_id, id),
+        find_flag=lambda id: find_flag(connection, project_id, id),
+        definitions=definitions,
+        pending=connection.execute(number).scalar_one(),
+    )
+
+
+def _store(connection: Connection, write: ScheduleWrite, now: datetime) -> ScheduledChange:
+    stored = _write_row(connection, write.change)
+    if (entry := write.build_entry(stored)) is not None:
+        activity.record(connection, entry, now)
+    return stored
+
+
+def _find(
+    connection: Connection, project_id: ProjectId, id: ScheduledChangeId
+) -> ScheduledChange | None:
+    own = (table.c.project_id == project_id) & (table.c.id == id)
+    row = connection.execute(select(table).where(own)).one_or_none()
+    return None if row is None else _decode(row)
+
+
+def _decode(row: Row[Any]) -> ScheduledChange:
+    interval = row.recurrence_interval
+    return ScheduledChange(
+        **{
+            **row._mapping,
+            "recurrence_interval": None if interval is None else Frequency(interval),
+            "author": Actor(**row.author),
+        }
+    )
+
+
+def _to_values(change: ScheduledChange) -> dict[str, Any]:
+    interval = change.recurrence_interval
+    values = asdict(change) | {
+        "payload": dict(change.payload),
+        "recurrence_interval": None if interval is None else interval.value,
+    }
+    del values["id"]
+    return values
+
+
+def _write_row(connection: Connection, change: ScheduledChange) -> ScheduledChange:
+    values = _to_values(change)
+    if change.id:
+        connection.execute(update(table).where(table.c.id == change.id).values(values))
+        return change
+    id = connection.execute(insert(table).returning(table.c.id), values).scalar_one()
+    return replace(change, id=ScheduledChangeId(id))
