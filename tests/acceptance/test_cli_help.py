@@ -42,7 +42,7 @@ WORDS = {
     "users roles": ("create", "list", "remove"),
     "users roles list": ("--json",),
     "users roles create": ("--scope", "--json", "Example: hedgerow users roles create"),
-    "users roles remove": ("--json", "nobody"),
+    "users roles remove": ("--json", "no person"),
     "projects": ("create", "delete", "list", "secret"),
     "projects create": ("--timezone", "--json"),
     "projects delete": ("--yes", "--json", "asks twice"),

@@ -66,7 +66,7 @@ class Receiver:
                     body=self.rfile.read(length),
                 )
                 if len(received.body) < length:
-                    return  # whoever sent it was killed meanwhile
+                    return  # the sender was killed meanwhile
                 receiver.received.append(received)
                 receiver._answer(self, receiver.decide(received))
 

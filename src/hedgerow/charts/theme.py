@@ -9,7 +9,7 @@ GRID = "#e6e8ee"
 TRACK = "#f1f3f8"
 POSITIVE = "#18794e"
 NEGATIVE = "#cd2b31"
-# Told apart also by people who do not see red and green, in this order.
+# Distinct also for people who do not see red and green, in this order.
 PALETTE = (
     *("#2456e6", "#e5750b", "#12866c", "#b1339c", "#6a4cd3", "#c9262f"),
     *("#0f8ab8", "#8a6a00", "#4f7d12", "#7a4a2b", "#5f6470", "#d6569a"),

@@ -121,7 +121,7 @@ COMMANDS: Mapping[str, Entry] = {
                         "people.roles:create_role", "Create a role from scopes."
                     ),
                     "remove": CommandEntry(
-                        "people.roles:remove_role", "Delete a role that nobody has."
+                        "people.roles:remove_role", "Delete a role that no person has."
                     ),
                 },
             ),

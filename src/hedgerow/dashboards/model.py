@@ -140,7 +140,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLink:
-    """A link that shows one insight or one dashboard to everybody who has it."""
+    """A link that shows one insight or one dashboard to anyone who has it."""
 
     project_id: ProjectId
     insight_id: InsightId | None

@@ -11,7 +11,7 @@ from hedgerow.projects.model import ProjectId
 MAX_PROJECT_RESULTS = 5_000
 MAX_PROJECT_BYTES = 64 << 20
 MAX_BYTES = 512 << 20
-# Results that nobody has read for this long are deleted.
+# Results that were not read for this long are deleted.
 RETENTION = timedelta(days=30)
 # Computations that may wait.
 MAX_WAITING_PER_PROJECT = 1_000
@@ -111,6 +111,6 @@ class ResultStore(Protocol):
         ...
 
     async def delete_unused(self, now: datetime) -> None:
-        """Delete the results that nobody has read for long, and more of them if all results
+        """Delete the results that were not read for long, and more of them if all results
         together are too large."""
         ...

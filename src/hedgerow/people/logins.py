@@ -118,7 +118,7 @@ class Logins:
         await self._directory.refresh()
 
     async def set_password(self, user: User, new: str, actor: Actor, now: datetime) -> None:
-        """Set the password of somebody, on the command line. All its sessions end."""
+        """Set the password of a person, on the command line. All its sessions end."""
         check_new_password(new, user.email)
         await self._store.set_password(user, await self._hasher.hash(new), None, actor, now)
         await self._directory.refresh()

@@ -128,7 +128,7 @@ class Members:
         actor: Actor,
         now: datetime,
     ) -> Role:
-        """Change a role. Its scopes count at once, for everybody who has it."""
+        """Change a role. Its scopes count at once, for all who have it."""
         _check_not_built_in(id)
 
         def edit(role: Role) -> Role:

@@ -68,7 +68,7 @@ def remove_role(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a role that nobody has."""
+    """Delete a role that no person has."""
 
     async def run(settings: Settings) -> Role:
         async with commands.people.open_people(settings) as opened:

@@ -293,7 +293,7 @@ def disable_totp(
 ) -> None:
     """Disable two-factor authentication of a person.
 
-    For somebody who has lost the authenticator and the recovery codes.
+    For a person who has lost the authenticator and the recovery codes.
     """
 
     async def run(opened: OpenPeople) -> User:
@@ -380,9 +380,7 @@ def _format_roles(user: User) -> str:
 
 def _print_link(link: str | None, time: str) -> None:
     if link is not None:
-        print(
-            f"\n  {link}\n\nIt works once, for {time}. Send it to the person, and to nobody else."
-        )
+        print(f"\n  {link}\n\nIt works once, for {time}. Send it to that person only.")
 
 
 def _to_json(user: User) -> dict[str, Any]:

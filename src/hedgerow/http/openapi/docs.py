@@ -1,8 +1,9 @@
 """The HTML documentation of the API, rendered from the OpenAPI document, without scripts."""
 
+import asyncio
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,6 +15,7 @@ from hedgerow.http.endpoint import Endpoint, endpoint
 from hedgerow.http.openapi.document import build_document
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib import jsonio
+from hedgerow.lib.threads import run_in_thread
 
 
 def _format_code(text: str) -> Markup:
@@ -35,33 +37,41 @@ _templates = Environment(
 _templates.filters["with_code"] = _format_code
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltDocs:
+    """The OpenAPI document as JSON, and the page that renders it."""
+
+    schema: bytes
+    page: bytes
+
+
 class DocsEndpoints:
-    """The OpenAPI document and the page that renders it. Both are built on first use."""
+    """The OpenAPI document and the page that renders it. Both are built on first use, in a thread:
+    this takes long enough to delay other requests."""
 
     tag = "Documentation"
 
     def __init__(self, endpoints: Sequence[tuple[str, Endpoint]]) -> None:
         self._endpoints = endpoints
+        self._building: asyncio.Task[BuiltDocs] | None = None
 
-    @cached_property
-    def _document(self) -> dict[str, Any]:
-        return build_document(self._endpoints)
+    async def _load(self) -> BuiltDocs:
+        """Return the documents that all requests share. A client that leaves stops nothing."""
+        if self._building is None:
+            self._building = asyncio.create_task(run_in_thread(self._build))
+        return await asyncio.shield(self._building)
 
-    @cached_property
-    def _schema(self) -> bytes:
-        return jsonio.encode(self._document)
-
-    @cached_property
-    def _page(self) -> bytes:
-        return render_page(self._document).encode()
+    def _build(self) -> BuiltDocs:
+        document = build_document(self._endpoints)
+        return BuiltDocs(schema=jsonio.encode(document), page=render_page(document).encode())
 
     @endpoint("GET", "/api/schema/", access=None, is_documented=False)
     async def show_schema(self, call: PublicCall) -> Response:
-        return Response(self._schema, media_type=JsonResponse.media_type)
+        return Response((await self._load()).schema, media_type=JsonResponse.media_type)
 
     @endpoint("GET", "/api/docs/", access=None, is_documented=False)
     async def show_docs(self, call: PublicCall) -> Response:
-        return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
+        return Response((await self._load()).page, media_type="text/html", headers=PAGE_HEADERS)
 
 
 def render_page(document: dict[str, Any]) -> str:

@@ -119,10 +119,10 @@ class SqlSubscriptionStore(SubscriptionStore):
             values = {"next_delivery_date": sent.next_delivery_date, "claimed_until": None}
             if not connection.execute(update(table).where(unchanged).values(values)).rowcount:
                 return False
-            told = queue_message(connection, sent.message, [before.destination_id], now)
-            error = sent.error or ("" if told else NO_DESTINATION)
+            receivers = queue_message(connection, sent.message, [before.destination_id], now)
+            error = sent.error or ("" if receivers else NO_DESTINATION)
             after: dict[str, Any] = {"last_error": error}
-            if told:
+            if receivers:
                 after["last_delivery_date"] = now
                 _add_pictures(connection, before.id, sent.pictures, now)
             connection.execute(update(table).where(table.c.id == before.id).values(after))

@@ -44,7 +44,7 @@ _OF_USERS = (
     password_links,
     project_members,
 )
-_LAST_OWNER = "An organization needs an owner. Make somebody else an owner first."
+_LAST_OWNER = "An organization needs an owner. Make another person an owner first."
 _NAME_TAKEN = "There is a role with this name already."
 
 
@@ -238,8 +238,8 @@ def _insert_project_roles(
 
 def _lock_user(connection: Connection, user: User) -> Mapping[str, Any]:
     """Lock all people, so that two changes at the same time leave an owner."""
-    everybody = select(users.c.id).order_by(users.c.id).with_for_update()
-    if user.id not in connection.execute(everybody).scalars().all():
+    all_ids = select(users.c.id).order_by(users.c.id).with_for_update()
+    if user.id not in connection.execute(all_ids).scalars().all():
         raise NotFound
     return _read_audited(connection, user.id)
 

@@ -72,7 +72,7 @@ subscriptions = Table(
     Column("claimed_until", Moment),
 )
 
-# Pictures that a message shows by a link: whoever has the token may read it.
+# Pictures that a message shows by a link: anyone who has the token may read it.
 chart_pictures = Table(
     "chart_pictures",
     metadata,

@@ -107,8 +107,8 @@ class AlertInsightItem(msgspec.Struct, kw_only=True):
 
 
 class AlertItem(msgspec.Struct, kw_only=True):
-    """An alert with its newest checks. `destinations` are the ids of those that are told when it
-    fires, is resolved, or cannot be checked."""
+    """An alert with its newest checks. `destinations` are the ids of those that get a message
+    when it fires, is resolved, or cannot be checked."""
 
     id: str
     name: str
@@ -135,7 +135,7 @@ class AlertItem(msgspec.Struct, kw_only=True):
 class AlertBody(Fields):
     """`condition` and `threshold` say when the alert fires, `config` which series it reads.
     `snoozed_until` is a date or a duration such as 2h; null ends it. `destinations` are ids of
-    destinations of the project. Nobody gets a mail: `subscribed_users` is only stored."""
+    destinations of the project. No mail is sent: `subscribed_users` is only stored."""
 
     ignored_fields: ClassVar[frozenset[str] | None] = READ_ONLY_FIELDS
 

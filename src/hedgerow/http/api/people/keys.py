@@ -204,7 +204,7 @@ class KeyEndpoints:
         would name the wrong one."""
         key = self._find(call)
         if key.user_id != call.owner.id:
-            raise Forbidden("This key belongs to somebody else. You can only revoke it.")
+            raise Forbidden("This key belongs to another person. You can only revoke it.")
         return key
 
 

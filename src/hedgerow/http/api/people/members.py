@@ -29,7 +29,7 @@ ME = "@me"
 
 READ_MEMBERS = anywhere("organization_member:read", restricted_keys=True)
 CHANGE_MEMBERS = recently(anywhere("organization_member:write"))
-# Everybody may leave.
+# Every member may leave.
 REMOVE_MEMBER = recently(anywhere("organization_member:write", is_personal=True))
 
 # PostHog's numbers.
@@ -237,7 +237,7 @@ class MemberEndpoints:
         "PATCH", ROLES + "{role_id}/", access=CHANGE_MEMBERS, response=RoleItem, body=RoleChange
     )
     async def change_role(self, call: Call) -> Response:
-        """Change a role. Its scopes count at once for everybody who has it."""
+        """Change a role. Its scopes count at once for all who have it."""
         role = self._find_role(call)
         body = await call.body(RoleChange)
         scopes = tuple(body.scopes) if "scopes" in body.model_fields_set else None
