@@ -56,7 +56,7 @@ WORDS = {
     "pipelines apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
     "pipelines re-encrypt": ("newest key", "--json"),
     "flags": ("evaluate", "export", "apply"),
-    "flags evaluate": ("--property", "--group", "--group-property", "--json", "- for all flags"),
+    "flags evaluate": ("--property", "--group-property", "--json", "- for all flags", "--at"),
     "flags export": ("--project", "--output", "by name"),
     "flags apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
     "definitions": ("export", "apply"),

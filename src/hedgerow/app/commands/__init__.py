@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hedgerow.app.commands import doctor_checks as doctor_checks
     from hedgerow.app.commands import events as events
     from hedgerow.app.commands import export as export
+    from hedgerow.app.commands import flag_history as flag_history
     from hedgerow.app.commands import flags as flags
     from hedgerow.app.commands import imports as imports
     from hedgerow.app.commands import installation as installation
