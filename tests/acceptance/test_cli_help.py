@@ -62,6 +62,9 @@ WORDS = {
     "definitions": ("export", "apply"),
     "definitions export": ("--project", "--output", "only seen"),
     "definitions apply": ("--project", "--yes", "--check", "- for standard input"),
+    "dashboards": ("export", "apply"),
+    "dashboards export": ("--project", "--output", "on a dashboard"),
+    "dashboards apply": ("--project", "--yes", "--check", "--prune", "- for standard input"),
     "experiments": ("list", "results"),
     "experiments list": (
         "--status",

@@ -11,6 +11,7 @@ from hedgerow.lib.garbage import import_without_gc
 
 if TYPE_CHECKING:
     from hedgerow.app.commands import backup as backup
+    from hedgerow.app.commands import dashboards as dashboards
     from hedgerow.app.commands import dead_letters as dead_letters
     from hedgerow.app.commands import definitions as definitions
     from hedgerow.app.commands import doctor as doctor
