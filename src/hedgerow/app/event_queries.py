@@ -179,7 +179,8 @@ def build_experiments(
     database: Database, flag_records: SqlFlagStore, flags: FlagCache, reading: EventQueryServices
 ) -> ExperimentServices:
     """Build the services and register the experiment query kinds with the query endpoint."""
-    experiments = Experiments(SqlExperimentStore(database, flag_records), flags)
+    store = SqlExperimentStore(database, flag_records)
+    experiments = Experiments(store, flags, SqlActionStore(database))
     results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.fetch_state)
     reading.queries.register(ExperimentQueryRunner(experiments, results).handlers())
     return ExperimentServices(experiments=experiments, results=results)

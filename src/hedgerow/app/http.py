@@ -18,6 +18,8 @@ from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.draft import DraftEvaluation
 from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.flags import Flags
+from hedgerow.flags.history.past_evaluation import PastEvaluations
+from hedgerow.flags.history.person_history import PersonHistory
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
 from hedgerow.flags.schedules.scheduled_changes import ScheduledChanges
@@ -39,6 +41,7 @@ from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
+from hedgerow.http.api.flags.past_evaluation import PastEvaluationEndpoints
 from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
 from hedgerow.http.api.flags.summary import FlagRenderer
 from hedgerow.http.api.groups import GroupEndpoints
@@ -116,6 +119,7 @@ from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
+from hedgerow.storage.flags.history import SqlFlagHistory
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.persons import SqlPersonStore
@@ -148,6 +152,12 @@ class HttpServices:
             timeout_s=settings.read_after_write_timeout_s,
         )
         self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
+        self.past_evaluations = PastEvaluations(
+            SqlFlagHistory(database),
+            PersonHistory(container.event_queries.executor),
+            evaluation_data,
+            self.persons,
+        )
         self.decider = Decider(
             flag_cache,
             evaluation_data,
@@ -360,6 +370,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             services.activity,
             ScheduledChanges(SqlScheduledChangeStore(container.database, container.flag_store)),
         ),
+        PastEvaluationEndpoints(services.past_evaluations),
         EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),
         SurveyEndpoints(
             activity=services.activity,

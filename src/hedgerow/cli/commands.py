@@ -175,6 +175,19 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "dashboards": GroupEntry(
+        "Manage insights and dashboards as a YAML file.",
+        {
+            "export": CommandEntry(
+                "config.dashboards:export_dashboards",
+                "Write the insights and dashboards of a project as YAML.",
+            ),
+            "apply": CommandEntry(
+                "config.dashboards:apply_dashboards",
+                "Make a project's insights and dashboards match a YAML file.",
+            ),
+        },
+    ),
     "pipelines": GroupEntry(
         "Manage pipeline records as a YAML file, and their stored secrets.",
         {

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from hedgerow.dashboards import saved_insights
 from hedgerow.dashboards.model import (
+    EVERYONE_CAN_EDIT,
     MAX_DASHBOARDS,
     MAX_TILES,
     Dashboard,
@@ -40,8 +41,6 @@ from hedgerow.projects.validation import (
 )
 
 SCOPE = "Dashboard"
-EVERYONE_CAN_EDIT = 21
-ONLY_COLLABORATORS_CAN_EDIT = 37
 MAX_FILTERS_BYTES = 64 << 10
 # A query that can have every filter of a dashboard.
 _PROBE = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}]}
@@ -125,10 +124,10 @@ class Dashboards:
     ) -> DashboardWithTiles:
         def decide(context: DashboardWriteContext) -> DashboardWrite:
             _check_number(context)
-            dashboard = replace(_build_dashboard(project, author), **edit.fields)
-            new, _, _ = _apply_tiles(dashboard, (), edit.tiles, context, author)
+            dashboard = replace(build_dashboard(project, author), **edit.fields)
+            new, _, _ = plan_tiles(dashboard, (), edit.tiles, context, author)
             return DashboardWrite(
-                dashboard=dashboard, new_tiles=new, build_entries=_record_creation(author)
+                dashboard=dashboard, new_tiles=new, build_entries=record_creation(author)
             )
 
         return await self._store.write_dashboard(project.id, decide, author.now)
@@ -151,7 +150,7 @@ class Dashboards:
                 detail = "Dashboard not found."
                 raise Invalid(detail, attr="use_dashboard", code="does_not_exist")
             dashboard = replace(
-                _build_dashboard(project, author),
+                build_dashboard(project, author),
                 **{
                     "description": found.dashboard.description,
                     "filters": found.dashboard.filters,
@@ -166,7 +165,7 @@ class Dashboards:
             number = sum(each.insight is not None for each in tiles)
             saved_insights.check_number(context.insight_count + number - 1)
             return DashboardWrite(
-                dashboard=dashboard, new_tiles=tiles, build_entries=_record_creation(author)
+                dashboard=dashboard, new_tiles=tiles, build_entries=record_creation(author)
             )
 
         return await self._store.write_dashboard(project.id, decide, author.now)
@@ -178,7 +177,7 @@ class Dashboards:
             found = context.find(id)
             if found is None:
                 raise NotFound
-            return _build_change(found, edit, context, author)
+            return build_change(found, edit, context, author)
 
         return await self._store.write_dashboard(project.id, decide, author.now)
 
@@ -212,7 +211,7 @@ def _check_number(context: DashboardWriteContext) -> None:
         raise Invalid(f"A project can have at most {MAX_DASHBOARDS} dashboards.")
 
 
-def _build_dashboard(project: Project, author: Author) -> Dashboard:
+def build_dashboard(project: Project, author: Author) -> Dashboard:
     return Dashboard(
         id=DashboardId(0),
         project_id=project.id,
@@ -268,15 +267,15 @@ def _copy_tile(shown: ShownTile, author: Author, *, copies_insights: bool) -> Ne
     return NewTile(tile=tile, insight=copied)
 
 
-def _build_change(
+def build_change(
     found: DashboardWithTiles, edit: DashboardEdit, context: DashboardWriteContext, author: Author
 ) -> DashboardWrite:
     before = found.dashboard
     after = replace(before, **edit.fields)
     if before.deleted and not after.deleted:
         _check_number(context)
-    new, changed, removed = _apply_tiles(after, found.tiles, edit.tiles, context, author)
-    changes = diff_fields(SCOPE, _audit_fields(before), _audit_fields(after))
+    new, changed, removed = plan_tiles(after, found.tiles, edit.tiles, context, author)
+    changes = diff_fields(SCOPE, audit_fields(before), audit_fields(after))
     gone = _list_deleted_insights(found, author) if edit.deletes_insights else []
     if changes or new or changed or removed:
         after = replace(after, last_modified_by=author.name, last_modified_at=author.now)
@@ -323,7 +322,7 @@ def _build_insight_deletion(insight: SavedInsight, author: Author) -> ActivityEn
     return saved_insights.build_entry("deleted", before, {"deleted": True}, insight, author.actor)
 
 
-def _apply_tiles(
+def plan_tiles(
     dashboard: Dashboard,
     shown: Sequence[ShownTile],
     edits: Sequence[TileEdit],
@@ -388,10 +387,10 @@ def _check_move(tile: Tile, target: DashboardWithTiles) -> None:
         raise Invalid(detail, attr="toDashboard", code="unique")
 
 
-def _record_creation(author: Author) -> Callable[[Dashboard], Sequence[ActivityEntry]]:
+def record_creation(author: Author) -> Callable[[Dashboard], Sequence[ActivityEntry]]:
     def build(stored: Dashboard) -> Sequence[ActivityEntry]:
         entry = _build_entry("created", stored, author)
-        return [replace(entry, changes=diff_fields(SCOPE, {}, _audit_fields(stored)))]
+        return [replace(entry, changes=diff_fields(SCOPE, {}, audit_fields(stored)))]
 
     return build
 
@@ -413,7 +412,7 @@ def _build_entry(activity: str, dashboard: Dashboard, author: Author) -> Activit
     )
 
 
-def _audit_fields(dashboard: Dashboard) -> Mapping[str, Any]:
+def audit_fields(dashboard: Dashboard) -> Mapping[str, Any]:
     return {
         "name": dashboard.name,
         "description": dashboard.description,

@@ -151,6 +151,39 @@ class DashboardStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDashboards:
+    """The insights of a project by short id, with deleted ones, and its dashboards, without."""
+
+    insights: Mapping[str, SavedInsight]
+    dashboards: Sequence[DashboardWithTiles]
+
+
+class DashboardWriter(Protocol):
+    def write_insight(self, write: InsightWrite) -> SavedInsight:
+        """Store an insight, and return it with its id."""
+        ...
+
+    def write_dashboard(self, decide: Callable[[DashboardWriteContext], DashboardWrite]) -> None:
+        """Store a dashboard, which can show insights that were stored before."""
+        ...
+
+
+class DashboardDocumentStore(Protocol):
+    """Insights and dashboards together."""
+
+    async def load_all(self, project_id: ProjectId) -> StoredDashboards: ...
+
+    async def write_all(
+        self,
+        project_id: ProjectId,
+        work: Callable[[StoredDashboards, DashboardWriter], None],
+        now: datetime,
+    ) -> None:
+        """Let `work` store several objects, all or none, while the project is locked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationFilter:
     """Which annotations to list; None means any. Deleted ones are never listed."""
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.events.actions.store import ActionStore
 from hedgerow.experiments.criteria import parse_criteria, parse_stats
 from hedgerow.experiments.known_fields import check_document_fields
 from hedgerow.experiments.metrics import parse_metrics
@@ -88,9 +89,10 @@ class StatusRequirement:
 
 
 class Experiments:
-    def __init__(self, store: ExperimentStore, flags: FlagCache) -> None:
+    def __init__(self, store: ExperimentStore, flags: FlagCache, actions: ActionStore) -> None:
         self._store = store
         self._flags = flags
+        self._actions = actions
 
     async def list_experiments(
         self, project: Project, query: ExperimentQuery
@@ -210,7 +212,10 @@ class Experiments:
         _check_documents(documents)
         if documents:
             cohorts = (await self._flags.refresh(project)).definitions.cohorts
-            await run_in_thread(partial(validate_queries, documents, project, cohorts, now))
+            actions = await self._actions.actions(project.id)
+            await run_in_thread(
+                partial(validate_queries, documents, project, cohorts, actions, now)
+            )
 
     async def _store_change(
         self,

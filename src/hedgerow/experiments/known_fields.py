@@ -2,7 +2,7 @@
 
 Evidence: PostHog's products/experiments/frontend/generated/api.schemas.ts (ExperimentApiMetric,
 ExperimentApiEventSource, ExperimentApiExposureCriteria), posthog/schema.py (EventsNode,
-ExperimentMetricBaseProperties), and Experiment in frontend/src/types.ts.
+ActionsNode, ExperimentMetricBaseProperties), and Experiment in frontend/src/types.ts.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from hedgerow.projects.validation import check_known_fields
 # Every node of a PostHog query has these.
 _NODE_FIELDS = ("response", "version", "tags")
 _SERIES = Shape(
-    *("kind", "event", "math", "math_property"),
+    *("kind", "event", "id", "math", "math_property"),
     properties=EVENT_FILTER,
     unused=(
-        *("name", "custom_name", "id", "limit", "orderBy", "optionalInFunnel"),
+        *("name", "custom_name", "limit", "orderBy", "optionalInFunnel"),
         *("math_group_type_index", "math_hogql", "math_multiplier", "math_property_type"),
         *("math_property_revenue_currency", *_NODE_FIELDS),
     ),

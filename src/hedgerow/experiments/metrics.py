@@ -9,13 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from hedgerow.filters.validate import raise_invalid
-from hedgerow.lib.text import truncate
+from hedgerow.lib.text import parse_whole_number, truncate
 
 MAX_METRICS = 20
 MAX_STEPS = 20
 MAX_WINDOW = timedelta(days=3650)
 
 FUNNEL, MEAN, RATIO = "funnel", "mean", "ratio"
+EVENTS, ACTIONS = "EventsNode", "ActionsNode"
 _UNIT_SECONDS = {
     "second": 1,
     "minute": 60,
@@ -38,11 +39,13 @@ _UNSUPPORTED_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricStep:
-    """An event that counts; an empty name means any event. `attr` is its path in the document."""
+    """An event or an action that counts; an empty name means any event. `attr` is its path in the
+    document."""
 
     event: str
     properties: Sequence[Any]
     attr: str
+    action_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +155,11 @@ def _parse_series(sent: Any, attr: str) -> list[_Node]:
 
 
 def _parse_step(node: Mapping[str, Any], attr: str) -> MetricStep:
-    kind = node.get("kind", "EventsNode")
-    if kind != "EventsNode":
-        detail = f'"{truncate(kind)}" is not a supported kind. Expected: EventsNode.'
+    kind = node.get("kind", EVENTS)
+    if kind not in (EVENTS, ACTIONS):
+        detail = (
+            f'"{truncate(kind)}" is not a supported kind. Expected one of: {EVENTS}, {ACTIONS}.'
+        )
         raise_invalid(f"{attr}.kind", detail, "invalid_choice")
     event = node.get("event")
     if not isinstance(event, str | None):
@@ -162,7 +167,19 @@ def _parse_step(node: Mapping[str, Any], attr: str) -> MetricStep:
     properties = node.get("properties") or []
     if not isinstance(properties, list):
         raise_invalid(f"{attr}.properties", "Expected a list of filters.", "not_a_list")
-    return MetricStep(event=event or "", properties=properties, attr=attr)
+    action_id = _parse_action_id(node, attr) if kind == ACTIONS else None
+    return MetricStep(event=event or "", properties=properties, attr=attr, action_id=action_id)
+
+
+def _parse_action_id(node: Mapping[str, Any], attr: str) -> int:
+    if node.get("event"):
+        raise_invalid(f"{attr}.event", "An action has no event. Leave this field out.")
+    id = node.get("id")
+    if isinstance(id, str):
+        id = parse_whole_number(id)
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise_invalid(f"{attr}.id", "Expected the id of an action.", "required")
+    return id
 
 
 def _parse_summed_property(node: Mapping[str, Any], attr: str) -> str | None:
@@ -184,8 +201,15 @@ def _build_name(metric: Mapping[str, Any], nodes: Sequence[_Node]) -> str:
     name = metric.get("name")
     if isinstance(name, str) and name:
         return name
-    events = [node.get("event") for node, _ in nodes]
-    return " / ".join(each if isinstance(each, str) and each else "All events" for each in events)
+    return " / ".join(_name_node(node) for node, _ in nodes)
+
+
+def _name_node(node: Mapping[str, Any]) -> str:
+    if node.get("kind") == ACTIONS:
+        name = node.get("custom_name") or node.get("name")
+        return name if isinstance(name, str) else f"Action {node.get('id')}"
+    event = node.get("event")
+    return event if isinstance(event, str) and event else "All events"
 
 
 def _parse_window(metric: Mapping[str, Any], attr: str) -> timedelta | None:

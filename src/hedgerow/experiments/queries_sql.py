@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hedgerow.events.filters.compiler import FilterCompiler
-from hedgerow.events.query.context import QueryContext
+from hedgerow.events.query.context import QueryContext, find_action, match_action
 from hedgerow.experiments.criteria import ExposureCriteria
 from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, MetricStep
 from hedgerow.hogql.ast import Expr, Select
@@ -146,6 +146,9 @@ def _excludes_mixed(exposure: ExposureQuery) -> Expr:
 
 def _build_step(step: MetricStep, context: QueryContext) -> Expr:
     parts: list[Expr] = [equals(field("event"), step.event)] if step.event else []
+    if step.action_id is not None:
+        action = find_action(step.action_id, context, f"{step.attr}.id")
+        parts.append(match_action(action, context))
     if step.properties:
         parts.append(_filter_compiler(context).compile(step.properties, f"{step.attr}.properties"))
     return all_of(parts)

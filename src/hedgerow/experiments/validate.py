@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from hedgerow.errors import Invalid
+from hedgerow.events.actions.model import Action
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.query.context import QueryContext, compile_query
 from hedgerow.experiments.criteria import parse_criteria
@@ -22,13 +23,18 @@ METRICS = ("metrics", "metrics_secondary")
 
 
 def validate_queries(
-    edit: Mapping[str, Any], project: Project, cohorts: Sequence[Cohort], now: datetime
+    edit: Mapping[str, Any],
+    project: Project,
+    cohorts: Sequence[Cohort],
+    actions: Sequence[Action],
+    now: datetime,
 ) -> None:
     """Raise Invalid if the criteria or metrics in these fields cannot be compiled."""
     context = QueryContext(
         project=project,
         cohorts={cohort.id: cohort for cohort in cohorts},
         time=QueryTime(now=now, zone=ZoneInfo(project.timezone)),
+        actions={action.id: action for action in actions},
     )
     default_exposure = _build_exposure({}, now)
     if CRITERIA in edit:

@@ -27,6 +27,7 @@ from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
+from hedgerow.http.api.flags.past_evaluation import PastEvaluationEndpoints
 from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
@@ -99,6 +100,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     FlagEvaluationEndpoints,
     FlagDraftEndpoints,
     ScheduledChangeEndpoints,
+    PastEvaluationEndpoints,
     EarlyAccessEndpoints,
     SurveyEndpoints,
     EventDefinitionEndpoints,

@@ -1,7 +1,8 @@
-"""Breakdowns: one result for each value of a property, or for each cohort."""
+"""Breakdowns: one result for each value of a property, for each range of numbers, or for each
+cohort."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -9,6 +10,7 @@ from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Expr
 from hedgerow.hogql.builders import call, constant, field
 from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.lib.text import truncate
 from hedgerow.persons.model import MAX_GROUP_TYPES, CohortId
 from hedgerow.projects.validation import check_storable
@@ -21,23 +23,58 @@ ALL_USERS = "all"
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 1_000
 MAX_BREAKDOWNS = 3
+MAX_BINS = 100
 COHORT = "cohort"
 TYPES = ("event", "person", "group", "hogql", "event_metadata", "feature")
 
 
+# The bin of a number: bins of the same width between the least and the greatest number of all. The
+# last one ends a bit later, because bins do not contain their end.
+_BIN_SQL = """
+toString([
+    {low} + ({high} - {low}) / {count} * {bin},
+    {low} + ({high} - {low}) / {count} * ({bin} + 1) + if({bin} + 1 = {count}, 0.01, 0)
+])
+"""
+_BIN_NUMBER_SQL = """
+arrayCount(edge -> {number} >= {low} + ({high} - {low}) / {count} * edge, range(1, {count}))
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakdownProperty:
+    """With `bin_count`, the values are ranges of numbers; `bounds` are then the least and the
+    greatest number of the events that are broken down."""
+
     name: str
     type: str
     group_type_index: int | None
     is_url: bool
+    bin_count: int | None = None
+    bounds: tuple[Expr, Expr] | None = None
 
     def build_value(self) -> Expr:
         """Build the value of an event, as text that is never null."""
+        if self.bin_count is not None:
+            return self._build_bin(self.bin_count)
         text: Expr = call("toString", self._build_raw())
         if self.is_url:
             text = _normalize_url(text)
         return call("ifNull", call("nullIf", text, constant("")), constant(NULL_LABEL))
+
+    def build_number(self) -> Expr:
+        """Build the value of an event as a finite number, or null."""
+        number = call("toFloat", self._build_raw())
+        return call("if", call("isFinite", number), number, constant(None))
+
+    def _build_bin(self, bin_count: int) -> Expr:
+        assert self.bounds is not None
+        number, count = self.build_number(), constant(bin_count)
+        low, high = self.bounds
+        limits = {"low": low, "high": high, "count": count}
+        bin = replace_placeholders(parse_expr(_BIN_NUMBER_SQL), {"number": number, **limits})
+        label = replace_placeholders(parse_expr(_BIN_SQL), {"bin": bin, **limits})
+        return call("if", call("isNull", number), constant(NULL_LABEL), label)
 
     def _build_raw(self) -> Expr:
         match self.type:
@@ -67,6 +104,20 @@ class Breakdown:
         """Build the value of an event: an array of texts."""
         return call("array", *(each.build_value() for each in self.properties))
 
+    @property
+    def has_bins(self) -> bool:
+        return any(each.bin_count is not None for each in self.properties)
+
+    def bind_bins(self, find_bounds: Callable[[Expr], tuple[Expr, Expr]]) -> "Breakdown":
+        """Return the breakdown with the bounds of its numbers."""
+        properties = [
+            each
+            if each.bin_count is None
+            else replace(each, bounds=find_bounds(each.build_number()))
+            for each in self.properties
+        ]
+        return replace(self, properties=properties)
+
     def read_value(self, value: Sequence[str]) -> Any:
         return list(value) if self.is_list else value[0]
 
@@ -85,7 +136,8 @@ def parse_breakdown(sent: Any, attr: str) -> Breakdown | None:
     if limit is not None and not 1 <= limit <= MAX_LIMIT:
         detail = f"A number from 1 to {MAX_LIMIT} is required."
         raise Invalid(detail, attr=fields.attr("breakdown_limit"))
-    limit = limit or DEFAULT_LIMIT
+    bin_count = fields.number("breakdown_histogram_bin_count", 1, MAX_BINS)
+    limit = limit or max(DEFAULT_LIMIT, bin_count or 0)
     hides_other = fields.boolean("breakdown_hide_other_aggregation")
     if several := fields.list_field("breakdowns"):
         if len(several) > MAX_BREAKDOWNS:
@@ -103,12 +155,15 @@ def parse_breakdown(sent: Any, attr: str) -> Breakdown | None:
         return Breakdown(cohorts=_parse_cohorts(value, fields.attr("breakdown")))
     names = value if isinstance(value, list) else [value]
     properties = [
-        _build_property(
-            each,
-            fields.text("breakdown_type"),
-            fields.integer("breakdown_group_type_index"),
-            fields.boolean("breakdown_normalize_url"),
-            attr=fields.attr("breakdown"),
+        replace(
+            _build_property(
+                each,
+                fields.text("breakdown_type"),
+                fields.integer("breakdown_group_type_index"),
+                fields.boolean("breakdown_normalize_url"),
+                attr=fields.attr("breakdown"),
+            ),
+            bin_count=bin_count,
         )
         for each in names
     ]
@@ -124,13 +179,14 @@ def _parse_item(sent: Any, attr: str) -> BreakdownProperty:
     if fields.text("type") == COHORT:
         detail = "Cohorts are a breakdown of their own: send breakdown_type and breakdown."
         raise Invalid(detail, attr=fields.attr("type"))
-    return _build_property(
+    found = _build_property(
         sent.get("property"),
         fields.text("type"),
         fields.integer("group_type_index"),
         fields.boolean("normalize_url"),
         attr=fields.attr("property"),
     )
+    return replace(found, bin_count=fields.number("histogram_bin_count", 1, MAX_BINS))
 
 
 def _build_property(

@@ -15,11 +15,17 @@ SERIES_FIELDS = (
 )  # fmt: skip
 SERIES_UNUSED = ("limit", "orderBy", "response", "version", "optionalInFunnel")
 SERIES = Shape(*SERIES_FIELDS, unused=SERIES_UNUSED)
-BREAKDOWN = Shape(
+_BREAKDOWN_FIELDS = (
     "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
     "breakdown_normalize_url", "breakdown_hide_other_aggregation",
-    breakdowns=Shape("property", "type", "group_type_index", "normalize_url"),
 )  # fmt: skip
+_BREAKDOWN_ITEM_FIELDS = ("property", "type", "group_type_index", "normalize_url")
+BREAKDOWN = Shape(*_BREAKDOWN_FIELDS, breakdowns=Shape(*_BREAKDOWN_ITEM_FIELDS))
+TRENDS_BREAKDOWN = Shape(
+    *_BREAKDOWN_FIELDS,
+    "breakdown_histogram_bin_count",
+    breakdowns=Shape(*_BREAKDOWN_ITEM_FIELDS, "histogram_bin_count"),
+)
 COMPARE = Shape("compare", "compare_to")
 TRENDS_FILTER = Shape(
     "display", "formula", "formulas", "smoothingIntervals",
@@ -37,7 +43,7 @@ TRENDS_QUERY = Shape(
     "kind", "interval", "properties", "filterTestAccounts", "conversionGoal",
     dateRange=DATE_RANGE,
     series=SERIES,
-    breakdownFilter=BREAKDOWN,
+    breakdownFilter=TRENDS_BREAKDOWN,
     compareFilter=COMPARE,
     trendsFilter=TRENDS_FILTER,
     unused=(*COMMON_UNUSED, "aggregation_group_type_index"),

@@ -258,6 +258,29 @@ def test_an_event_counts_for_one_funnel_step(client: httpx.Client) -> None:
     assert sums_by_variant(next)["test"] == (3, 1)
 
 
+def test_actions_count_as_events_do(client: httpx.Client) -> None:
+    dear = [{"key": "price", "value": 5, "operator": "gt"}]
+    steps = [{"event": "bought", "properties": dear}, {"event": "subscribed"}]
+    made = client.post("/api/projects/1/actions/", json={"name": "pays", "steps": steps})
+    pays = {"kind": "ActionsNode", "id": made.json()["id"], "name": "pays"}
+    revenue = COUNT | {"source": pays | {"math": "sum", "math_property": "price"}}
+    metrics = [FUNNEL | {"series": [BOUGHT, pays]}, revenue]
+    experiment = ExperimentFixture(client, "acted", metrics=metrics)
+    experiment.send(
+        experiment.exposure("ann", "test"),
+        experiment.event("ann", "bought", 2, price=3),
+        experiment.event("ann", "bought", 3, price=8),
+        experiment.exposure("bob", "test"),
+        experiment.event("bob", "subscribed", 2),
+        experiment.event("bob", "bought", 3, price=1),
+    )
+    found = experiment.results()["metrics"]
+    assert [sums_by_variant(each)["test"] for each in found] == [(2, 1), (2, 8)]
+    unknown = [COUNT | {"source": pays | {"id": 987654}}]
+    refused = client.patch(experiment.url, json={"metrics": unknown})
+    assert (refused.status_code, refused.json()["attr"]) == (400, "metrics[0].source.id")
+
+
 def test_a_ratio_divides_two_sums(client: httpx.Client) -> None:
     visited = {"kind": "EventsNode", "event": "visited"}
     ratio = {"kind": "ExperimentMetric", "metric_type": "ratio", "denominator": visited}

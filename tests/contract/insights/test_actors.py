@@ -56,6 +56,16 @@ def test_pages(client: httpx.Client) -> None:
 def test_breakdowns_and_math(client: httpx.Client) -> None:
     browsers = {"breakdownFilter": {"breakdown": "$browser"}}
     assert people(client, of_trend(browsers, breakdown="Safari")) == {"ada": 2}
+    prices = {
+        "dateRange": MARCH,
+        "breakdownFilter": {"breakdown": "price", "breakdown_histogram_bin_count": 2},
+    }
+    assert people(client, of_trend(prices, series=1, breakdown="[20,30.01]")) == {
+        "ada": 1,
+        "bob": 1,
+    }
+    day = {"day": "2026-03-05", "series": 1, "breakdown": "[20,30.01]"}
+    assert people(client, of_trend(prices, **day)) == {"bob": 1}
     limited = {"breakdownFilter": {"breakdown": "$browser", "breakdown_limit": 1}}
     assert people(client, of_trend(limited, breakdown=OTHER)) == {"ada": 3, "cleo": 2}
     weekly = {"series": [VIEW | {"math": "weekly_active"}], "dateRange": MARCH}

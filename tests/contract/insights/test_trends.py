@@ -150,6 +150,54 @@ def test_breakdown_by_person_and_by_two_properties(client: httpx.Client) -> None
     }
 
 
+def test_breakdown_by_bins_of_numbers(client: httpx.Client) -> None:
+    """Prices are 10, 20, 30 and a text."""
+    march = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
+
+    def count(breakdown: dict[str, Any]) -> dict[Any, float]:
+        results = trend(client, series=[BUY], dateRange=march, breakdownFilter=breakdown)
+        return {str(each["breakdown_value"]): each["count"] for each in results}
+
+    price = {"breakdown": "price", "breakdown_histogram_bin_count": 2}
+    assert count(price) == {"[20,30.01]": 2, "[10,20]": 1, NULL: 1}
+    assert list(count(price)) == ["[20,30.01]", "[10,20]", NULL]
+    assert count(price | {"breakdown_histogram_bin_count": 1}) == {"[10,30.01]": 3, NULL: 1}
+    listed = {"breakdowns": [{"property": "price", "histogram_bin_count": 2}]}
+    assert count(listed) == {"['[20,30.01]']": 2, "['[10,20]']": 1, f"['{NULL}']": 1}
+    with_plan = {"breakdowns": [{"property": "plan", "type": "person"}, *listed["breakdowns"]]}
+    assert count(with_plan)["['paid', '[20,30.01]']"] == 1
+    limited = price | {"breakdown_limit": 1}
+    assert count(limited) == {"[20,30.01]": 2, OTHER: 2}
+    for bins in (0, 101, 1.5, "2"):
+        refused = refuse(
+            client,
+            "TrendsQuery",
+            series=[BUY],
+            breakdownFilter=price | {"breakdown_histogram_bin_count": bins},
+        )
+        assert refused["attr"] == "query__breakdownFilter__breakdown_histogram_bin_count"
+    refused = refuse(client, "FunnelsQuery", series=[VIEW, BUY], breakdownFilter=price)
+    assert refused["code"] == "unknown_field"
+
+
+def test_bins_of_equal_and_of_extreme_numbers(client: httpx.Client) -> None:
+    numbers = [7, 7, "inf", "nan", 7.0, "7", None]
+    send(client, *(event("bins", "same", 4, n, x=x) for n, x in enumerate(numbers)))
+    send(client, *(event("bins", "wide", 4, n, x=x) for n, x in enumerate((-1e18, 0, 1e18))))
+
+    def count(name: str, bins: int, **breakdown: Any) -> list[float]:
+        found = trend(
+            client,
+            series=[{"kind": "EventsNode", "event": name}],
+            breakdownFilter={"breakdown": "x", "breakdown_histogram_bin_count": bins, **breakdown},
+        )
+        return [each["count"] for each in found]
+
+    assert count("same", 5) == [4, 3]
+    assert count("wide", 2) == [2, 1]
+    assert count("nothing", 2) == []
+
+
 def test_breakdowns_by_group_address_expression_and_column(client: httpx.Client) -> None:
     identified: dict[str, Any] = {
         "$group_type": "company",

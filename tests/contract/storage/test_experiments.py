@@ -15,6 +15,7 @@ from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import Flag
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.storage.dashboards.actions import SqlActionStore
 from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.tables import flags
@@ -27,7 +28,9 @@ METRICS = [{"metric_type": "mean", "source": {"event": "größer"}}]
 def build_service(stores: Stores) -> Experiments:
     records = SqlFlagStore(stores.database)
     return Experiments(
-        SqlExperimentStore(stores.database, records), FlagCache(records, run_in_thread)
+        SqlExperimentStore(stores.database, records),
+        FlagCache(records, run_in_thread),
+        SqlActionStore(stores.database),
     )
 
 

@@ -67,7 +67,8 @@ def test_ratio_divides_one_source_by_another() -> None:
         ({"denominator": None}, "m.denominator"),
         ({"numerator": []}, "m.numerator"),
         ({"numerator": {"event": "bought", "math": "sum"}}, "m.numerator.math_property"),
-        ({"denominator": {"kind": "ActionsNode", "id": 1}}, "m.denominator.kind"),
+        ({"denominator": {"kind": "ActionsNode", "id": "x"}}, "m.denominator.id"),
+        ({"denominator": {"kind": "DataWarehouseNode", "id": 1}}, "m.denominator.kind"),
     ]
     for odd, attr in odds:
         with pytest.raises(Invalid) as caught:
@@ -101,7 +102,11 @@ def test_conversion_window_is_bounded(number: Any) -> None:
         (FUNNEL | {"series": {}}, "m[0].series"),
         (FUNNEL | {"series": [1]}, "m[0].series[0]"),
         (FUNNEL | {"series": [BOUGHT] * 21}, "m[0]"),
-        (FUNNEL | {"series": [{"kind": "ActionsNode", "id": 1}]}, "m[0].series[0].kind"),
+        (FUNNEL | {"series": [{"kind": "ActionsNode"}]}, "m[0].series[0].id"),
+        (
+            FUNNEL | {"series": [{"kind": "ActionsNode", "id": 1, "event": "a"}]},
+            "m[0].series[0].event",
+        ),
         (FUNNEL | {"series": [{"event": 5}]}, "m[0].series[0].event"),
         (FUNNEL | {"series": [{"properties": {"a": 1}}]}, "m[0].series[0].properties"),
         (FUNNEL | {"funnel_order_type": "unordered"}, "m[0].funnel_order_type"),

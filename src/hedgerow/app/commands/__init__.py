@@ -11,12 +11,14 @@ from hedgerow.lib.garbage import import_without_gc
 
 if TYPE_CHECKING:
     from hedgerow.app.commands import backup as backup
+    from hedgerow.app.commands import dashboards as dashboards
     from hedgerow.app.commands import dead_letters as dead_letters
     from hedgerow.app.commands import definitions as definitions
     from hedgerow.app.commands import doctor as doctor
     from hedgerow.app.commands import doctor_checks as doctor_checks
     from hedgerow.app.commands import events as events
     from hedgerow.app.commands import export as export
+    from hedgerow.app.commands import flag_history as flag_history
     from hedgerow.app.commands import flags as flags
     from hedgerow.app.commands import imports as imports
     from hedgerow.app.commands import installation as installation

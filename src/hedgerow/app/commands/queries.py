@@ -13,6 +13,7 @@ from hedgerow.app.container import build_replication
 from hedgerow.app.event_queries import build_event_queries
 from hedgerow.app.event_store import LazyEventStore, event_store_location
 from hedgerow.app.state import State, state_location
+from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.lib.clock import utc_now
@@ -35,12 +36,12 @@ class QueryCommands:
     """Queries on the events of an installation, for commands."""
 
     state: State
-    hogql: HogQLQueryRunner
+    executor: QueryExecutor
 
     async def run(self, project: Project, text: str, values: Mapping[str, Any]) -> list[list[Any]]:
         """Return the rows of a HogQL query."""
         query = HogQLQuery(query=text, values=values, filters={}, explain=False)
-        result = await self.hogql.run(project, query, utc_now())
+        result = await HogQLQueryRunner(self.executor).run(project, query, utc_now())
         rows: list[list[Any]] = msgspec.json.decode(bytes(result.results))
         return rows
 
@@ -68,7 +69,7 @@ async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
                     SqlPersonScanner(state_location(settings), workers),
                 ),
             ).executor
-            yield QueryCommands(state=state, hogql=HogQLQueryRunner(reading))
+            yield QueryCommands(state=state, executor=reading)
         finally:
             workers.close()
             await events.close()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from hedgerow.app import commands
 from hedgerow.cli.config.flag_explanation import describe_explanation, print_explanations
-from hedgerow.cli.existing_installation import choose_project, load_installation_settings
-from hedgerow.cli.options import DataOption, JsonOption, ProjectOption
+from hedgerow.cli.existing_installation import (
+    check_installation,
+    choose_project,
+    load_installation_settings,
+)
+from hedgerow.cli.options import DataOption, JsonOption, KeyOption, ProjectOption, ServerOption
 from hedgerow.cli.output import format_value, print_json
-from hedgerow.errors import OperatorError
+from hedgerow.cli.service_client import ServiceClient, load_service_settings, resolve_service_url
+from hedgerow.errors import NotFound, OperatorError
 from hedgerow.flags.evaluation.explanation import Explanation, to_json
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import escape_control_characters, explain_unstorable
@@ -46,14 +52,28 @@ def evaluate_flags(  # noqa: PLR0913 - the options of a command
     device_id: Annotated[
         str | None, typer.Option(help="Device id, for flags that bucket by device.")
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Evaluate the flag as it was then, for the person as it was known then: "
+            "2026-01-31T12:00:00Z, or -7d.",
+        ),
+    ] = None,
     project: ProjectOption = None,
+    server: ServerOption = None,
+    personal_key: KeyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate flags for a distinct id and explain why.
 
     Reads the stored person and groups and changes nothing. A VALUE is JSON, or else text: age=41
-    is a number, version='"1.10"' is text. All options except --device-id are repeatable.
+    is a number, version='"1.10"' is text. Property and group options are repeatable.
+
+    With --at, the flag comes from the activity log and the person from the events of then. With a
+    personal API key (scopes feature_flag:read and person:read) the running service answers. Without
+    one the command opens the events of the data directory, which no running service may have open.
     """
     if distinct_id is None:
         key, distinct_id = ALL_FLAGS, key
@@ -63,22 +83,82 @@ def evaluate_flags(  # noqa: PLR0913 - the options of a command
         "groups": dict(_parse_pair(each, "--group") for each in group or ()),
         "group_properties": _parse_group_values(group_property),
         "device_id": device_id,
-        "flag_keys": None if key == ALL_FLAGS else frozenset({key}),
     }
+    if at is not None:
+        settings = load_service_settings(server, personal_key, data_dir=data)
+        _print_past(_evaluate_past(settings, project, key, {**fields, "timestamp": at}), as_json)
+        return
 
     async def run(settings: Settings) -> Sequence[Explanation]:
+        keys = None if key == ALL_FLAGS else frozenset({key})
         async with commands.flags.open_flags(settings) as flags:
-            return await flags.explain(choose_project(flags.state, project), **fields)
+            chosen = choose_project(flags.state, project)
+            return await flags.explain(chosen, **fields, flag_keys=keys)
 
-    explanations = asyncio.run(run(load_installation_settings(data)))
+    explained = [to_json(each) for each in asyncio.run(run(load_installation_settings(data)))]
     if as_json:
-        values = [to_json(each) for each in explanations]
-        print_json(values if key == ALL_FLAGS else values[0])
+        print_json(explained if key == ALL_FLAGS else explained[0])
     elif key == ALL_FLAGS:
-        print_explanations(explanations)
+        print_explanations(explained)
     else:
-        for line in describe_explanation(explanations[0], distinct_id):
-            print(escape_control_characters(line))
+        _print_lines(describe_explanation(explained[0], distinct_id))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(escape_control_characters(line))
+
+
+def _evaluate_past(
+    settings: Settings, project: int | None, key: str, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Evaluate a flag at an earlier time, in the running service or here."""
+    if key == ALL_FLAGS:
+        raise OperatorError(
+            "--at needs the key of a flag: hedgerow flags evaluate KEY ID --at TIME."
+        )
+    if settings.personal_key:
+        service = ServiceClient(resolve_service_url(settings), settings.personal_key, project)
+        path = f"feature_flags/{quote(key, safe='')}/test_evaluation/"
+        answer: dict[str, Any] = service.request("POST", path, fields)
+        return answer
+
+    async def run() -> dict[str, Any]:
+        async with commands.flag_history.open_past_flags(settings) as past:
+            chosen = choose_project(past.state, project)
+            try:
+                return {
+                    **await past.evaluate(chosen, key, **fields),
+                    "evaluation_distinct_id": fields["distinct_id"],
+                }
+            except NotFound:
+                raise OperatorError(
+                    f'There is no flag "{key}" in project {chosen.id}, and there was none.'
+                ) from None
+
+    check_installation(settings)
+    try:
+        return asyncio.run(run())
+    except commands.flag_history.FolderInUseError as error:
+        raise OperatorError(
+            f"{error} If that is the service, ask it: set a personal API key with --key or "
+            "HEDGEROW_PERSONAL_KEY."
+        ) from None
+
+
+def _print_past(answer: Mapping[str, Any], as_json: bool) -> None:
+    explanation = answer["explanation"]
+    facts = {name: answer[name] for name in ("timestamp", "flag_changes_since", "notes")}
+    if as_json:
+        print_json({**explanation, **facts})
+        return
+    lines = describe_explanation(explanation, answer["evaluation_distinct_id"])
+    print(escape_control_characters(next(lines)))
+    changes = facts["flag_changes_since"]
+    since = "has not changed since" if not changes else f"has changed {changes} time(s) since"
+    print(f"  at       {facts['timestamp']}; the flag {since}")
+    _print_lines(lines)
+    _print_lines(f"note: {note}" for note in facts["notes"])
 
 
 def _check_storable(text: str) -> str:

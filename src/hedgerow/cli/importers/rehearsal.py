@@ -136,7 +136,9 @@ class ImportRehearsal:
         edit = model.to_edit(self._now)
         check_document_fields(edit)
         documents = {name: edit[name] for name in (CRITERIA, *METRICS) if name in edit}
-        validate_queries(documents, self._project, list(self._cohorts.values()), self._now)
+        cohorts = list(self._cohorts.values())
+        # Actions are not imported, so metrics with the ids of actions are left out.
+        validate_queries(documents, self._project, cohorts, (), self._now)
         definitions = self._definitions()
         context = ExperimentWriteContext(
             definitions=definitions,

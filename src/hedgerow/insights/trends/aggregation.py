@@ -84,6 +84,10 @@ GROUP BY slot, value
 """
 
 
+_LEAST_SQL = "SELECT min({number}) FROM events WHERE {matches}"
+_GREATEST_SQL = "SELECT max({number}) FROM events WHERE {matches}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesQuery:
     """One series in one period. `filters` apply to all series. With `is_total`, the whole period is
@@ -109,6 +113,19 @@ def build_series_query(query: SeriesQuery, context: QueryContext) -> Select:
     if query.breakdown is not None and not query.is_other:
         text += f"LIMIT {query.breakdown.limit + 1}"
     return build_select(text, amounts=_build_amounts(query, context))
+
+
+def bind_bins(query: SeriesQuery, context: QueryContext) -> SeriesQuery:
+    """Give the bins of a breakdown the bounds of their numbers in the whole period."""
+    if query.breakdown is None or not query.breakdown.has_bins:
+        return query
+    matches = _build_matches(query, context)
+
+    def find_bounds(number: Expr) -> tuple[Expr, Expr]:
+        parts = {"number": number, "matches": matches}
+        return build_select(_LEAST_SQL, **parts), build_select(_GREATEST_SQL, **parts)
+
+    return replace(query, breakdown=query.breakdown.bind_bins(find_bounds))
 
 
 def build_actors_query(

@@ -19,7 +19,7 @@ from hedgerow.insights.date_range import (
 from hedgerow.insights.filters import build_query_filters, list_cohorts, match_cohort
 from hedgerow.insights.known_fields import TRENDS_QUERY
 from hedgerow.insights.series import Series, name_action, parse_series_list
-from hedgerow.insights.trends.aggregation import ACTIVE_DAYS, SeriesQuery
+from hedgerow.insights.trends.aggregation import ACTIVE_DAYS, SeriesQuery, bind_bins
 from hedgerow.insights.trends.formulas import Formula, parse_formula
 from hedgerow.lib.text import truncate
 from hedgerow.persons.model import CohortId
@@ -191,13 +191,16 @@ def plan_series(
         raise Invalid(detail, attr="query__breakdownFilter", code="query_limit_exceeded")
     planned = [
         PlannedSeries(
-            query=SeriesQuery(
-                series=name_action(series, context),
-                period=period,
-                filters=all_of([filters, match_cohort(cohort, context)]),
-                breakdown=query.breakdown,
-                is_total=query.is_total,
-                is_cumulative=query.is_cumulative,
+            query=bind_bins(
+                SeriesQuery(
+                    series=name_action(series, context),
+                    period=period,
+                    filters=all_of([filters, match_cohort(cohort, context)]),
+                    breakdown=query.breakdown,
+                    is_total=query.is_total,
+                    is_cumulative=query.is_cumulative,
+                ),
+                context,
             ),
             order=order,
             is_previous=period is not periods[0],

@@ -58,7 +58,7 @@ class SqlDashboardStore(DashboardStore):
 
     async def dashboard(self, project_id: ProjectId, id: DashboardId) -> DashboardWithTiles | None:
         return await self._database.read(
-            lambda connection: _find_dashboard(connection, project_id, id)
+            lambda connection: find_dashboard(connection, project_id, id)
         )
 
     async def write_dashboard(
@@ -69,15 +69,26 @@ class SqlDashboardStore(DashboardStore):
     ) -> DashboardWithTiles:
         def change(connection: Connection) -> DashboardWithTiles:
             lock_project(connection, project_id)
-            write = decide(_read_context(connection, project_id))
-            dashboard = _write_dashboard(connection, write)
-            for entry in write.build_entries(dashboard):
-                activity.record(connection, entry, now)
-            found = _find_dashboard(connection, project_id, dashboard.id)
+            id = write_dashboard(connection, project_id, decide, now)
+            found = find_dashboard(connection, project_id, id)
             assert found is not None
             return found
 
         return await self._database.write(change)
+
+
+def write_dashboard(
+    connection: Connection,
+    project_id: ProjectId,
+    decide: Callable[[DashboardWriteContext], DashboardWrite],
+    now: datetime,
+) -> DashboardId:
+    """Store a dashboard, its tiles and its entries in the audit trail."""
+    write = decide(_read_context(connection, project_id))
+    dashboard = _write_dashboard(connection, write)
+    for entry in write.build_entries(dashboard):
+        activity.record(connection, entry, now)
+    return dashboard.id
 
 
 def _build_conditions(project_id: ProjectId, wanted: DashboardFilter) -> list[ColumnElement[bool]]:
@@ -96,7 +107,7 @@ def _build_conditions(project_id: ProjectId, wanted: DashboardFilter) -> list[Co
 
 def _read_context(connection: Connection, project_id: ProjectId) -> DashboardWriteContext:
     return DashboardWriteContext(
-        find=lambda id: _find_dashboard(connection, project_id, id),
+        find=lambda id: find_dashboard(connection, project_id, id),
         find_insight=lambda id: find_insight(connection, project_id, saved_insights.c.id == id),
         count=_count(connection, table, project_id),
         insight_count=_count(connection, saved_insights, project_id),
@@ -146,7 +157,7 @@ def _build_row(of: Dashboard | Tile) -> dict[str, Any]:
     return values
 
 
-def _find_dashboard(
+def find_dashboard(
     connection: Connection, project_id: ProjectId, id: DashboardId
 ) -> DashboardWithTiles | None:
     own = select(table).where((table.c.project_id == project_id) & (table.c.id == id))

@@ -131,7 +131,7 @@ class FlagDecodeCache:
         if len(changed) < len(marks):
             wanted &= table.c.id.in_(changed)
         rows = connection.execute(select(table).where(wanted)) if changed else ()
-        read = {row.id: _decode_flag(row) for row in rows}
+        read = {row.id: decode_flag(row) for row in rows}
         flags = {mark: read.get(mark[0]) or known[mark] for mark in marks}
         self._flags[project_id] = flags
         return list(flags.values())
@@ -173,7 +173,7 @@ def _read_definitions(
     )
 
 
-def _decode_flag(row: Row[Any]) -> Flag:
+def decode_flag(row: Row[Any]) -> Flag:
     return Flag(
         **{
             **row._mapping,
@@ -202,7 +202,7 @@ def find_flag(connection: Connection, project_id: ProjectId, id: FlagId) -> Flag
     row = connection.execute(
         select(table).where((table.c.project_id == project_id) & (table.c.id == id))
     ).one_or_none()
-    return None if row is None else _decode_flag(row)
+    return None if row is None else decode_flag(row)
 
 
 def find_flags(
@@ -212,7 +212,7 @@ def find_flags(
     if not ids:
         return {}
     wanted = (table.c.project_id == project_id) & table.c.id.in_(ids)
-    return {row.id: _decode_flag(row) for row in connection.execute(select(table).where(wanted))}
+    return {row.id: decode_flag(row) for row in connection.execute(select(table).where(wanted))}
 
 
 def _write_row(connection: Connection, flag: Flag) -> Flag:

@@ -44,7 +44,7 @@ class SqlActivityStore(ActivityStore):
             rows, total = read_page(
                 connection, newest_first, limit=query.limit, offset=query.offset
             )
-            return [_decode_entry(row) for row in rows], total
+            return [decode_entry(row) for row in rows], total
 
         return await self._database.read(run)
 
@@ -60,7 +60,7 @@ def _filter(statement: Select[Any], query: ActivityQuery) -> Select[Any]:
     return statement
 
 
-def _decode_entry(row: Row[Any]) -> RecordedActivity:
+def decode_entry(row: Row[Any]) -> RecordedActivity:
     return RecordedActivity(
         id=row.id,
         created_at=row.created_at,

@@ -13,6 +13,7 @@ from tests.unit.flags.factories import (
 from hedgerow.cli.config.flag_explanation import describe_explanation
 from hedgerow.flags.evaluation.decide import EvaluationRequest
 from hedgerow.flags.evaluation.explain import explain_flags
+from hedgerow.flags.evaluation.explanation import to_json
 from hedgerow.flags.store import StoredData
 
 STORED = StoredData(
@@ -48,7 +49,7 @@ def test_filters_of_a_cohort_are_indented_below_it() -> None:
     [explanation] = explain_flags(
         make_snapshot(make_flag(filters), cohorts=COHORTS), request, STORED, START
     )
-    lines = list(describe_explanation(explanation, "kim"))
+    lines = list(describe_explanation(to_json(explanation), "kim"))
     start = lines.index("condition 1: does not match") + 1
     assert lines[start:-1] == [
         '  yes  cohort "Guests" in: is in it',

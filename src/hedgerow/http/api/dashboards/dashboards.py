@@ -7,8 +7,6 @@ import msgspec
 from starlette.responses import Response
 
 from hedgerow.dashboards.dashboards import (
-    EVERYONE_CAN_EDIT,
-    ONLY_COLLABORATORS_CAN_EDIT,
     SCOPE,
     Author,
     DashboardEdit,
@@ -16,6 +14,12 @@ from hedgerow.dashboards.dashboards import (
     TileEdit,
 )
 from hedgerow.dashboards.model import (
+    DESCRIPTION_MAX_CHARS,
+    EVERYONE_CAN_EDIT,
+    MAX_LAYOUTS_BYTES,
+    NAME_MAX_CHARS,
+    ONLY_COLLABORATORS_CAN_EDIT,
+    TILE_TEXT_MAX_CHARS,
     Dashboard,
     DashboardId,
     DashboardWithTiles,
@@ -60,10 +64,6 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.queries import Refresh
 
-NAME_MAX = 400
-TEXT_MAX = 10_000
-TILE_TEXT_MAX = 4_000
-MAX_LAYOUTS_BYTES = 4 << 10
 READ = in_project("dashboard:read")
 WRITE = in_project("dashboard:write")
 RESERVED = {"activity": "GET, HEAD"}
@@ -165,7 +165,7 @@ class TextBody(Fields):
         ("id", "created_by", "last_modified_by", "last_modified_at", "team")
     )
 
-    body: Annotated[str, Text(TILE_TEXT_MAX)]
+    body: Annotated[str, Text(TILE_TEXT_MAX_CHARS)]
 
 
 class TileBody(Fields):
@@ -189,8 +189,8 @@ class DashboardBody(Fields):
 
     ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_DASHBOARD_FIELDS
 
-    name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
-    description: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
+    name: Annotated[str, Text(NAME_MAX_CHARS, blank=True)] | None = None
+    description: Annotated[str, Text(DESCRIPTION_MAX_CHARS, blank=True)] | None = None
     pinned: Boolean = OMITTED
     deleted: Boolean = OMITTED
     tags: Tags | None = None

@@ -6,9 +6,12 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.dashboards.dashboards import EVERYONE_CAN_EDIT, ONLY_COLLABORATORS_CAN_EDIT
 from hedgerow.dashboards.kept_result import KeptResult
-from hedgerow.dashboards.model import InsightWithTiles
+from hedgerow.dashboards.model import (
+    EVERYONE_CAN_EDIT,
+    ONLY_COLLABORATORS_CAN_EDIT,
+    InsightWithTiles,
+)
 from hedgerow.dashboards.results import MAX_AGE, InsightResult
 from hedgerow.errors import AppError, Invalid
 from hedgerow.events.query.result_json import encode_result

@@ -5,7 +5,14 @@ from typing import Annotated, Any, ClassVar
 
 from starlette.responses import Response
 
-from hedgerow.dashboards.model import DashboardId, InsightWithTiles
+from hedgerow.dashboards.model import (
+    DESCRIPTION_MAX_CHARS,
+    MAX_TAGS,
+    NAME_MAX_CHARS,
+    TAG_MAX_CHARS,
+    DashboardId,
+    InsightWithTiles,
+)
 from hedgerow.dashboards.results import InsightResults
 from hedgerow.dashboards.saved_insights import (
     SCOPE,
@@ -34,10 +41,6 @@ from hedgerow.http.server.response import no_content
 from hedgerow.projects.store import ActivityStore
 from hedgerow.queries.queries import Refresh
 
-NAME_MAX = 400
-TEXT_MAX = 10_000
-TAG_MAX = 255
-MAX_TAGS = 100
 READ = in_project("insight:read")
 WRITE = in_project("insight:write")
 RESERVED = {"activity": "GET, HEAD"}
@@ -62,7 +65,7 @@ LIST_PARAMETERS = (
     Parameter("order", "Sort by name, created_at, last_modified_at or id; - for descending."),
     Parameter("basic", "Leave out the results.", {"type": "boolean"}),
 )
-Tags = list[Annotated[str, Text(TAG_MAX)]]
+Tags = list[Annotated[str, Text(TAG_MAX_CHARS)]]
 
 
 class InsightBody(Fields):
@@ -72,9 +75,9 @@ class InsightBody(Fields):
 
     ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_INSIGHT_FIELDS
 
-    name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
-    derived_name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
-    description: Annotated[str, Text(TEXT_MAX, blank=True)] | None = None
+    name: Annotated[str, Text(NAME_MAX_CHARS, blank=True)] | None = None
+    derived_name: Annotated[str, Text(NAME_MAX_CHARS, blank=True)] | None = None
+    description: Annotated[str, Text(DESCRIPTION_MAX_CHARS, blank=True)] | None = None
     query: dict[str, Any] = OMITTED
     favorited: Boolean = OMITTED
     saved: Boolean = OMITTED

@@ -1,0 +1,64 @@
+"""Open the insights and dashboards of an installation, to manage them as a file."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from hedgerow.app.commands.state import open_state
+from hedgerow.app.event_queries import build_dashboards, build_event_queries
+from hedgerow.app.event_store import LazyEventStore, event_store_location
+from hedgerow.app.state import State, state_location
+from hedgerow.dashboards.as_code import DashboardsAsCode
+from hedgerow.dashboards.dashboards import Author
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.settings import Settings
+from hedgerow.storage.dashboards.as_code import SqlDashboardDocumentStore
+from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
+
+__all__ = ["Author", "DashboardCommands", "open_dashboards"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardCommands:
+    """Insights and dashboards of an installation, for commands."""
+
+    state: State
+    as_code: DashboardsAsCode
+
+
+@asynccontextmanager
+async def open_dashboards(settings: Settings) -> AsyncIterator[DashboardCommands]:
+    """Open them with the checks of queries, which need no events."""
+    workers = FunctionPool(WORKER_LIMITS)
+    async with open_state(settings) as state:
+        try:
+            reading = build_event_queries(
+                state.database,
+                LazyEventStore(event_store_location(settings)),
+                _do_not_wait,
+                _do_not_wait,
+                _do_not_wait,
+                StoredFlagEvaluator(
+                    FlagCache(SqlFlagStore(state.database), run_in_thread),
+                    SqlPersonScanner(state_location(settings), workers),
+                ),
+            )
+            services = build_dashboards(state.database, state.directory, reading)
+            yield DashboardCommands(
+                state=state,
+                as_code=DashboardsAsCode(
+                    SqlDashboardDocumentStore(state.database),
+                    services.insights,
+                    services.dashboards,
+                ),
+            )
+        finally:
+            workers.close()
+
+
+async def _do_not_wait() -> None:
+    """Wait for no event: a check of queries reads none."""

@@ -1,0 +1,60 @@
+"""Evaluate flags as they were at an earlier time, without a running service."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from hedgerow.app.commands.queries import open_queries
+from hedgerow.app.state import State
+from hedgerow.flags.evaluation.decide import EvaluationRequest
+from hedgerow.flags.evaluation.explanation import to_json
+from hedgerow.flags.history.past_evaluation import TIMESTAMP, PastEvaluations
+from hedgerow.flags.history.person_history import PersonHistory
+from hedgerow.lib.clock import format_iso, utc_now
+from hedgerow.projects.model import Project
+from hedgerow.projects.validation import parse_date_parameter
+from hedgerow.settings import Settings
+from hedgerow.storage.events.folder_lock import FolderInUseError
+from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
+from hedgerow.storage.flags.history import SqlFlagHistory
+from hedgerow.storage.persons.persons import SqlPersonStore
+
+__all__ = ["FolderInUseError", "PastFlagCommands", "open_past_flags"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFlagCommands:
+    state: State
+    evaluations: PastEvaluations
+
+    async def evaluate(
+        self, project: Project, key: str, timestamp: str, **fields: Any
+    ) -> dict[str, Any]:
+        """Evaluate a flag at a time. Returns the part of the API's response that is printed."""
+        now = utc_now()
+        at = parse_date_parameter(timestamp, now, UTC, TIMESTAMP)
+        past = await self.evaluations.evaluate(project, key, EvaluationRequest(**fields), at, now)
+        return {
+            "explanation": to_json(past.explanation),
+            "timestamp": format_iso(past.at),
+            "flag_changes_since": past.changes,
+            "notes": list(past.notes),
+        }
+
+
+@asynccontextmanager
+async def open_past_flags(settings: Settings) -> AsyncIterator[PastFlagCommands]:
+    """Open flags and events. Raises FolderInUseError if another process has the events open."""
+    async with open_queries(settings) as queries:
+        database = queries.state.database
+        yield PastFlagCommands(
+            state=queries.state,
+            evaluations=PastEvaluations(
+                SqlFlagHistory(database),
+                PersonHistory(queries.executor),
+                SqlEvaluationDataStore(database),
+                SqlPersonStore(database),
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Flags and persons as they were at an earlier time."""
