@@ -1,4 +1,5 @@
-"""The HTML documentation of the API, rendered from the OpenAPI document, without scripts."""
+"""The HTML documentation of the API: the viewer that is built with the console, or, where that is
+not built, a page without scripts, rendered from the OpenAPI document."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from hedgerow.http.call import PublicCall
+from hedgerow.http.console.console import VIEWER_POLICY, respond_with_page
+from hedgerow.http.console.files import ConsoleFileCache
 from hedgerow.http.endpoint import Endpoint, endpoint
 from hedgerow.http.openapi.document import build_document
 from hedgerow.http.server.response import JsonResponse
@@ -36,12 +39,13 @@ _templates.filters["with_code"] = _format_code
 
 
 class DocsEndpoints:
-    """The OpenAPI document and the page that renders it. Both are built on first use."""
+    """The OpenAPI document and the page that shows it. Both are built on first use."""
 
     tag = "Documentation"
 
-    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]]) -> None:
+    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], files: ConsoleFileCache) -> None:
         self._endpoints = endpoints
+        self._files = files
 
     @cached_property
     def _document(self) -> dict[str, Any]:
@@ -61,6 +65,9 @@ class DocsEndpoints:
 
     @endpoint("GET", "/api/docs/", access=None, is_documented=False)
     async def show_docs(self, call: PublicCall) -> Response:
+        files = await self._files.load()
+        if files.api_docs is not None:
+            return respond_with_page(files.api_docs, VIEWER_POLICY)
         return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
 
 
