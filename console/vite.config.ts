@@ -7,6 +7,7 @@ import { defineConfig, type Plugin } from "vite";
 const OUTPUT = "../src/hedgerow/http/console/static";
 // Python replaces it in each response.
 const NONCE = "__NONCE__";
+const LARGE_BYTES = 1_000_000;
 
 /** Writes each file also compressed, so that the service never compresses. */
 function compress(): Plugin {
@@ -15,10 +16,11 @@ function compress(): Plugin {
     apply: "build",
     closeBundle() {
       for (const name of readdirSync(OUTPUT)) {
-        if (name === "index.html" || /\.(gz|br)$/.test(name)) continue;
+        if (/\.(html|gz|br)$/.test(name)) continue;
         const content = readFileSync(join(OUTPUT, name));
         writeFileSync(join(OUTPUT, `${name}.gz`), gzipSync(content, { level: 9 }));
-        const params = { [constants.BROTLI_PARAM_QUALITY]: 11 };
+        // The best quality takes seconds for a large file.
+        const params = { [constants.BROTLI_PARAM_QUALITY]: content.length > LARGE_BYTES ? 9 : 11 };
         writeFileSync(join(OUTPUT, `${name}.br`), brotliCompressSync(content, { params }));
       }
     },
@@ -43,10 +45,13 @@ export default defineConfig({
     assetsDir: "",
     target: "es2022",
     reportCompressedSize: false,
+    // The viewer of the API documentation is one file, loaded by its page only.
+    chunkSizeWarningLimit: 1600,
     // Icons and the like become files: `img-src` and the cache handle them alike.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
+      input: ["index.html", "api-docs.html"],
       // Libraries mark their modules for another framework.
       onLog: (level, log, report) => log.code !== "MODULE_LEVEL_DIRECTIVE" && report(level, log),
       output: {

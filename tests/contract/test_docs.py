@@ -29,6 +29,7 @@ PAGES = [
 ]
 COMPARED = DOCS / "compatibility.md"
 VERDICTS = ("same", "better", "on purpose", "not supported")
+THEMES = ("light", "dark")
 DECISIONS = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
 
 LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
@@ -141,6 +142,17 @@ def test_every_module_that_a_page_names_exists(page: str) -> None:
 def test_every_link_to_a_file_finds_it(page: str) -> None:
     lost = [str(target) for target, _ in local_links(ROOT / page) if not target.exists()]
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_picture_exists_in_both_themes(page: str) -> None:
+    """tests/browser/pictures.py makes them."""
+    text = (ROOT / page).read_text()
+    light, dark = (set(re.findall(rf'"([^"]+)-{theme}\.webp"', text)) for theme in THEMES)
+    assert light == dark
+    for name in light:
+        for theme in THEMES:
+            assert ((ROOT / page).parent / f"{name}-{theme}.webp").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES)

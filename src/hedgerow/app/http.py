@@ -66,6 +66,7 @@ from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
 from hedgerow.http.console.console import LOGIN_PATH, ConsoleEndpoints
+from hedgerow.http.console.files import ConsoleFileCache
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
 from hedgerow.http.payload.body import BodyReader
@@ -306,10 +307,12 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
 
 
 def _build_api(container: Container, services: HttpServices) -> Starlette:
-    endpoints = documented_endpoints()
+    endpoints, files = documented_endpoints(), ConsoleFileCache()
     handlers: list[Handler] = [
-        ConsoleEndpoints(has_passwords=any(LOGIN_PATH in each.paths for _, each in endpoints)),
-        DocsEndpoints(endpoints),
+        ConsoleEndpoints(
+            files, has_passwords=any(LOGIN_PATH in each.paths for _, each in endpoints)
+        ),
+        DocsEndpoints(endpoints, files),
         *_build_project_endpoints(container, services),
         *_build_flag_endpoints(container, services),
         *_build_event_endpoints(container, services),

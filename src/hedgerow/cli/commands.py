@@ -68,6 +68,9 @@ COMMANDS: Mapping[str, Entry] = {
         "installation.doctor:doctor",
         "Check storage, keys, the clock, and work that waits: events, destinations and jobs.",
     ),
+    "demo": CommandEntry(
+        "demo.demo:demo", "Create a project with a made-up product, full of data to look at."
+    ),
     "keys": GroupEntry(
         "Manage personal API keys.",
         {

@@ -73,9 +73,19 @@ class ServiceClient:
             self._project = self._find_project()
         return self._send(method, f"{self._url}/api/projects/{self._project}/{path}", body)
 
-    def capture(self, project_key: str, events: Sequence[Any]) -> list[str]:
-        """Send historical events, and return why the service rejected any of them."""
-        batch = {"api_key": project_key, "historical_migration": True, "batch": events}
+    def choose_project(self, project: int) -> None:
+        """Use this project from now on."""
+        self._project = project
+
+    def request_root(self, method: str, path: str, body: Any = None) -> Any:
+        """Call a path outside of the project, such as /api/projects/."""
+        return self._send(method, f"{self._url}{path}", body)
+
+    def capture(
+        self, project_key: str, events: Sequence[Any], *, is_historical: bool = True
+    ) -> list[str]:
+        """Send events, and return why the service rejected any of them."""
+        batch = {"api_key": project_key, "historical_migration": is_historical, "batch": events}
         rejected = self._send("POST", f"{self._url}/batch/", batch).get("rejected", ())
         return [f"event {each.get('uuid')}: {each.get('detail')}" for each in rejected]
 

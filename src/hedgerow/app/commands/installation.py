@@ -1,11 +1,17 @@
 """Create an installation, and migrate its database."""
 
-from hedgerow.app.state import choose_initial_keys, ensure_data_dir, state_location
+from hedgerow.app.state import (
+    choose_initial_keys,
+    ensure_data_dir,
+    events_folder,
+    state_location,
+)
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.events import replica_schema, schema
+from hedgerow.storage.events.folder_lock import is_locked
 from hedgerow.storage.migrations import apply
 from hedgerow.storage.migrations.state import SchemaState
 
@@ -18,6 +24,13 @@ def create_installation(settings: Settings) -> InitialKeys | None:
     is_new = apply.prepare_database(state_location(settings), keys, utc_now())
     load_encryption_keys(settings.encryption_keys, settings.data_dir)
     return keys if is_new else None
+
+
+def has_running_service(settings: Settings) -> bool:
+    """Return whether a process has the embedded event store open, so that no other one can.
+
+    Without an embedded one, several services can run, and the answer is no."""
+    return not settings.clickhouse_url and is_locked(events_folder(settings))
 
 
 def apply_migrations(settings: Settings) -> SchemaState:

@@ -3,7 +3,6 @@
 The page is an application over the public API. It is the same for everybody and needs no key.
 """
 
-import asyncio
 import secrets
 from html import escape
 
@@ -11,10 +10,9 @@ from starlette.responses import Response
 
 from hedgerow.errors import NotFound
 from hedgerow.http.call import PublicCall
-from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFiles, read_files
+from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFileCache
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.server.headers import read_header
-from hedgerow.lib.threads import run_in_thread
 
 # Addresses that the application itself resolves. Those of projects are PostHog's, so that links to
 # PostHog's pages work with another host.
@@ -33,12 +31,13 @@ NONCE_PLACEHOLDER = "__NONCE__"
 NONCE_BYTES = 18
 # The build writes it where the page learns how people log in.
 LOGIN_PLACEHOLDER = "__LOGIN__"
-# Not 'self' for scripts: site apps and scripts of SDKs on this origin are written by others.
-POLICY = (
+# Not 'self' for scripts: site apps and scripts of SDKs on this origin are written by others. The
+# viewer of the API documentation writes HTML that it has cleaned, so that it has no trusted types.
+VIEWER_POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
-    "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
-    "require-trusted-types-for 'script'"
+    "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
 )
+POLICY = f"{VIEWER_POLICY}; require-trusted-types-for 'script'"
 PAGE_HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -74,32 +73,25 @@ NOT_BUILT = (
 
 
 class ConsoleEndpoints:
-    """The files are read with the first request. The page offers a login with a password if
-    the service has one."""
+    """The page offers a login with a password if the service has one."""
 
     tag = "Console"
 
-    def __init__(self, *, has_passwords: bool) -> None:
+    def __init__(self, files: ConsoleFileCache, *, has_passwords: bool) -> None:
         self._login = "password" if has_passwords else "key"
-        self._files: ConsoleFiles | None = None
-        self._lock = asyncio.Lock()
+        self._files = files
 
     @endpoint("GET", *PAGE_PATHS, access=None, is_documented=False)
     async def show_page(self, call: PublicCall) -> Response:
         """Show the console. Its own router reads the address."""
-        files = await self._load_files()
-        nonce = secrets.token_urlsafe(NONCE_BYTES)
+        files = await self._files.load()
         page = files.shell or MISSING_PAGE.format(reason=NOT_BUILT)
-        return Response(
-            page.replace(NONCE_PLACEHOLDER, escape(nonce)).replace(LOGIN_PLACEHOLDER, self._login),
-            media_type="text/html",
-            headers=PAGE_HEADERS | {"Content-Security-Policy": POLICY.format(nonce=nonce)},
-        )
+        return respond_with_page(page.replace(LOGIN_PLACEHOLDER, self._login), POLICY)
 
     @endpoint("GET", "/console/{name}", access=None, is_documented=False)
     async def retrieve_file(self, call: PublicCall) -> Response:
         """Retrieve a file of the console. Its name contains a hash of its content."""
-        files = await self._load_files()
+        files = await self._files.load()
         found = files.files.get(call.path_param("name"))
         if found is None:
             raise NotFound("There is no such file of the console. Reload the page.")
@@ -110,11 +102,15 @@ class ConsoleEndpoints:
             headers=FILE_HEADERS | ({"Content-Encoding": encoding} if encoding else {}),
         )
 
-    async def _load_files(self) -> ConsoleFiles:
-        async with self._lock:
-            if self._files is None:
-                self._files = await run_in_thread(read_files)
-            return self._files
+
+def respond_with_page(page: str, policy: str) -> Response:
+    """Respond with a page whose scripts and styles have a nonce of their own."""
+    nonce = secrets.token_urlsafe(NONCE_BYTES)
+    return Response(
+        page.replace(NONCE_PLACEHOLDER, escape(nonce)),
+        media_type="text/html",
+        headers=PAGE_HEADERS | {"Content-Security-Policy": policy.format(nonce=nonce)},
+    )
 
 
 def select_encoding(file: ConsoleFile, accepted: str) -> str:

@@ -1,4 +1,5 @@
-"""The HTML documentation of the API, rendered from the OpenAPI document, without scripts."""
+"""The HTML documentation of the API: the viewer that is built with the console, or, where that is
+not built, a page without scripts, rendered from the OpenAPI document."""
 
 import asyncio
 import re
@@ -11,6 +12,8 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from hedgerow.http.call import PublicCall
+from hedgerow.http.console.console import VIEWER_POLICY, respond_with_page
+from hedgerow.http.console.files import ConsoleFileCache
 from hedgerow.http.endpoint import Endpoint, endpoint
 from hedgerow.http.openapi.document import build_document
 from hedgerow.http.server.response import JsonResponse
@@ -46,13 +49,14 @@ class BuiltDocs:
 
 
 class DocsEndpoints:
-    """The OpenAPI document and the page that renders it. Both are built on first use, in a thread:
+    """The OpenAPI document and the page that shows it. Both are built on first use, in a thread:
     this takes long enough to delay other requests."""
 
     tag = "Documentation"
 
-    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]]) -> None:
+    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], files: ConsoleFileCache) -> None:
         self._endpoints = endpoints
+        self._files = files
         self._building: asyncio.Task[BuiltDocs] | None = None
 
     async def _load(self) -> BuiltDocs:
@@ -71,6 +75,9 @@ class DocsEndpoints:
 
     @endpoint("GET", "/api/docs/", access=None, is_documented=False)
     async def show_docs(self, call: PublicCall) -> Response:
+        files = await self._files.load()
+        if files.api_docs is not None:
+            return respond_with_page(files.api_docs, VIEWER_POLICY)
         return Response((await self._load()).page, media_type="text/html", headers=PAGE_HEADERS)
 
 

@@ -1,0 +1,1 @@
+"""`hedgerow demo`: a project with a believable world in it."""
