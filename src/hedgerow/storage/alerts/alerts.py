@@ -135,8 +135,8 @@ class SqlAlertStore(AlertStore):
                 return None
             notified = queue_message(connection, checked.message, alert.destinations, now)
             if notified:
-                notified = update(table).where(table.c.id == alert.id).values(last_notified_at=now)
-                connection.execute(notified)
+                marked = update(table).where(table.c.id == alert.id).values(last_notified_at=now)
+                connection.execute(marked)
             _add_check(connection, checked, notified, now)
             return notified
 
