@@ -5,6 +5,7 @@ The page is an application over the public API. It is the same for everybody and
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 from html import escape
 
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from hedgerow.http.call import PublicCall
 from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFiles, read_files
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.server.headers import read_header
+from hedgerow.lib import jsonio
 from hedgerow.lib.threads import run_in_thread
 
 # Addresses that the application itself resolves. Those of projects are PostHog's, so that links to
@@ -27,7 +29,6 @@ PAGE_PATHS = (
     "/project/{rest:path}",
     "/settings/{rest:path}",
 )
-LOGIN_PATH = "/api/login/"
 # The build writes it where a nonce belongs.
 NONCE_PLACEHOLDER = "__NONCE__"
 NONCE_BYTES = 18
@@ -73,14 +74,22 @@ NOT_BUILT = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginMethods:
+    """How people can log in. The page reads it. `provider` is its name, "" without one."""
+
+    password: bool
+    reset: bool
+    provider: str
+
+
 class ConsoleEndpoints:
-    """The files are read with the first request. The page offers a login with a password if
-    the service has one."""
+    """The files are read with the first request."""
 
     tag = "Console"
 
-    def __init__(self, *, has_passwords: bool) -> None:
-        self._login = "password" if has_passwords else "key"
+    def __init__(self, methods: LoginMethods) -> None:
+        self._login = escape(jsonio.encode(methods).decode())
         self._files: ConsoleFiles | None = None
         self._lock = asyncio.Lock()
 
