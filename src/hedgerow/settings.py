@@ -4,19 +4,38 @@ may override. Only app/ and cli/ read settings; domain packages receive plain va
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from hedgerow.setting_parsers import (
+    Network,
+    define_setting,
+    parse_boolean,
+    parse_choice,
+    parse_clickhouse_url,
+    parse_database_url,
+    parse_directory,
+    parse_key,
+    parse_networks,
+    parse_owner_email,
+    parse_owner_password,
+    parse_public_url,
+    parse_rate,
+    parse_seconds,
+    parse_server_url,
+    parse_text,
+    parse_webhook_url,
+    parse_whole_number,
+)
+from hedgerow.sign_in_settings import SignInSettings
+
 PREFIX = "HEDGEROW_"
 
-MIN_RATE, MAX_RATE = 0.1, 1_000_000.0
 DEFAULT_DATA_DIR = Path("hedgerow-data")
 
-Network = IPv4Network | IPv6Network
 Source = Literal["default", "environment", "command line"]
 
 
@@ -24,166 +43,8 @@ class SettingError(ValueError):
     """A setting has an invalid value. The message names the variable and the expected value."""
 
 
-def parse_text(raw: str) -> str:
-    return raw
-
-
-def parse_whole_number(least: int, most: int) -> Callable[[str], int]:
-    def parse(raw: str) -> int:
-        digits = raw.strip()
-        number = int(digits) if digits.isdecimal() and len(digits) < 20 else None
-        if number is None or not least <= number <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return number
-
-    return parse
-
-
-def parse_seconds(least: float, most: float) -> Callable[[str], float]:
-    def parse(raw: str) -> float:
-        try:
-            number = float(raw)
-        except ValueError:
-            number = float("nan")
-        if not least <= number <= most:
-            raise ValueError(f"a number of seconds from {least:g} to {most:g}")
-        return number
-
-    return parse
-
-
-def parse_rate(raw: str) -> float:
-    try:
-        number = float(raw)
-    except ValueError:
-        number = float("nan")
-    if number != 0 and not MIN_RATE <= number <= MAX_RATE:
-        raise ValueError(f"a number from {MIN_RATE:g} to {MAX_RATE:,.0f}, or 0")
-    return number
-
-
-def parse_boolean(raw: str) -> bool:
-    word = raw.strip().lower()
-    if word in ("1", "true", "yes", "on"):
-        return True
-    if word in ("0", "false", "no", "off", ""):
-        return False
-    raise ValueError("true or false")
-
-
-def parse_choice(*choices: str) -> Callable[[str], str]:
-    def parse(raw: str) -> str:
-        if raw.strip().lower() not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
-        return raw.strip().lower()
-
-    return parse
-
-
-def parse_directory(raw: str) -> Path:
-    try:
-        if raw.strip():
-            return Path(raw).expanduser()
-    except RuntimeError:  # the user after ~ does not exist
-        pass
-    raise ValueError("the path of a directory")
-
-
-def parse_database_url(raw: str) -> str:
-    url = raw.strip()
-    if url and _scheme(url) not in ("postgresql", "postgres"):
-        raise ValueError("postgresql://user:password@host:5432/name, or an empty value for SQLite")
-    return url
-
-
-def parse_clickhouse_url(raw: str) -> str:
-    url = raw.strip()
-    if url and _scheme(url) not in ("http", "https"):
-        raise ValueError("http://user:password@host:8123/database, or an empty value for chDB")
-    return url
-
-
-def _scheme(url: str) -> str | None:
-    """Return the URL's scheme, or None if the text is not a valid URL."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts.scheme
-
-
-def parse_server_url(raw: str) -> str:
-    url = raw.strip().rstrip("/")
-    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
-        raise ValueError("a URL such as https://flags.example.com, or an empty value")
-    return url
-
-
-def parse_public_url(raw: str) -> str:
-    url = parse_server_url(raw)
-    if "@" in urlsplit(url).netloc:  # responses contain it
-        raise ValueError("a URL without a user and a password, such as https://flags.example.com")
-    return url
-
-
-def parse_webhook_url(raw: str) -> str:
-    url = raw.strip()
-    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
-        raise ValueError("a URL such as https://example.com/hook, or an empty value")
-    return url
-
-
-def parse_networks(raw: str) -> tuple[Network, ...]:
-    try:
-        return tuple(
-            ip_network(part.strip(), strict=False) for part in raw.split(",") if part.strip()
-        )
-    except ValueError:
-        raise ValueError("comma-separated addresses or networks, such as 10.0.0.0/8") from None
-
-
-def parse_key(prefix: str) -> Callable[[str], str]:
-    def parse(raw: str) -> str:
-        value = raw.strip()
-        if value and not (value.startswith(prefix) and value.isascii() and len(value) >= 20):
-            raise ValueError(f"{prefix} and at least 16 more characters, or an empty value")
-        if any(not (c.isalnum() or c in "_-") for c in value):
-            raise ValueError(f"{prefix} and letters, digits, _ or - only")
-        return value
-
-    return parse
-
-
-def parse_owner_email(raw: str) -> str:
-    email = raw.strip().lower()
-    local, _, domain = email.rpartition("@")
-    if email and not (local and domain and email.isprintable() and " " not in email):
-        raise ValueError("an email address, or an empty value")
-    return email
-
-
-def parse_owner_password(raw: str) -> str:
-    if raw and not 12 <= len(raw) <= 256:
-        raise ValueError("12 to 256 characters, or an empty value")
-    return raw
-
-
-def define_setting(
-    default: Any,
-    parse: Callable[[str], Any],
-    help: str,
-    *,
-    secret: bool = False,
-    old_name: str = "",
-) -> Any:
-    """`old_name` is the name that the previous release used; it is still read for one release."""
-    metadata = {"parse": parse, "help": help, "secret": secret, "old_name": old_name}
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(SignInSettings):
     """Every setting: its default value, its parser and its help text."""
 
     host: str = define_setting(
@@ -464,7 +325,9 @@ def load_settings(
     """Load settings from options, then the environment, then defaults, with the origin of each."""
     values: dict[str, Any] = {}
     origins: list[SettingOrigin] = []
-    for entry in fields(Settings):
+    # Those of the base class come last, as in the documentation.
+    own_first = sorted(fields(Settings), key=lambda entry: entry in fields(SignInSettings))
+    for entry in own_first:
         value, source = _resolve_value(entry, environment, overrides or {})
         values[entry.name] = value
         origins.append(

@@ -21,6 +21,23 @@ PERSONAL_KEY = "phx_0123456789-b_DEF"
 NAMES = [entry.name for entry in fields(Settings)]
 
 GOOD: list[tuple[str, str, Any]] = [
+    ("oidc_issuer", "https://login.example.com/", "https://login.example.com"),
+    ("oidc_issuer", "http://[::1]:9000/realm", "http://[::1]:9000/realm"),
+    ("oidc_client_id", "hedgerow", "hedgerow"),
+    ("oidc_client_secret", "secret", "secret"),
+    ("oidc_name", "Example Inc.", "Example Inc."),
+    ("oidc_scopes", "openid email", "openid email"),
+    ("oidc_domains", "Example.com, b.example", ("example.com", "b.example")),
+    ("oidc_new_members", "1=viewer, 2=editor", ((1, "viewer"), (2, "editor"))),
+    ("oidc_trust_emails", "true", True),
+    ("password_login", "false", False),
+    ("smtp_host", "mail.example.com", "mail.example.com"),
+    ("smtp_port", "465", 465),
+    ("smtp_tls", "TLS", "tls"),
+    ("smtp_user", "hedgerow", "hedgerow"),
+    ("smtp_password", "secret", "secret"),
+    ("mail_from", "Hedgerow <hedgerow@example.com>", "Hedgerow <hedgerow@example.com>"),
+    ("mail_from", "a+b@example.com", "a+b@example.com"),
     ("host", "0.0.0.0", "0.0.0.0"),
     ("port", "0", 0),
     ("port", " 65535 ", 65535),
@@ -90,6 +107,18 @@ ADDRESS = "a URL such as https://flags.example.com, or an empty value"
 NETWORKS = "comma-separated addresses or networks, such as 10.0.0.0/8"
 
 BAD: list[tuple[str, str, str]] = [
+    ("oidc_issuer", "login.example.com", "a URL that begins with https://, or an empty value"),
+    ("oidc_issuer", "http://login.example.com", "a URL that begins with https://"),
+    ("oidc_issuer", "http://127.0.0.1.example.com", "a URL that begins with https://"),
+    ("oidc_domains", "example", "comma-separated domains"),
+    ("oidc_new_members", "viewer", "comma-separated projects with their roles"),
+    ("oidc_new_members", "1=", "comma-separated projects with their roles"),
+    ("oidc_trust_emails", "perhaps", "true or false"),
+    ("password_login", "perhaps", "true or false"),
+    ("smtp_port", "0", "a whole number from 1 to 65535"),
+    ("smtp_tls", "ssl", "one of starttls, tls, none"),
+    ("mail_from", "hedgerow", "an email address such as"),
+    ("mail_from", "hedgerow\nBcc: x", "an email address such as"),
     ("port", "", PORT),
     ("port", "eighty", PORT),
     ("port", "-1", PORT),
@@ -180,6 +209,13 @@ def test_every_setting_has_a_valid_and_an_invalid_case() -> None:
         "notification_secret",
         "sdk_scripts_dir",
         "encryption_keys",
+        "oidc_client_id",
+        "oidc_client_secret",
+        "oidc_name",
+        "oidc_scopes",
+        "smtp_host",
+        "smtp_password",
+        "smtp_user",
     }
     assert {name for name, _, _ in BAD} == set(NAMES) - free
 
@@ -223,7 +259,9 @@ def test_default_applies_without_a_variable(name: str) -> None:
 
 def test_origins_list_every_setting_in_order_with_help() -> None:
     _, origins = load_settings({})
-    assert [origin.variable for origin in origins] == [variable_name(name) for name in NAMES]
+    names = [origin.variable for origin in origins]
+    assert sorted(names) == sorted(variable_name(name) for name in NAMES)
+    assert (names[0], names[-1]) == ("HEDGEROW_HOST", "HEDGEROW_MAIL_FROM")
     assert all(origin.help.endswith(".") for origin in origins)
 
 

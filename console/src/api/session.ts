@@ -7,8 +7,21 @@ export type LoginState = "out" | "in" | "expired";
 const KEY = "hedgerow.key";
 // Whether this browser has logged in with a password, so that others are not asked in vain.
 const HINT = "hedgerow.session";
-// Whether the service knows passwords.
-export const HAS_PASSWORDS = document.querySelector<HTMLMetaElement>("meta[name=login]")?.content === "password";
+// How people can log in here; `provider` is the name of an OpenID Connect provider.
+type LoginMethods = { password: boolean; reset: boolean; provider: string };
+
+export const LOGIN = readMethods();
+
+function readMethods(): LoginMethods {
+  const content = document.querySelector<HTMLMetaElement>("meta[name=login]")?.content ?? "";
+  return content.startsWith("{") ? (JSON.parse(content) as LoginMethods) : { password: false, reset: false, provider: "" };
+}
+
+// The provider has sent the browser back with a session.
+if (location.hash === "#logged-in") {
+  rememberSession();
+  history.replaceState(null, "", location.pathname + location.search);
+}
 
 export const loginState = signal<LoginState>(
   sessionStorage.getItem(KEY) || localStorage.getItem(HINT) ? "in" : "out",

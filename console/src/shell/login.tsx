@@ -1,20 +1,40 @@
-// Log in: with a password, with a personal API key, or for the first time with the setup link.
-import { useState } from "preact/hooks";
+// Log in: with a password, a provider, a personal API key, or with a link.
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, queryClient } from "../api/client";
-import { forget, HAS_PASSWORDS, keepKey, markLoggedIn, rememberSession } from "../api/session";
+import { forget, keepKey, LOGIN, markLoggedIn, rememberSession } from "../api/session";
 import { t } from "../lib/text";
 import { Button, Field } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
 import { Logo } from "../ui/icons";
 
-type Way = "password" | "key";
-type LinkKind = "setup" | "reset" | "invite";
+type Way = "password" | "key" | "provider" | "forgotten";
+type LinkKind = "setup" | "reset" | "invite" | "login";
 
-const LINK_PATHS: Record<LinkKind, string> = { setup: "/api/setup/", reset: "/api/reset/confirm/", invite: "/api/signup/" };
+const LINK_PATHS: Record<LinkKind, string> = {
+  setup: "/api/setup/",
+  reset: "/api/reset/confirm/",
+  invite: "/api/signup/",
+  login: "/api/login/link/",
+};
+
+/** Why a login with the provider failed, by the code in the address. */
+function describeRefusal(code: string): string {
+  const texts: Record<string, string> = {
+    login_expired: t("The login took too long, or began in another tab. Try again."),
+    login_canceled: t("The provider did not log you in. Try again."),
+    too_many_attempts: t("Too many attempts to log in. Try again in a few minutes."),
+    email_not_verified: t("The provider has not verified your email address. Verify it there, then log in again."),
+    domain_not_allowed: t("People with your email address cannot log in here."),
+    not_invited: t("You have no account here yet. Ask an owner for an invite."),
+    other_account: t("Your email address belongs to another account of the provider. Ask the operator for help."),
+    password_needed: t("Your account has two-factor authentication. Log in with your password first, then once with the provider."),
+  };
+  return texts[code] ?? t("The provider does not work at the moment. Try again later, or ask the operator.");
+}
 
 /** Read a token that a link carries in its fragment, which no server sees. */
 export function readLink(): { kind: LinkKind; token: string } | null {
-  const match = /^#(setup|reset|invite)=(.+)$/.exec(location.hash);
+  const match = /^#(setup|reset|invite|login)=(.+)$/.exec(location.hash);
   return match ? { kind: match[1] as LinkKind, token: decodeURIComponent(match[2] ?? "") } : null;
 }
 
@@ -117,6 +137,65 @@ function PasswordForm() {
   );
 }
 
+/** A page of the provider; it leads back to this one. In a dialog it opens in another tab, so that the page keeps what was entered. */
+function ProviderLink({ isPrimary, isOverPage }: { isPrimary: boolean; isOverPage: boolean }) {
+  useEffect(() => {
+    if (!isOverPage) return;
+    const check = () => void call("GET", "/api/users/@me/").then(finish, () => {});
+    addEventListener("focus", check);
+    return () => removeEventListener("focus", check);
+  }, [isOverPage]);
+  const next = location.pathname === "/login" || isOverPage ? "/" : location.pathname + location.search;
+  const target = isOverPage ? { target: "_blank", rel: "noopener" } : {};
+  return (
+    <a class={`button ${isPrimary ? "primary" : ""}`} href={`/api/login/oidc/?next=${encodeURIComponent(next)}`} {...target}>
+      {t("Log in with {name}", { name: LOGIN.provider })}
+    </a>
+  );
+}
+
+function ForgottenForm() {
+  const [email, setEmail] = useState("");
+  const [isSent, setSent] = useState(false);
+  const { submit, error, isBusy } = useSubmit(async () => {
+    await call("POST", "/api/reset/", { body: { email } });
+    setSent(true);
+  });
+  if (isSent)
+    return <p role="status">{t("If there is an account with this email address, a link is on its way to it. It works for an hour.")}</p>;
+  return (
+    <form class="stack" onSubmit={submit}>
+      <Field label={t("Email")} error={error} hint={t("You get a link with which you choose a new password.")}>
+        {(attributes) => (
+          <input {...attributes} class="input" type="email" autocomplete="username" required value={email} onInput={(event) => setEmail(event.currentTarget.value)} />
+        )}
+      </Field>
+      <Button kind="primary" type="submit" disabled={isBusy}>
+        {t("Send the link")}
+      </Button>
+    </form>
+  );
+}
+
+/** A link of the operator. It works once, so that a person has to press a button. */
+function LoginLinkForm({ token }: { token: string }) {
+  const { submit, error, isBusy } = useSubmit(async () => {
+    await call("POST", LINK_PATHS.login, { body: { token } });
+    history.replaceState(null, "", "/");
+    rememberSession();
+    await finish();
+    location.reload();
+  });
+  return (
+    <form class="stack" onSubmit={submit}>
+      {error && <p role="alert" class="error-text">{error}</p>}
+      <Button kind="primary" type="submit" disabled={isBusy}>
+        {t("Log in")}
+      </Button>
+    </form>
+  );
+}
+
 function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
@@ -161,16 +240,29 @@ function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
   );
 }
 
-function LoginForms() {
-  const [way, setWay] = useState<Way>(HAS_PASSWORDS ? "password" : "key");
+function LoginForms({ isOverPage = false }: { isOverPage?: boolean }) {
+  const usual: Way = LOGIN.password ? "password" : LOGIN.provider ? "provider" : "key";
+  const [way, setWay] = useState<Way>(usual);
   const link = readLink();
-  if (link) return <LinkForm kind={link.kind} token={link.token} />;
+  const refusal = location.pathname === "/login" ? new URLSearchParams(location.search).get("error") : null;
+  if (link?.kind === "login") return <LoginLinkForm token={link.token} />;
+  // Without passwords an invite counts when the person logs in with the provider.
+  if (link && (LOGIN.password || link.kind === "setup")) return <LinkForm kind={link.kind} token={link.token} />;
   return (
     <div class="stack">
-      {way === "password" ? <PasswordForm /> : <KeyForm />}
-      {HAS_PASSWORDS && (
-        <Button kind="quiet" isSmall onClick={() => setWay(way === "password" ? "key" : "password")}>
-          {way === "password" ? t("Use a personal API key") : t("Use a password")}
+      {refusal && <p role="alert" class="error-text">{describeRefusal(refusal)}</p>}
+      {way === "password" && <PasswordForm />}
+      {way === "key" && <KeyForm />}
+      {way === "forgotten" && <ForgottenForm />}
+      {LOGIN.provider && way !== "forgotten" && <ProviderLink isPrimary={way === "provider"} isOverPage={isOverPage} />}
+      {way === "password" && LOGIN.reset && (
+        <Button kind="quiet" isSmall onClick={() => setWay("forgotten")}>
+          {t("Forgot your password?")}
+        </Button>
+      )}
+      {usual !== "key" && (
+        <Button kind="quiet" isSmall onClick={() => setWay(way === usual ? "key" : usual)}>
+          {way === usual ? t("Use a personal API key") : t("Back")}
         </Button>
       )}
     </div>
@@ -201,7 +293,7 @@ export function LoginDialog() {
   return (
     <Dialog title={t("Log in again")} description={t("Your session has ended. The page behind keeps what you entered.")} isOpen onClose={() => {}}>
       <div class="body">
-        <LoginForms />
+        <LoginForms isOverPage />
       </div>
     </Dialog>
   );

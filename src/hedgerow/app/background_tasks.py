@@ -210,6 +210,11 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=HOUR_S,
             run=lambda: container.people.login_store.delete_expired(utc_now(), SESSION_IDLE_TIME),
         ),
+        PeriodicTask(
+            name="send mail",
+            interval_s=CHECK_INTERVAL_S,
+            run=lambda: container.people.send_mail(container.state.directory),
+        ),
         # More often than once a day, so that a failed run is repeated within the day.
         _run_in_one_process(
             container,

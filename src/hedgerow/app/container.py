@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import structlog
 
-from hedgerow.app.commands.people import People, build_people
-from hedgerow.app.delivery import DeliverySystem, build_delivery
+from hedgerow.app.commands.people import People, build_people, check_login_settings
+from hedgerow.app.delivery import DeliverySystem, LazyHttpClient, build_delivery
 from hedgerow.app.event_queries import (
     AlertServices,
     DashboardServices,
@@ -44,6 +46,7 @@ from hedgerow.lib.encryption import EncryptionKeys
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.geoip import GeoIp
+from hedgerow.outbound.ssrf_guard import SsrfGuard
 from hedgerow.persons.replication import Replicator
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
@@ -54,6 +57,11 @@ from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore
 from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
 from hedgerow.storage.persons.replication_queue import SqlReplicationQueue
+
+if TYPE_CHECKING:
+    from hedgerow.people.oidc.login import ProviderLogins
+
+PROVIDER_MODULE = "hedgerow.app.commands.provider"
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +76,8 @@ class Container:
     geoip: GeoIp
     state: State
     people: People
+    provider_http: LazyHttpClient
+    provider_logins: "ProviderLogins | None"
     flag_store: SqlFlagStore
     flag_cache: FlagCache
     evaluation_pacer: EvaluationPacer
@@ -98,6 +108,7 @@ class Container:
         self.ingestion.schema_workers.close()
         await self.ingestion.processor.stop()
         await self.delivery.close()
+        await self.provider_http.close()
         self.pipelines.close()
         self.event_queries.workers.close()
         self.scan_workers.close()
@@ -108,6 +119,7 @@ class Container:
 
 def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Container:
     """Build every service. An embedded event store is locked; nothing is read or written yet."""
+    check_login_settings(settings)
     location = state_location(settings)
     event_store = LazyEventStore(event_store_location(settings), locks_at_once=location.is_sqlite)
     database = open_database(location)
@@ -143,13 +155,26 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         StoredFlagEvaluator(flag_cache, scanner),
     )
     task_health = TaskHealth()
+    people = build_people(settings, database, state.directory, lambda: encryption_keys)
+    provider_http = LazyHttpClient(SsrfGuard(allow_private=True))
+    provider_logins: ProviderLogins | None = None
+    if settings.oidc_issuer:
+        provider_logins = import_module(PROVIDER_MODULE).build_provider_logins(
+            settings,
+            people,
+            state.directory,
+            encryption_keys,
+            (provider_http, delivery.http),
+        )
     return Container(
         settings=settings,
         database=database,
         event_store=event_store,
         geoip=geoip,
         state=state,
-        people=build_people(database, state.directory, lambda: encryption_keys),
+        people=people,
+        provider_http=provider_http,
+        provider_logins=provider_logins,
         flag_store=flag_store,
         flag_cache=flag_cache,
         evaluation_pacer=evaluation_pacer,

@@ -51,6 +51,7 @@ from hedgerow.http.api.people.invites import InviteEndpoints
 from hedgerow.http.api.people.keys import KeyEndpoints
 from hedgerow.http.api.people.login import LoginEndpoints
 from hedgerow.http.api.people.members import MemberEndpoints
+from hedgerow.http.api.people.provider_login import ProviderLoginEndpoints
 from hedgerow.http.api.people.users import UserEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
@@ -65,7 +66,7 @@ from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
-from hedgerow.http.console.console import LOGIN_PATH, ConsoleEndpoints
+from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
 from hedgerow.http.console.files import ConsoleFileCache
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.openapi.docs import DocsEndpoints
@@ -307,10 +308,16 @@ def _build_sdk_endpoints(container: Container, services: HttpServices) -> list[H
 
 
 def _build_api(container: Container, services: HttpServices) -> Starlette:
-    endpoints, files = documented_endpoints(), ConsoleFileCache()
+    endpoints, settings = documented_endpoints(), container.settings
+    files = ConsoleFileCache()
     handlers: list[Handler] = [
         ConsoleEndpoints(
-            files, has_passwords=any(LOGIN_PATH in each.paths for _, each in endpoints)
+            files,
+            LoginMethods(
+                password=settings.password_login,
+                reset=settings.password_login and container.people.outbox.is_enabled,
+                provider=settings.oidc_name if settings.oidc_issuer else "",
+            ),
         ),
         DocsEndpoints(endpoints, files),
         *_build_project_endpoints(container, services),
@@ -341,11 +348,17 @@ def _build_project_endpoints(container: Container, services: HttpServices) -> li
 def _build_people_endpoints(container: Container) -> list[Handler]:
     directory, people = container.state.directory, container.people
     return [
-        LoginEndpoints(directory=directory, logins=people.logins, members=people.members),
+        LoginEndpoints(
+            logins=people.logins,
+            members=people.members,
+            outbox=people.outbox,
+            has_passwords=container.settings.password_login,
+        ),
+        ProviderLoginEndpoints(container.provider_logins),
         SessionEndpoints(directory=directory, logins=people.logins),
         AccountEndpoints(directory=directory, logins=people.logins, members=people.members),
         MemberEndpoints(directory=directory, logins=people.logins, members=people.members),
-        InviteEndpoints(members=people.members),
+        InviteEndpoints(members=people.members, outbox=people.outbox),
     ]
 
 

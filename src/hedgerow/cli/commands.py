@@ -87,6 +87,14 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "mail": GroupEntry(
+        "Check the mail server.",
+        {
+            "test": CommandEntry(
+                "people.sign_in:send_test_mail", "Send a test message, and tell whether it worked."
+            )
+        },
+    ),
     "users": GroupEntry(
         "Manage people: roles, invites, passwords and sessions.",
         {
@@ -112,6 +120,14 @@ COMMANDS: Mapping[str, Entry] = {
             "setup-link": CommandEntry(
                 "people.users:print_setup_link",
                 "Print a new setup link, with which the owner chooses an email and a password.",
+            ),
+            "login-link": CommandEntry(
+                "people.sign_in:print_login_link",
+                "Print a link that logs a person in, without a password or the provider.",
+            ),
+            "disconnect": CommandEntry(
+                "people.sign_in:disconnect_user",
+                "Forget who a person is at the OpenID Connect provider.",
             ),
             "roles": GroupEntry(
                 "Manage the roles that people can have in a project.",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from hedgerow.errors import MethodNotAllowed
+from hedgerow.errors import AuthenticationFailed, MethodNotAllowed
 from hedgerow.http.paging import Page, PageWindow, build_link, build_page, parse_window
 from hedgerow.http.payload.body import BodyReader
 from hedgerow.http.payload.fields import Fields, validate
@@ -120,6 +120,15 @@ class Call(PublicCall):
     @property
     def actor(self) -> Actor:
         return self.caller.actor
+
+    async def raw_body(self) -> Any:
+        """A body may arrive half a minute after the headers, by which access was checked."""
+        body = await PublicCall.raw_body(self)
+        if not self.context.directory.has_same_rights(self.caller):
+            raise AuthenticationFailed(
+                "Your rights have changed while the request was sent. Send it again."
+            )
+        return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ from hedgerow.http.api.people.invites import InviteEndpoints
 from hedgerow.http.api.people.keys import KeyEndpoints
 from hedgerow.http.api.people.login import LoginEndpoints
 from hedgerow.http.api.people.members import MemberEndpoints
+from hedgerow.http.api.people.provider_login import ProviderLoginEndpoints
 from hedgerow.http.api.people.users import UserEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
@@ -127,6 +128,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     SiteAppEndpoints,
     MessagePictureEndpoints,
     LoginEndpoints,
+    ProviderLoginEndpoints,
     AccountEndpoints,
 )
 

@@ -1,20 +1,17 @@
-"""Log in and out, change passwords, and manage second factors.
+"""Log in and out, change passwords, and manage second factors."""
 
-Attempts are counted in the database before the password is compared, per account and per address,
-so that the limits hold for all processes, for requests at the same time, and for unknown names.
-"""
-
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hedgerow.errors import Invalid, RateLimitExceeded, Unavailable
+from hedgerow.errors import Invalid, Unavailable
 from hedgerow.lib.encryption import Cipher, DecryptionError
 from hedgerow.lib.tokens import generate_token, hash_token
 from hedgerow.people import totp
+from hedgerow.people.attempts import CODE_ATTEMPTS, DEVICE_ATTEMPTS, AttemptBuckets, LoginAttempts
 from hedgerow.people.model import (
     LINK_PREFIX,
+    LOGIN_LINK_TIME,
     MAX_NAME_CHARS,
     RESET_TIME,
     SESSION_PREFIX,
@@ -36,9 +33,6 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import KEY_BITS, LoginSession, User
 from hedgerow.projects.validation import validate_text
 
-ATTEMPT_WINDOW = timedelta(minutes=15)
-ACCOUNT_ATTEMPTS = 10
-ADDRESS_ATTEMPTS = 50
 MAX_USER_AGENT_CHARS = 300
 LINK_OVER = (
     "This link is not valid any more. Links work once, and for a limited time: get a new one."
@@ -66,6 +60,7 @@ class Logins:
         self._directory = directory
         self._hasher = hasher
         self._load_cipher = load_cipher
+        self.attempts = LoginAttempts(store, load_cipher)
 
     async def log_in(
         self, request: LoginRequest, browser: Browser, replaced: str | None, now: datetime
@@ -75,7 +70,12 @@ class Logins:
         return await self.start_session(user, browser, replaced, now)
 
     async def start_session(
-        self, user: User, browser: Browser, replaced: str | None, now: datetime
+        self,
+        user: User,
+        browser: Browser,
+        replaced: str | None,
+        now: datetime,
+        lifetime: timedelta = SESSION_TIME,
     ) -> IssuedSession:
         """Start a session of a person who has been authenticated."""
         value = generate_token(SESSION_PREFIX, KEY_BITS)
@@ -85,13 +85,14 @@ class Logins:
             hash=hash_token(value),
             created_at=now,
             last_used_at=now,
-            expires_at=now + SESSION_TIME,
+            expires_at=now + lifetime,
             address=browser.address,
             user_agent=browser.user_agent[:MAX_USER_AGENT_CHARS],
         )
         await self._store.start_session(session, replaced, user)
         await self._directory.refresh()
-        return IssuedSession(session=session, value=value)
+        device = self.attempts.issue_device(user.email, browser, now)
+        return IssuedSession(session=session, value=value, device=device)
 
     async def end_sessions(
         self, user: User, sessions: list[LoginSession], actor: Actor, now: datetime
@@ -105,13 +106,13 @@ class Logins:
         user: User,
         current: str,
         new: str,
-        browser: Browser,
         session: LoginSession,
         now: datetime,
     ) -> None:
         """Change the own password. Other sessions of the person end."""
         check_new_password(new, user.email)
-        await self._compare(LoginRequest(email=user.email, password=current), browser, now)
+        await self.attempts.count({f"session {session.id}": DEVICE_ATTEMPTS}, now)
+        await self._compare(user.email, current)
         hashed = await self._hasher.hash(new)
         actor = Actor(kind="user", id=user.uuid, name=user.first_name, email=user.email)
         await self._store.set_password(user, hashed, session.id, actor, now)
@@ -123,11 +124,29 @@ class Logins:
         await self._store.set_password(user, await self._hasher.hash(new), None, actor, now)
         await self._directory.refresh()
 
-    async def issue_link(self, user: User, purpose: Purpose, now: datetime) -> str:
+    async def issue_link(
+        self, user: User, purpose: Purpose, now: datetime, lifetime: timedelta | None = None
+    ) -> str:
         """Return the token of a new link for a password. Earlier links of the person end."""
         value = generate_token(LINK_PREFIX, KEY_BITS)
-        await self._store.add_link(build_link(value, user.id, purpose, now))
+        await self._store.add_link(build_link(value, user.id, purpose, now, lifetime))
         return value
+
+    async def use_login_link(
+        self, token: str, browser: Browser, replaced: str | None, now: datetime
+    ) -> IssuedSession:
+        """Start a session with a link that the operator has printed."""
+        link = await self._find_link(token, "login", now)
+        user = await self._get_user(link.user_id)
+        if not await self._store.remove_link(link.hash):
+            raise _link_over()
+        return await self.start_session(user, browser, replaced, now)
+
+    async def _find_link(self, token: str, purpose: Purpose, now: datetime) -> PasswordLink:
+        link = await self._store.find_link(hash_token(token), now)
+        if link is None or link.purpose != purpose:
+            raise _link_over()
+        return link
 
     async def use_link(
         self,
@@ -141,9 +160,7 @@ class Logins:
     ) -> User:
         """Set the password of the person whom the link belongs to. A setup link also names the
         owner. Raises Invalid if the link is over."""
-        link = await self._store.find_link(hash_token(token), now)
-        if link is None or link.purpose != purpose:
-            raise Invalid(LINK_OVER, attr="token", code="invalid_token")
+        link = await self._find_link(token, purpose, now)
         user = await self._get_user(link.user_id)
         owner = None
         if email is not None:
@@ -156,7 +173,7 @@ class Logins:
         check_new_password(password, owner.email if owner else user.email)
         hashed = await self._hasher.hash(password)
         if not await self._store.use_link(link, user, hashed, owner, now):
-            raise Invalid(LINK_OVER, attr="token", code="invalid_token")
+            raise _link_over()
         return await self._get_user(user.id)
 
     def _check_free(self, email: str, user: User) -> str:
@@ -205,33 +222,30 @@ class Logins:
         await self._directory.refresh()
 
     async def _authenticate(self, request: LoginRequest, browser: Browser, now: datetime) -> User:
-        credentials = await self._compare(request, browser, now)
+        buckets = self.attempts.find_buckets(request.email, browser, now)
+        await self.attempts.count(buckets.limits, now)
+        credentials = await self._compare(request.email, request.password)
         if credentials.totp_secret is not None:
-            await self._check_code(credentials, request.code.strip(), now)
-        await self._store.forgive_attempt(_account(request.email), _address(browser))
+            await self._check_code(credentials, request.code.strip(), buckets, now)
+        await self.attempts.forgive(buckets)
         return await self._get_user(credentials.user_id)
 
-    async def _compare(self, request: LoginRequest, browser: Browser, now: datetime) -> Credentials:
-        """Count the attempt, and compare the password. It takes the same time for all names."""
-        await self._count_attempt(request, browser, now)
-        credentials = await self._store.find_credentials(request.email.strip().lower())
+    async def _compare(self, email: str, password: str) -> Credentials:
+        """Compare the password. It takes the same time for all names."""
+        credentials = await self._store.find_credentials(email.strip().lower())
         stored = credentials.password_hash if credentials else None
-        is_right = await self._hasher.verify(request.password, stored)
+        is_right = await self._hasher.verify(password, stored)
         if credentials is None or not is_right:
             raise _invalid_credentials()
         return credentials
 
-    async def _count_attempt(self, request: LoginRequest, browser: Browser, now: datetime) -> None:
-        limits = {_account(request.email): ACCOUNT_ATTEMPTS, _address(browser): ADDRESS_ATTEMPTS}
-        until = await self._store.count_attempt(limits, now + ATTEMPT_WINDOW, now)
-        if until is not None:
-            wait_s = math.ceil((until - now).total_seconds())
-            raise RateLimitExceeded("too many attempts to log in", max(1, wait_s))
-
-    async def _check_code(self, credentials: Credentials, code: str, now: datetime) -> None:
+    async def _check_code(
+        self, credentials: Credentials, code: str, buckets: AttemptBuckets, now: datetime
+    ) -> None:
         assert credentials.totp_secret is not None
         if not code:
             raise CodeRequired
+        await self.attempts.count({buckets.codes: CODE_ATTEMPTS}, now)
         user_id = credentials.user_id
         if totp.is_totp_code(code):
             step = totp.find_step(self._decrypt(credentials.totp_secret), code, now)
@@ -259,23 +273,27 @@ class Logins:
             ) from None
 
 
-def build_link(value: str, user_id: int, purpose: Purpose, now: datetime) -> PasswordLink:
-    time = SETUP_TIME if purpose == "setup" else RESET_TIME
+_LINK_TIMES: Mapping[Purpose, timedelta] = {
+    "setup": SETUP_TIME,
+    "reset": RESET_TIME,
+    "login": LOGIN_LINK_TIME,
+}
+
+
+def build_link(
+    value: str, user_id: int, purpose: Purpose, now: datetime, lifetime: timedelta | None = None
+) -> PasswordLink:
     return PasswordLink(
         hash=hash_token(value),
         user_id=user_id,
         purpose=purpose,
         created_at=now,
-        expires_at=now + time,
+        expires_at=now + (lifetime or _LINK_TIMES[purpose]),
     )
 
 
-def _account(email: str) -> str:
-    return f"account {hash_token(email.strip().lower())}"
-
-
-def _address(browser: Browser) -> str:
-    return f"address {browser.group}"
+def _link_over() -> Invalid:
+    return Invalid(LINK_OVER, attr="token", code="invalid_token")
 
 
 def _invalid_credentials() -> Invalid:

@@ -81,13 +81,11 @@ class Members:
 
     async def change(self, user: User, fields: MemberFields, actor: Actor, now: datetime) -> User:
         """Change the roles of a person. They count at once, for its sessions and its keys."""
-        kept = {id: role.id for id, role in user.project_roles.items()}
         given = fields.project_roles
         await self._store.edit_user(
             user,
-            first_name=user.first_name,
-            organization_role=fields.organization_role or user.organization_role,
-            project_roles=kept if given is None else self.check_roles(given),
+            organization_role=fields.organization_role,
+            project_roles=None if given is None else self.check_roles(given),
             actor=actor,
             now=now,
         )
@@ -98,8 +96,6 @@ class Members:
         await self._store.edit_user(
             user,
             first_name=validate_text("first_name", first_name, MAX_NAME_CHARS),
-            organization_role=user.organization_role,
-            project_roles={id: role.id for id, role in user.project_roles.items()},
             actor=actor,
             now=now,
         )
@@ -147,7 +143,7 @@ class Members:
         await self._store.remove_role(id, actor, now)
         await self._directory.refresh()
 
-    async def invite(
+    async def invite(  # noqa: PLR0913 - the fields of an invite
         self,
         email: str,
         first_name: str,
@@ -155,6 +151,8 @@ class Members:
         project_roles: Mapping[ProjectId, str],
         actor: Actor,
         now: datetime,
+        *,
+        is_mailed: bool = False,
     ) -> IssuedInvite:
         """Create an invite. An earlier one to the same email ends."""
         value = generate_token(INVITE_PREFIX, KEY_BITS)
@@ -168,6 +166,7 @@ class Members:
             created_by=actor.email or actor.name,
             created_at=now,
             expires_at=now + INVITE_TIME,
+            is_mailed=is_mailed,
         )
         await self._store.add_invite(invite, actor)
         return IssuedInvite(invite=invite, value=value)
@@ -180,24 +179,45 @@ class Members:
 
     async def accept(self, token: str, first_name: str, password: str, now: datetime) -> User:
         """Add the person whom an invite is for, with the roles that the invite fixes."""
-        invite = await self._store.find_invite(hash_token(token))
+        invite = await self._store.find_invite(hash=hash_token(token))
         if invite is None or invite.expires_at <= now:
             raise Invalid(INVITE_OVER, attr="token", code="invalid_token")
         check_new_password(password, invite.email)
-        known = self._directory.roles
+        name = validate_text("first_name", first_name, MAX_NAME_CHARS)
+        user = await self._accept(invite, name, await self._hasher.hash(password), now)
+        if user is None:
+            raise Invalid(INVITE_OVER, attr="token", code="invalid_token")
+        return user
+
+    async def accept_for(self, email: str, first_name: str, now: datetime) -> User | None:
+        """Add the person with this email, which somebody else has verified, if it is invited."""
+        invite = await self._store.find_invite(email=email)
+        if invite is None or invite.expires_at <= now:
+            return None
+        return await self._accept(invite, first_name, None, now)
+
+    async def _accept(
+        self, invite: Invite, first_name: str, password_hash: str | None, now: datetime
+    ) -> User | None:
+        """Return None if the invite was used already."""
         member = NewMember(
             email=invite.email,
-            first_name=validate_text("first_name", first_name, MAX_NAME_CHARS),
+            first_name=first_name,
             organization_role=invite.organization_role,
-            # A role that was deleted since gives nothing.
-            project_roles={id: role for id, role in invite.project_roles.items() if role in known},
-            password_hash=await self._hasher.hash(password),
+            project_roles=self.keep_known(invite.project_roles),
+            password_hash=password_hash,
         )
         id = await self._store.accept_invite(invite, member, now)
         if id is None:
-            raise Invalid(INVITE_OVER, attr="token", code="invalid_token")
+            return None
         await self._directory.refresh()
         return self._directory.get_user(id)
+
+    def keep_known(self, project_roles: Mapping[ProjectId, str]) -> Mapping[ProjectId, str]:
+        """Leave out roles and projects that were deleted since."""
+        known, find_project = self._directory.roles, self._directory.get_project
+        items = project_roles.items()
+        return {id: role for id, role in items if role in known and find_project(id) is not None}
 
     def check_roles(self, project_roles: Mapping[ProjectId, str]) -> Mapping[ProjectId, str]:
         """Raise Invalid for a project or a role that does not exist."""

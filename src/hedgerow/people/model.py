@@ -15,13 +15,16 @@ INVITE_PREFIX = "hgi_"
 SESSION_TIME = timedelta(days=90)
 SETUP_TIME = timedelta(hours=24)
 RESET_TIME = timedelta(hours=24)
+# Of a link that is sent by mail.
+MAILED_RESET_TIME = timedelta(hours=1)
+LOGIN_LINK_TIME = timedelta(minutes=15)
 INVITE_TIME = timedelta(days=7)
 # For keys, members and secrets a person must have logged in within this time.
 RECENT_LOGIN_TIME = timedelta(minutes=10)
 MAX_EMAIL_CHARS = 254
 MAX_NAME_CHARS = 150
 
-Purpose = Literal["setup", "reset"]
+Purpose = Literal["setup", "reset", "login"]
 
 
 class CodeRequired(AppError):
@@ -56,11 +59,13 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browser:
-    """Where a person logs in from. `group` is what counts as one address for limits."""
+    """Where a person logs in from. `group` is what counts as one address for limits, `device` what
+    the browser kept of an earlier login."""
 
     address: str
     group: str
     user_agent: str
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,7 @@ class IssuedSession:
 
     session: LoginSession
     value: str
+    device: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,7 @@ class Invite:
     created_by: str
     created_at: datetime
     expires_at: datetime
+    is_mailed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +115,7 @@ class NewMember:
     password_hash: str | None = None
 
 
-def build_url(address: str, kind: Literal["setup", "reset", "invite"], token: str) -> str:
+def build_url(address: str, kind: Literal["setup", "reset", "login", "invite"], token: str) -> str:
     """Return a link that a person opens. Browsers do not send the part after #, so that the token
     is in no log."""
     return f"{address}/#{kind}={token}"

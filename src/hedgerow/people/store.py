@@ -17,8 +17,8 @@ class LoginStore(Protocol):
         it is over."""
         ...
 
-    async def forgive_attempt(self, account: str, address: str) -> None:
-        """Forget the attempts of an account, and one of an address."""
+    async def forgive_attempt(self, forgotten: Sequence[str], reduced: Sequence[str]) -> None:
+        """Forget all attempts in some buckets, and one in others."""
         ...
 
     async def find_credentials(self, email: str) -> Credentials | None: ...
@@ -57,6 +57,10 @@ class LoginStore(Protocol):
         ...
 
     async def add_link(self, link: PasswordLink) -> None: ...
+    async def remove_link(self, hash: str) -> bool:
+        """Return False if there is no such link any more."""
+        ...
+
     async def find_link(self, hash: str, now: datetime) -> PasswordLink | None: ...
     async def use_link(
         self,
@@ -80,13 +84,14 @@ class MemberStore(Protocol):
         self,
         user: User,
         *,
-        first_name: str,
-        organization_role: OrganizationRole,
-        project_roles: Mapping[ProjectId, str],
+        first_name: str | None = None,
+        organization_role: OrganizationRole | None = None,
+        project_roles: Mapping[ProjectId, str] | None = None,
         actor: Actor,
         now: datetime,
     ) -> None:
-        """Raises Invalid if no owner would be left."""
+        """Change what is given, and keep the rest as it is by then: roles may have been taken away
+        since the person was read. Raises Invalid if no owner would be left."""
         ...
 
     async def remove_user(self, user: User, actor: Actor, now: datetime) -> None:
@@ -106,7 +111,10 @@ class MemberStore(Protocol):
         ...
 
     async def list_invites(self) -> list[Invite]: ...
-    async def find_invite(self, hash: str) -> Invite | None: ...
+    async def find_invite(self, *, hash: str = "", email: str = "") -> Invite | None:
+        """Return the invite with this token, or to this email."""
+        ...
+
     async def remove_invite(self, id: str, actor: Actor, now: datetime) -> None: ...
     async def accept_invite(self, invite: Invite, member: NewMember, now: datetime) -> int | None:
         """Add the person and end the invite. Return None if it was used already."""

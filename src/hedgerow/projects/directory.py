@@ -116,6 +116,19 @@ class Directory:
         await self._reload_after_miss()
         return self.find_session(value)
 
+    def has_same_rights(self, caller: Caller) -> bool:
+        """Whether a caller of a moment ago still exists, with the rights that it had."""
+        user = self._snapshot.users.get(caller.user.id)
+        if user is None or user.organization_role != caller.user.organization_role:
+            return False
+        if user.project_roles != caller.user.project_roles:
+            return False
+        if caller.session is not None:
+            return caller.session.hash in self._snapshot.sessions_by_hash
+        key = self._snapshot.keys_by_hash.get(caller.key.hash) if caller.key else None
+        rights = (caller.scopes, caller.project_ids)
+        return key is not None and (key.scopes, key.project_ids) == rights
+
     def is_open(self, session: LoginSession) -> bool:
         now = self._clock()
         return now < session.expires_at and now - self.get_session_use(session) < SESSION_IDLE_TIME

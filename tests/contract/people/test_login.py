@@ -2,19 +2,21 @@
 
 import json
 import time
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 import hedgerow
-from hedgerow.people.logins import ACCOUNT_ATTEMPTS, ADDRESS_ATTEMPTS
+from hedgerow.lib.tokens import hash_token
+from hedgerow.people.attempts import ACCOUNT_ATTEMPTS, ADDRESS_ATTEMPTS, TOTAL_ATTEMPTS
 from hedgerow.people.totp import STEP_S, compute_code
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.engine import generations
-from hedgerow.storage.tables import sessions
+from hedgerow.storage.tables import login_attempts, sessions
 from tests.contract.api.operations import NO_IDS, parse_operations
 from tests.contract.people.conftest import OWNER, PASSWORD, SAME_ORIGIN, Service
 
@@ -26,11 +28,15 @@ def read_code(response: httpx.Response) -> str:
     return code
 
 
+def open_database(service: Service) -> AbstractContextManager[Connection]:
+    place = DatabaseLocation(url="", path=service.server.data / "hedgerow.db", timeout_s=20)
+    return create_sync_engine(place).begin()
+
+
 def age_sessions(service: Service, age: timedelta) -> None:
     """Make all sessions older, as time does."""
-    place = DatabaseLocation(url="", path=service.server.data / "hedgerow.db", timeout_s=20)
     then = datetime.now(UTC) - age
-    with create_sync_engine(place).begin() as connection:
+    with open_database(service) as connection:
         connection.execute(update(sessions).values(created_at=then, last_used_at=then))
         generations.advance(connection, "directory")
     time.sleep(1.2)  # as long as a change takes to reach every process
@@ -45,13 +51,16 @@ def test_first_start_names_the_configured_owner_and_prints_no_link(service: Serv
 def test_cookie_is_strict_and_only_for_the_api(service: Service) -> None:
     with service.browser() as browser:
         response = browser.post("/api/login/", json={"email": OWNER, "password": PASSWORD})
-        cookie = response.headers["set-cookie"]
-        assert {part.strip().lower() for part in cookie.split(";")[1:]} == {
-            "httponly",
-            "max-age=7776000",
-            "path=/api",
-            "samesite=strict",
-        }
+        cookies = response.headers.get_list("set-cookie")
+        names = [("hedgerow_session", "7776000"), ("hedgerow_device", "31536000")]
+        for cookie, (name, age) in zip(cookies, names, strict=True):
+            assert cookie.startswith(f"{name}=")
+            assert {part.strip().lower() for part in cookie.split(";")[1:]} == {
+                "httponly",
+                f"max-age={age}",
+                "path=/api",
+                "samesite=strict",
+            }
         there = {**SAME_ORIGIN, "X-Forwarded-Host": "flags.example.com"}
         body = {"email": OWNER, "password": PASSWORD}
         response = browser.post("/api/login/", json=body, headers=there)
@@ -172,6 +181,7 @@ def test_only_these_modules_handle_the_cookie() -> None:
     }
     assert found == {
         "http/api/people/login.py",
+        "http/api/people/provider_login.py",
         "http/auth/access.py",
         "http/openapi/document.py",  # its name
     }
@@ -190,15 +200,62 @@ def test_wrong_password_and_unknown_name_look_the_same(service: Service) -> None
 @pytest.mark.parametrize("exists", [True, False])
 def test_attempts_are_limited_per_account(service: Service, exists: bool) -> None:
     email = service.join()[1] if exists else "unknown@example.com"
-    for _ in range(ACCOUNT_ATTEMPTS):
-        with service.browser() as browser:  # each from another address
+    with service.browser() as browser:
+        for _ in range(ACCOUNT_ATTEMPTS):
             response = browser.post("/api/login/", json={"email": email, "password": WRONG})
             assert response.status_code == 400
-    with service.browser() as browser:
         right = {"email": f" {email.upper()} ", "password": PASSWORD}
         response = browser.post("/api/login/", json=right)
     assert (response.status_code, read_code(response)) == (429, "rate_limit_exceeded")
     assert 0 < int(response.headers["retry-after"]) <= 900
+    if exists:
+        assert service.log_in(email).get("/api/users/@me/").is_success  # from elsewhere
+
+
+def test_attacker_with_many_addresses_does_not_lock_out_a_known_browser(service: Service) -> None:
+    known, email = service.join()
+    assert known.post("/api/logout/").status_code == 204
+    wrong = {"email": email, "password": WRONG}
+    with service.browser() as browser:
+        assert browser.post("/api/login/", json=wrong).status_code == 400
+    with open_database(service) as connection:  # as if others had gone on, from other addresses
+        own = login_attempts.c.bucket == f"account {hash_token(email)}"
+        counted = update(login_attempts).where(own).values(number=TOTAL_ATTEMPTS)
+        assert connection.execute(counted).rowcount == 1
+    right = {"email": email, "password": PASSWORD}
+    # Neither a new browser, nor the cookie of a browser that has logged in to another account.
+    assert service.browser().post("/api/login/", json=right).status_code == 429
+    assert service.log_in(OWNER).post("/api/login/", json=right).status_code == 429
+    forged = service.browser()
+    forged.cookies.set("hedgerow_device", "gAAAAA_forged")
+    assert forged.post("/api/login/", json=right).status_code == 429
+    assert known.post("/api/login/", json=right).status_code == 200
+    # A stolen cookie of a known browser gives no more attempts than a browser has.
+    for _ in range(ACCOUNT_ATTEMPTS):
+        assert known.post("/api/login/", json=wrong).status_code == 400
+    assert known.post("/api/login/", json=right).status_code == 429
+
+
+def test_slow_request_does_not_outlive_a_role(service: Service) -> None:
+    """The body arrives after the role has been taken away."""
+    browser, email = service.join(level=15)
+    made = browser.post("/api/personal_api_keys/", json={"label": "x", "scopes": ["*"]})
+    key = made.json()["value"]
+    body = b'{"target_email": "eve@example.com", "level": 15}'
+    head = (
+        "POST /api/organizations/@current/invites/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with service.server.connect() as connection:
+        connection.sendall(head.encode() + body[:1])
+        found = service.admin.get("/api/organizations/@current/members/").json()["results"]
+        [id] = [each["user"]["uuid"] for each in found if each["user"]["email"] == email]
+        path = f"/api/organizations/@current/members/{id}/"
+        assert service.admin.patch(path, json={"level": 1}).json()["level"] == 1
+        connection.sendall(body[1:])
+        assert b" 401 " in connection.recv(20)
+    assert browser.get("/api/users/@me/").is_success
+    assert browser.get("/api/organizations/@current/invites/").status_code == 403
 
 
 def test_attempts_are_limited_per_address(service: Service) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hedgerow.app.commands import flags as flags
     from hedgerow.app.commands import imports as imports
     from hedgerow.app.commands import installation as installation
+    from hedgerow.app.commands import mail as mail
     from hedgerow.app.commands import people as people
     from hedgerow.app.commands import pipelines as pipelines
     from hedgerow.app.commands import queries as queries

@@ -51,7 +51,7 @@ def list_users(data: DataOption = None, as_json: JsonOption = False) -> None:
     async def run(opened: OpenPeople) -> list[User]:
         return opened.state.directory.list_users()
 
-    users = _run(data, run)
+    users = run_with_people(data, run)
     if as_json:
         print_json([_to_json(user) for user in users])
         return
@@ -87,7 +87,7 @@ def add_user(  # noqa: PLR0913 - the options of the command
     Example: hedgerow users add ann@example.com --name Ann --role 1=editor
     """
     password = _read_password() if password_stdin else None
-    address = _get_address(data)
+    address = get_address(data)
 
     async def run(opened: OpenPeople) -> tuple[User, str | None]:
         user = await opened.people.members.add(
@@ -104,12 +104,12 @@ def add_user(  # noqa: PLR0913 - the options of the command
         token = await opened.people.logins.issue_link(user, "reset", utc_now())
         return user, build_url(address, "reset", token)
 
-    user, link = _run(data, run)
+    user, link = run_with_people(data, run)
     if as_json:
         print_json({**_to_json(user), "link": link})
         return
     print(f"Added {user.email}.")
-    _print_link(link, "24 hours")
+    print_link(link, "24 hours")
 
 
 def invite_user(
@@ -125,7 +125,7 @@ def invite_user(
 
     Example: hedgerow users invite ann@example.com --role 1=viewer
     """
-    address = _get_address(data)
+    address = get_address(data)
 
     async def run(opened: OpenPeople) -> tuple[str, str]:
         issued = await opened.people.members.invite(
@@ -139,11 +139,11 @@ def invite_user(
         link = build_url(address, "invite", issued.value)
         return link, format_iso(issued.invite.expires_at)
 
-    link, expires_at = _run(data, run)
+    link, expires_at = run_with_people(data, run)
     if as_json:
         print_json({"email": email.strip().lower(), "link": link, "expires_at": expires_at})
         return
-    _print_link(link, "7 days")
+    print_link(link, "7 days")
 
 
 def change_role(  # noqa: PLR0913 - the options of the command
@@ -173,7 +173,7 @@ def change_role(  # noqa: PLR0913 - the options of the command
         raise OperatorError("Choose --owner or --member, not both.")
 
     async def run(opened: OpenPeople) -> User:
-        user = _find_user(opened, email)
+        user = find_user(opened, email)
         roles = {id: each.id for id, each in user.project_roles.items()} | _parse_roles(role)
         for id in no_role or ():
             roles.pop(ProjectId(id), None)
@@ -183,7 +183,7 @@ def change_role(  # noqa: PLR0913 - the options of the command
         )
         return await opened.people.members.change(user, fields, COMMAND_LINE, utc_now())
 
-    user = _run(data, run)
+    user = run_with_people(data, run)
     if as_json:
         print_json(_to_json(user))
     else:
@@ -204,14 +204,14 @@ def remove_user(
         raise OperatorError("Nothing was changed: --json does not ask. Confirm with --yes.")
 
     async def run(opened: OpenPeople) -> tuple[User, int]:
-        user = _find_user(opened, email)
+        user = find_user(opened, email)
         keys = sum(key.user_id == user.id for key in opened.state.directory.list_keys())
         if not yes:
             confirm(f"Remove {user.email} and revoke {keys} personal key(s)?")
         await opened.people.members.remove(user, COMMAND_LINE, utc_now())
         return user, keys
 
-    user, keys = _run(data, run)
+    user, keys = run_with_people(data, run)
     if as_json:
         print_json({"email": user.email, "removed": True, "revoked_keys": keys})
     else:
@@ -230,22 +230,22 @@ def reset_password(
     and ends all sessions of the person.
     """
     password = _read_password() if password_stdin else None
-    address = _get_address(data)
+    address = get_address(data)
 
     async def run(opened: OpenPeople) -> tuple[User, str | None]:
-        user, logins = _find_user(opened, email), opened.people.logins
+        user, logins = find_user(opened, email), opened.people.logins
         if password is not None:
             await logins.set_password(user, password, COMMAND_LINE, utc_now())
             return user, None
         return user, build_url(address, "reset", await logins.issue_link(user, "reset", utc_now()))
 
-    user, link = _run(data, run)
+    user, link = run_with_people(data, run)
     if as_json:
         print_json({"email": user.email, "link": link})
     elif link is None:
         print(f"Set the password of {user.email} and ended its sessions.")
     else:
-        _print_link(link, "24 hours")
+        print_link(link, "24 hours")
 
 
 def manage_sessions(
@@ -260,7 +260,7 @@ def manage_sessions(
     """
 
     async def run(opened: OpenPeople) -> list[dict[str, Any]]:
-        user, directory = _find_user(opened, email), opened.state.directory
+        user, directory = find_user(opened, email), opened.state.directory
         sessions = directory.list_sessions(user.id)
         if end:
             await opened.people.logins.end_sessions(user, sessions, COMMAND_LINE, utc_now())
@@ -276,7 +276,7 @@ def manage_sessions(
             for each in sessions
         ]
 
-    sessions = _run(data, run)
+    sessions = run_with_people(data, run)
     if as_json:
         print_json(sessions)
         return
@@ -297,11 +297,11 @@ def disable_totp(
     """
 
     async def run(opened: OpenPeople) -> User:
-        user = _find_user(opened, email)
+        user = find_user(opened, email)
         await opened.people.logins.disable_totp(user, COMMAND_LINE, utc_now())
         return user
 
-    user = _run(data, run)
+    user = run_with_people(data, run)
     if as_json:
         print_json({"email": user.email, "is_2fa_enabled": False})
     else:
@@ -313,7 +313,7 @@ def print_setup_link(data: DataOption = None, as_json: JsonOption = False) -> No
 
     The link works once, for 24 hours. An earlier one stops working.
     """
-    address = _get_address(data)
+    address = get_address(data)
 
     async def run(opened: OpenPeople) -> str:
         owner = opened.state.directory.get_owner()
@@ -325,14 +325,14 @@ def print_setup_link(data: DataOption = None, as_json: JsonOption = False) -> No
         token = await opened.people.logins.issue_link(owner, "setup", utc_now())
         return build_url(address, "setup", token)
 
-    link = _run(data, run)
+    link = run_with_people(data, run)
     if as_json:
         print_json({"link": link})
     else:
-        _print_link(link, "24 hours")
+        print_link(link, "24 hours")
 
 
-def _run(data: Path | None, work: Callable[[OpenPeople], Awaitable[T]]) -> T:
+def run_with_people(data: Path | None, work: Callable[[OpenPeople], Awaitable[T]]) -> T:
     settings = load_installation_settings(data)
 
     async def run() -> T:
@@ -342,11 +342,11 @@ def _run(data: Path | None, work: Callable[[OpenPeople], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _get_address(data: Path | None) -> str:
+def get_address(data: Path | None) -> str:
     return get_public_address(load_installation_settings(data))
 
 
-def _find_user(opened: OpenPeople, email: str) -> User:
+def find_user(opened: OpenPeople, email: str) -> User:
     user = opened.state.directory.find_user(email=email.strip().lower())
     if user is None:
         raise NotFound(f"No person has the email {email!r}: see `hedgerow users list`.")
@@ -378,7 +378,7 @@ def _format_roles(user: User) -> str:
     return " ".join(roles) or "no project"
 
 
-def _print_link(link: str | None, time: str) -> None:
+def print_link(link: str | None, time: str) -> None:
     if link is not None:
         print(f"\n  {link}\n\nIt works once, for {time}. Send it to that person only.")
 

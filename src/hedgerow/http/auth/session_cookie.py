@@ -12,10 +12,16 @@ from starlette.types import Scope
 from hedgerow.errors import Forbidden, NotAuthenticated
 from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.proxies import Origins, is_loopback_host
-from hedgerow.people.model import SESSION_TIME
+from hedgerow.people.attempts import DEVICE_TIME
+from hedgerow.people.model import SESSION_TIME, IssuedSession
+from hedgerow.people.oidc.model import LOGIN_TIME
 
 COOKIE = "hedgerow_session"
+# Of a browser in which somebody has logged in before; and of a login with a provider.
+DEVICE_COOKIE = "hedgerow_device"
+PENDING_COOKIE = "hedgerow_login"
 PATH = "/api"
+PENDING_PATH = "/api/login/oidc"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # The browser itself, such as an address that a person enters, and our own pages.
 _OWN_SITES = ("none", "same-origin")
@@ -24,13 +30,23 @@ _OWN_SITES = ("none", "same-origin")
 def read_session_token(scope: Scope) -> str:
     """Return the token in the cookie, "" without. Two cookies of this name are refused: a page of a
     neighboring domain can add one, and would choose who the visitor is."""
-    prefix = f"{COOKIE}="
-    # Browsers send one header; HTTP/2 proxies may have split it.
-    pairs = read_header(scope, b"cookie").replace(",", ";").split(";")
-    found = {each.strip().removeprefix(prefix) for each in pairs if each.strip().startswith(prefix)}
+    found = _read_cookies(scope, COOKIE)
     if len(found) > 1:
         raise NotAuthenticated("The request has several session cookies. Delete them, and log in.")
     return next(iter(found), "")
+
+
+def read_login_cookie(scope: Scope, name: str) -> str:
+    """Return the value of another cookie, "" without one or with several."""
+    found = _read_cookies(scope, name)
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def _read_cookies(scope: Scope, name: str) -> set[str]:
+    prefix = f"{name}="
+    # Browsers send one header; HTTP/2 proxies may have split it.
+    pairs = read_header(scope, b"cookie").replace(",", ";").split(";")
+    return {each.strip().removeprefix(prefix) for each in pairs if each.strip().startswith(prefix)}
 
 
 def check_origin(scope: Scope, origins: Origins) -> None:
@@ -61,15 +77,34 @@ def _has_own_origin(scope: Scope, origins: Origins) -> bool:
     return bool(host) and parts.scheme in ("http", "https") and parts.netloc == host
 
 
-def set_session_cookie(response: Response, token: str, scope: Scope, origins: Origins) -> None:
+def set_session_cookie(
+    response: Response, issued: IssuedSession, scope: Scope, origins: Origins
+) -> None:
+    """Set the cookie of a session, and the one that the browser keeps when it is over."""
+    values = ((COOKIE, issued.value, SESSION_TIME), (DEVICE_COOKIE, issued.device, DEVICE_TIME))
+    for name, value, time in values:
+        response.set_cookie(
+            name,
+            value,
+            max_age=round(time.total_seconds()),
+            path=PATH,
+            secure=_needs_tls(scope, origins),
+            httponly=True,
+            samesite="strict",
+        )
+
+
+def set_pending_cookie(response: Response, value: str, scope: Scope, origins: Origins) -> None:
+    """Set the cookie of a login with a provider, which ends with a request from its site; an empty
+    value deletes it."""
     response.set_cookie(
-        COOKIE,
-        token,
-        max_age=round(SESSION_TIME.total_seconds()),
-        path=PATH,
+        PENDING_COOKIE,
+        value,
+        max_age=round(LOGIN_TIME.total_seconds()) if value else 0,
+        path=PENDING_PATH,
         secure=_needs_tls(scope, origins),
         httponly=True,
-        samesite="strict",
+        samesite="lax",
     )
 
 

@@ -4,6 +4,7 @@ The page is an application over the public API. It is the same for everybody and
 """
 
 import secrets
+from dataclasses import dataclass
 from html import escape
 
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from hedgerow.http.call import PublicCall
 from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFileCache
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.server.headers import read_header
+from hedgerow.lib import jsonio
 
 # Addresses that the application itself resolves. Those of projects are PostHog's, so that links to
 # PostHog's pages work with another host.
@@ -25,7 +27,6 @@ PAGE_PATHS = (
     "/project/{rest:path}",
     "/settings/{rest:path}",
 )
-LOGIN_PATH = "/api/login/"
 # The build writes it where a nonce belongs.
 NONCE_PLACEHOLDER = "__NONCE__"
 NONCE_BYTES = 18
@@ -72,13 +73,22 @@ NOT_BUILT = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginMethods:
+    """How people can log in. The page reads it. `provider` is its name, "" without one."""
+
+    password: bool
+    reset: bool
+    provider: str
+
+
 class ConsoleEndpoints:
-    """The page offers a login with a password if the service has one."""
+    """The page learns from the service how people can log in."""
 
     tag = "Console"
 
-    def __init__(self, files: ConsoleFileCache, *, has_passwords: bool) -> None:
-        self._login = "password" if has_passwords else "key"
+    def __init__(self, files: ConsoleFileCache, methods: LoginMethods) -> None:
+        self._login = escape(jsonio.encode(methods).decode())
         self._files = files
 
     @endpoint("GET", *PAGE_PATHS, access=None, is_documented=False)

@@ -18,6 +18,7 @@ from hedgerow.storage.people.user_activity import USER_SCOPE, record_change
 from hedgerow.storage.tables import (
     invites,
     login_attempts,
+    outgoing_mail,
     password_links,
     recovery_codes,
     sessions,
@@ -39,12 +40,19 @@ class SqlLoginStore(LoginStore):
             lambda connection: _count_attempt(connection, limits, until, now)
         )
 
-    async def forgive_attempt(self, account: str, address: str) -> None:
+    async def forgive_attempt(self, forgotten: Sequence[str], reduced: Sequence[str]) -> None:
+        bucket = login_attempts.c.bucket
+
         def change(connection: Connection) -> None:
-            connection.execute(delete(login_attempts).where(login_attempts.c.bucket == account))
-            own = (login_attempts.c.bucket == address) & (login_attempts.c.number > 0)
-            fewer = {"number": login_attempts.c.number - 1}
-            connection.execute(update(login_attempts).where(own).values(fewer))
+            # Sorted, as for counting.
+            for each in sorted((*forgotten, *reduced)):
+                own = bucket == each
+                if each in forgotten:
+                    connection.execute(delete(login_attempts).where(own))
+                    continue
+                some = own & (login_attempts.c.number > 0)
+                fewer = {"number": login_attempts.c.number - 1}
+                connection.execute(update(login_attempts).where(some).values(fewer))
 
         await self._database.write(change)
 
@@ -149,6 +157,12 @@ class SqlLoginStore(LoginStore):
     async def add_link(self, link: PasswordLink) -> None:
         await self._database.write(lambda connection: insert_link(connection, link))
 
+    async def remove_link(self, hash: str) -> bool:
+        used = delete(password_links).where(password_links.c.hash == hash)
+        return await self._database.write(
+            lambda connection: bool(connection.execute(used).rowcount)
+        )
+
     async def find_link(self, hash: str, now: datetime) -> PasswordLink | None:
         found = select(password_links).where(
             (password_links.c.hash == hash) & (password_links.c.expires_at > now)
@@ -194,7 +208,7 @@ class SqlLoginStore(LoginStore):
         def change(connection: Connection) -> None:
             if connection.execute(delete(sessions).where(is_over)).rowcount:
                 generations.advance(connection, "directory")
-            for table in (password_links, invites, login_attempts):
+            for table in (password_links, invites, login_attempts, outgoing_mail):
                 connection.execute(delete(table).where(table.c.expires_at < now))
 
         await self._database.write(change)

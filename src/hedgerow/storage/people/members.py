@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hedgerow.errors import Conflict, Invalid, NotFound
@@ -33,6 +33,7 @@ from hedgerow.storage.tables import (
     recovery_codes,
     roles,
     sessions,
+    user_identities,
     users,
 )
 
@@ -43,6 +44,7 @@ _OF_USERS = (
     recovery_codes,
     password_links,
     project_members,
+    user_identities,
 )
 _LAST_OWNER = "An organization needs an owner. Make another person an owner first."
 _NAME_TAKEN = "There is a role with this name already."
@@ -64,21 +66,25 @@ class SqlMemberStore(MemberStore):
         self,
         user: User,
         *,
-        first_name: str,
-        organization_role: OrganizationRole,
-        project_roles: Mapping[ProjectId, str],
+        first_name: str | None = None,
+        organization_role: OrganizationRole | None = None,
+        project_roles: Mapping[ProjectId, str] | None = None,
         actor: Actor,
         now: datetime,
     ) -> None:
+        given = {"first_name": first_name, "organization_role": organization_role}
+        values = {name: value for name, value in given.items() if value is not None}
+
         def change(connection: Connection) -> None:
             before = _lock_user(connection, user)
-            if organization_role != "owner":
+            if organization_role == "member":
                 _check_other_owner(connection, user)
-            values = {"first_name": first_name, "organization_role": organization_role}
-            connection.execute(update(users).where(users.c.id == user.id).values(values))
-            own = project_members.c.user_id == user.id
-            connection.execute(delete(project_members).where(own))
-            _insert_project_roles(connection, user.id, project_roles)
+            if values:
+                connection.execute(update(users).where(users.c.id == user.id).values(values))
+            if project_roles is not None:
+                own = project_members.c.user_id == user.id
+                connection.execute(delete(project_members).where(own))
+                _insert_project_roles(connection, user.id, project_roles)
             after = _read_audited(connection, user.id)
             if after != before:
                 item = (user.uuid, user.email)
@@ -163,11 +169,11 @@ class SqlMemberStore(MemberStore):
             lambda connection: [_decode_invite(row) for row in connection.execute(newest_first)]
         )
 
-    async def find_invite(self, hash: str) -> Invite | None:
-        own = select(invites).where(invites.c.hash == hash)
+    async def find_invite(self, *, hash: str = "", email: str = "") -> Invite | None:
+        own = select(invites).where(or_(invites.c.hash == hash, invites.c.email == email))
 
         def run(connection: Connection) -> Invite | None:
-            row = connection.execute(own).one_or_none()
+            row = connection.execute(own).first()
             return None if row is None else _decode_invite(row)
 
         return await self._database.read(run)

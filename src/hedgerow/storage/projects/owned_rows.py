@@ -117,6 +117,8 @@ KEPT: Mapping[Table, str] = {
     tables.recovery_codes: "of people",
     tables.password_links: "of people",
     tables.login_attempts: "of people",
+    tables.user_identities: "of people",
+    tables.outgoing_mail: "to people, sent within a day or dropped",
     tables.roles: "belongs to the installation",
     tables.invites: "a role in a deleted project is ignored",
     tables.components: "belongs to the installation",

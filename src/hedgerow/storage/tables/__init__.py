@@ -30,11 +30,13 @@ from hedgerow.storage.tables.flags import scheduled_changes as scheduled_changes
 from hedgerow.storage.tables.flags import surveys as surveys
 from hedgerow.storage.tables.people import invites as invites
 from hedgerow.storage.tables.people import login_attempts as login_attempts
+from hedgerow.storage.tables.people import outgoing_mail as outgoing_mail
 from hedgerow.storage.tables.people import password_links as password_links
 from hedgerow.storage.tables.people import project_members as project_members
 from hedgerow.storage.tables.people import recovery_codes as recovery_codes
 from hedgerow.storage.tables.people import roles as roles
 from hedgerow.storage.tables.people import sessions as sessions
+from hedgerow.storage.tables.people import user_identities as user_identities
 from hedgerow.storage.tables.persons import cohort_people as cohort_people
 from hedgerow.storage.tables.persons import group_types as group_types
 from hedgerow.storage.tables.persons import groups as groups

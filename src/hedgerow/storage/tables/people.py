@@ -1,8 +1,8 @@
 """People: how they log in, their sessions, and their roles."""
 
-from sqlalchemy import Column, ForeignKey, Integer, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Integer, Table, Text, false
 
-from hedgerow.storage.tables.column_types import Json, Moment, metadata
+from hedgerow.storage.tables.column_types import Id, Json, Moment, metadata
 
 sessions = Table(
     "sessions",
@@ -49,6 +49,7 @@ invites = Table(
     Column("created_by", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment, nullable=False),
+    Column("is_mailed", Boolean, nullable=False, server_default=false()),
 )
 
 # The roles that the organization defines. Those of every installation are in the code.
@@ -76,5 +77,29 @@ login_attempts = Table(
     metadata,
     Column("bucket", Text, primary_key=True),
     Column("number", Integer, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
+
+# Who a person is at an OpenID Connect provider.
+user_identities = Table(
+    "user_identities",
+    metadata,
+    Column("issuer", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("user_id", ForeignKey("users.id"), nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+# Mail that waits to be sent. `details` are encrypted.
+outgoing_mail = Table(
+    "outgoing_mail",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("details", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment, nullable=False),
 )

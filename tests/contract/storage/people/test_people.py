@@ -13,8 +13,10 @@ from hedgerow.people.logins import build_link
 from hedgerow.people.model import Invite, NewMember
 from hedgerow.projects.directory import SESSION_IDLE_TIME
 from hedgerow.projects.model import KeyId, LoginSession, ProjectId, Role, User
+from hedgerow.storage.people.identities import SqlIdentityStore
 from hedgerow.storage.people.logins import MAX_SESSIONS, SqlLoginStore
 from hedgerow.storage.people.members import SqlMemberStore
+from hedgerow.storage.people.outgoing_mail import SqlMailStore
 from hedgerow.storage.tables import password_links, personal_keys, sessions
 from tests.contract.storage.conftest import ACTOR, LATER, NOW, Stores
 
@@ -79,7 +81,7 @@ async def test_parallel_attempts_do_not_exceed_the_limit(
     assert await both[0].count_attempt({"address b": 4}, LATER, NOW) is None
     assert await both[0].count_attempt({"address b": 4}, LATER, NOW) == LATER
     assert await both[0].count_attempt(limits, LATER + timedelta(hours=1), LATER) is None
-    await both[0].forgive_attempt("account a", "address b")
+    await both[0].forgive_attempt(["account a"], ["address b"])
     assert await both[0].count_attempt({"account a": 1}, LATER, NOW) is None
 
 
@@ -195,3 +197,50 @@ async def test_role_in_use_stays_and_names_are_unique(stores: Stores) -> None:
     wider = frozenset({"survey:write", "query:read"})
     await members.edit_role("r1", lambda each: replace(each, scopes=wider), ACTOR, NOW)
     assert (await load_user(stores, user.id)).project_roles[ProjectId(1)].scopes == wider
+
+
+async def test_change_of_a_name_keeps_roles_that_were_taken_away_meanwhile(stores: Stores) -> None:
+    store = SqlMemberStore(stores.database)
+    user = await add_member(stores)
+    await store.edit_user(user, project_roles={}, actor=ACTOR, now=LATER)
+    await store.edit_user(user, first_name="Eve", actor=ACTOR, now=LATER)
+    changed = await load_user(stores, user.id)
+    assert (changed.first_name, dict(changed.project_roles)) == ("Eve", {})
+    await store.edit_user(user, organization_role="owner", actor=ACTOR, now=LATER)
+    assert (await load_user(stores, user.id)).is_owner
+
+
+async def test_identity_belongs_to_one_person(stores: Stores) -> None:
+    identities = SqlIdentityStore(stores.database)
+    user = await add_member(stores)
+    other = await add_member(stores, replace(MEMBER, email="eve@example.com"))
+    assert await identities.add("issuer", "subject", user, NOW)
+    assert await identities.find_user_id("issuer", "subject") == user.id
+    assert await identities.find_user_id("other", "subject") is None
+    assert not await identities.add("issuer", "subject", other, NOW)
+    assert not await identities.add("issuer", "another", user, NOW)
+    assert await identities.remove(user, NOW)
+    assert not await identities.remove(user, NOW)
+    assert await identities.add("issuer", "subject", other, NOW)
+    await SqlMemberStore(stores.database).remove_user(other, ACTOR, NOW)
+    assert await identities.find_user_id("issuer", "subject") is None
+
+
+async def test_mail_is_claimed_once_and_expires(stores: Stores) -> None:
+    store = SqlMailStore(stores.database)
+    for number in range(3):
+        await store.add("invite", f"{number}@example.com", "secret", NOW, LATER)
+    claims = await asyncio.gather(*(store.claim(NOW, LATER, 2) for _ in range(4)))
+    # On PostgreSQL those that waited found nothing.
+    claims = [*claims, await store.claim(NOW, LATER, 2)]
+    found = [each.recipient for claim in claims for each in claim]
+    assert sorted(found) == ["0@example.com", "1@example.com", "2@example.com"]
+    [first, *_] = [each for claim in claims for each in claim]
+    await store.postpone(first.id, 1, NOW)
+    [again] = await store.claim(NOW, LATER, 5)
+    assert (again.id, again.attempts, again.details) == (first.id, 1, "secret")
+    await store.remove(first.id)
+    assert await store.count() == 2
+    over = LATER + timedelta(days=1)
+    await SqlLoginStore(stores.database).delete_expired(over, SESSION_IDLE_TIME)
+    assert await store.count() == 0

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.http.api.people.login import FirstName, Password, Success, read_browser
+from hedgerow.http.api.people.login import FirstName, Password, Success
 from hedgerow.http.api.people.users import UserDetail, render_detail
 from hedgerow.http.auth.access import anywhere, by_session, recently
 from hedgerow.http.call import Call
@@ -150,7 +150,6 @@ class AccountEndpoints:
                 call.owner,
                 body.current_password,
                 body.password,
-                read_browser(call),
                 session,
                 call.now,
             )

@@ -1,4 +1,4 @@
-"""Invites: an owner creates a link, and the person who opens it joins. No mail is needed."""
+"""Invites: an owner creates a link, and the person who opens it joins. Mail is optional."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -23,6 +23,7 @@ from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.payload.fields import Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
+from hedgerow.people.mail.outbox import Outbox
 from hedgerow.people.members import Members
 from hedgerow.people.model import MAX_NAME_CHARS, Invite, build_url
 
@@ -49,7 +50,8 @@ class InviteItem(msgspec.Struct, kw_only=True):
 
 class NewInvite(Fields):
     """`level` is 1 for a member, 15 for an owner. `project_roles` has the roles of a member:
-    `{"1": "viewer"}`."""
+    `{"1": "viewer"}`. The link is also sent by mail if a mail server is set, unless `send_email` is
+    false."""
 
     ignored_fields = frozenset()
 
@@ -57,6 +59,7 @@ class NewInvite(Fields):
     first_name: Annotated[str, Text(MAX_NAME_CHARS, blank=True)] = ""
     level: Level = 1
     project_roles: ProjectRoles = Field(default_factory=dict)
+    send_email: bool = True
 
 
 def _render_invite(call: Call, invite: Invite, value: str | None = None) -> InviteItem:
@@ -68,7 +71,7 @@ def _render_invite(call: Call, invite: Invite, value: str | None = None) -> Invi
         level=LEVELS[invite.organization_role],
         project_roles={str(id): role for id, role in invite.project_roles.items()},
         is_expired=invite.expires_at <= call.now,
-        emailing_attempt_made=False,
+        emailing_attempt_made=invite.is_mailed,
         created_by={"first_name": creator, "email": creator},
         created_at=format_iso(invite.created_at),
         expires_at=format_iso(invite.expires_at),
@@ -79,8 +82,9 @@ def _render_invite(call: Call, invite: Invite, value: str | None = None) -> Invi
 class InviteEndpoints:
     tag = "Invites"
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, outbox: Outbox) -> None:
         self._members = members
+        self._outbox = outbox
 
     @endpoint(
         "GET",
@@ -111,7 +115,10 @@ class InviteEndpoints:
             parse_project_roles(body.project_roles),
             call.actor,
             call.now,
+            is_mailed=body.send_email and self._outbox.is_enabled,
         )
+        if issued.invite.is_mailed:
+            await self._outbox.add_invite(issued, call.now)
         return JsonResponse(_render_invite(call, issued.invite, issued.value), status_code=201)
 
     @endpoint("DELETE", INVITES + "{invite_id}/", access=CHANGE_INVITES, status=204)

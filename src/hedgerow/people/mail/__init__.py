@@ -1,0 +1,1 @@
+"""Mail to people: a queue in the database, and the texts."""

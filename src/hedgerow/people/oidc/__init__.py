@@ -1,0 +1,1 @@
+"""Login with an OpenID Connect provider: authorization code with PKCE."""
