@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hedgerow.cli.demo.build import BuiltDemo, DemoBuilder
-from hedgerow.cli.demo.service import DemoService, open_service
+from hedgerow.cli.demo.connect import DemoService, open_service
 from hedgerow.cli.options import (
     DataOption,
     JsonOption,
