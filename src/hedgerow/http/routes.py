@@ -29,6 +29,7 @@ from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.instance_status import InstanceStatusEndpoints
 from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
 from hedgerow.http.api.people.invites import InviteEndpoints
 from hedgerow.http.api.people.keys import KeyEndpoints
@@ -88,6 +89,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     MemberEndpoints,
     InviteEndpoints,
     ActivityEndpoints,
+    InstanceStatusEndpoints,
     ComponentEndpoints,
     RecordActionEndpoints,
     RecordEndpoints,
