@@ -58,11 +58,12 @@ run: ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
 test: check ## Run every check and every test, as CI does
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED)
 
-check: setup ## Check formatting, lint, types and import contracts
+check: setup ## Check formatting, lint, types, import contracts and the web console
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@PYTHON=$(PYTHON) console/build try-check
 
 fix: setup ## Format, and fix what can be fixed automatically
 	$(BIN)/ruff format src tests benchmarks examples
@@ -92,6 +93,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.isolation
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.read_after_write
+	$(BIN)/python -m benchmarks.console
 
 # Pins what Hedgerow and its build need in constraints.txt, and what the tests need besides in constraints-dev.txt: for all
 # platforms and Python versions, with the hashes of all files. Versions stay as they are, unless UPGRADE=--upgrade.

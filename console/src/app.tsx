@@ -5,20 +5,22 @@ import { lazy, Suspense } from "preact/compat";
 import { useEffect } from "preact/hooks";
 import { Redirect, Route, Switch } from "wouter-preact";
 import { get } from "./api/client";
-import { loginState } from "./api/session";
+import { isConfirming, loginState } from "./api/session";
 import { useSignal } from "./api/signal";
 import type { Project, User } from "./api/types";
+import { reloadOnce } from "./lib/reload";
 import { t } from "./lib/text";
 import { FlagsPage } from "./pages/flags/flags";
-import { LoginDialog, LoginPage, readLink } from "./shell/login";
+import { ConfirmLoginDialog, LoginDialog, LoginPage, tokenLink } from "./shell/login";
 import { ProjectContext } from "./shell/project";
-import { Shell } from "./shell/shell";
+import { logOut, Shell } from "./shell/shell";
 import "./nonce";
+import { Button } from "./ui/controls";
 import { Page } from "./ui/page";
 import { Empty, Failed, Loading } from "./ui/states";
 import { Toasts } from "./ui/toasts";
 
-const page = (load: () => Promise<ComponentType>) => lazy(async () => ({ default: await load() })) as FunctionComponent<object>;
+const page = (load: () => Promise<ComponentType>) => lazy(async () => ({ default: await load().catch(reloadOnce) })) as FunctionComponent<object>;
 const FlagPage = page(() => import("./pages/flag/flag").then((module) => module.FlagPage));
 const PersonsPage = page(() => import("./pages/persons/persons").then((module) => module.PersonsPage));
 const PersonPage = page(() => import("./pages/persons/person").then((module) => module.PersonPage));
@@ -26,14 +28,19 @@ const ExplorePage = page(() => import("./pages/events/explore").then((module) =>
 const LivePage = page(() => import("./pages/events/live").then((module) => module.LivePage));
 const QueryPage = page(() => import("./pages/query").then((module) => module.QueryPage));
 const ActivityPage = page(() => import("./pages/activity").then((module) => module.ActivityPage));
-const HomePage = page(() => import("./pages/home").then((module) => module.HomePage));
+const HomePage = page(() => import("./pages/home/home").then((module) => module.HomePage));
+const SettingsPage = page(() => import("./pages/settings/settings").then((module) => module.SettingsPage));
+const SystemPage = page(() => import("./pages/system").then((module) => module.SystemPage));
 
 export function App() {
   const login = useSignal(loginState);
+  const isAsked = useSignal(isConfirming);
+  const link = useSignal(tokenLink);
   return (
     <>
-      {login === "out" || readLink() ? <LoginPage /> : <Start />}
+      {login === "out" || link ? <LoginPage /> : <Start />}
       {login === "expired" && <LoginDialog />}
+      {isAsked && login === "in" && <ConfirmLoginDialog />}
       <Toasts />
     </>
   );
@@ -48,14 +55,20 @@ function Start() {
     <Switch>
       <Route path="/project/:project/*?">{(params) => <InProject id={params.project ?? ""} user={user.data} />}</Route>
       <Route>
-        {!user.data ? <Loading /> : user.data.team ? <Redirect to={`/project/${user.data.team.id}/feature_flags`} replace /> : <NoProject />}
+        {!user.data ? <Loading /> : user.data.team ? <Redirect to={`/project/${user.data.team.id}/home`} replace /> : <NoProject />}
       </Route>
     </Switch>
   );
 }
 
 function NoProject() {
-  return <Empty title={t("There is no project that you may see")}>{t("Ask an owner of the organization for access.")}</Empty>;
+  return (
+    <main>
+      <Empty title={t("There is no project that you may see")} action={<Button onClick={() => void logOut()}>{t("Log out")}</Button>}>
+        {t("Ask an owner of the organization for access.")}
+      </Empty>
+    </main>
+  );
 }
 
 function InProject({ id, user }: { id: string; user: User | undefined }) {
@@ -83,8 +96,10 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/sql" component={QueryPage} />
               <Route path="/project/:project/activity_log" component={ActivityPage} />
               <Route path="/project/:project/home" component={HomePage} />
+              <Route path="/project/:project/settings/:section?" component={SettingsPage} />
+              <Route path="/project/:project/system" component={SystemPage} />
               <Route path="/project/:project">
-                <Redirect to={`${root}/feature_flags`} replace />
+                <Redirect to={`${root}/home`} replace />
               </Route>
               <Route>
                 <Page title={t("This page does not exist")}>

@@ -93,16 +93,17 @@ def test_login_with_a_key(server: LiveServer, opened: Opened) -> None:
     expect(page.get_by_role("heading", name="Hedgerow")).to_be_visible()
     assert find_violations(page) == []
     assert opened.failed == []
+    page.get_by_role("button", name="Use a personal API key").click()
     page.get_by_label("Personal API key").fill("phx_wrong")
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     expect(page.locator("form .error-text")).to_be_visible()
     page.get_by_label("Personal API key").fill(PERSONAL_KEY)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Feature flags")).to_be_visible()
-    assert page.url.startswith(f"{server.address}/project/1/feature_flags")
+    page.get_by_role("button", name="Log in", exact=True).click()
+    expect(page.get_by_role("heading", name="Default project")).to_be_visible()
+    assert page.url.startswith(f"{server.address}/project/1/home")
     assert len(opened.failed) == 1
     page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_label("Personal API key")).to_be_visible()
+    expect(page.get_by_label("Password")).to_be_visible()
 
 
 def test_flags_are_searched_filtered_and_paged_by_the_service(page: Page) -> None:

@@ -214,6 +214,19 @@ def test_workers_share_leases_and_release_them(installation: Installation) -> No
         assert len(stored) == len(set(stored))
 
 
+def test_state_of_the_installation_counts_its_processes(installation: Installation) -> None:
+    def read() -> dict[str, Any]:
+        with installation.servers[1].client() as client:
+            results = client.get("/api/instance_status/").json()["results"]
+        return {each["key"]: each["value"] for each in results["overview"]}
+
+    wait_for(lambda: read()["processes"] >= 2, TIMEOUT_S)
+    found = read()
+    assert found["database"].startswith("PostgreSQL ")
+    assert found["database_bytes"] > 100_000
+    assert found["event_store"] == "ClickHouse"
+
+
 @pytest.mark.parametrize("command", [("worker",), ("serve", "--no-worker")], ids=" ".join)
 @pytest.mark.parametrize(
     ("settings", "missing"),

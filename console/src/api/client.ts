@@ -1,7 +1,7 @@
 // Calls of the public API: the same that curl makes.
 import { QueryClient } from "@tanstack/react-query";
 import { buildUrl, type Parameters } from "../lib/url";
-import { credentials, markExpired } from "./session";
+import { confirmLogin, credentials, markExpired } from "./session";
 
 const RETRIES = 3;
 const MAX_WAIT_S = 30;
@@ -68,12 +68,13 @@ async function readError(response: Response): Promise<ApiError> {
   );
 }
 
-/** Make a call and return its JSON. Throws ApiError. */
+/** Make a call and return its JSON. Throws ApiError. A change that needs a recent login asks for it, and is made then. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const response = await send(method, path, options);
   if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
   const error = await readError(response);
   if (error.status === 401) markExpired();
+  if (error.code === "login_not_recent" && (await confirmLogin())) return call<T>(method, path, options);
   throw error;
 }
 

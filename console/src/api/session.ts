@@ -60,3 +60,20 @@ export function forget(): void {
   localStorage.removeItem(HINT);
   loginState.set("out");
 }
+
+// Who waits until the person has logged in again, for a change that needs a recent login.
+let waiting: ((isConfirmed: boolean) => void)[] = [];
+export const isConfirming = signal(false);
+
+/** Ask the person to log in again. Returns whether it did. */
+export function confirmLogin(): Promise<boolean> {
+  isConfirming.set(true);
+  return new Promise((resolve) => waiting.push(resolve));
+}
+
+export function endConfirmation(isConfirmed: boolean): void {
+  const all = waiting;
+  waiting = [];
+  isConfirming.set(false);
+  for (const resolve of all) resolve(isConfirmed);
+}

@@ -10,6 +10,14 @@ export type Cohort = Schemas["CohortItem"];
 export type Project = Schemas["ProjectDetail"];
 export type User = Schemas["UserDetail"];
 export type EventRecord = Schemas["EventRecord"];
+export type Member = Schemas["MemberRights"];
+export type MemberItem = Schemas["MemberItem"];
+export type Role = Schemas["RoleItem"];
+export type Invite = Schemas["InviteItem"];
+export type PersonalKey = Schemas["KeyDetail"];
+export type LoginSession = Schemas["SessionItem"];
+export type ProjectSecrets = Schemas["ProjectSecrets"];
+export type InstanceStatus = Schemas["InstanceStatus"];
 
 export interface Page<T> {
   count: number;

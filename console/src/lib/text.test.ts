@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatAgo, showValue, splitStrange, t, tn } from "./text";
+import { formatAgo, formatBytes, showValue, splitStrange, t, tn } from "./text";
 
 describe("texts", () => {
   it("fill in values", () => {
@@ -18,6 +18,9 @@ describe("texts", () => {
   });
   it("show any value", () => {
     expect([showValue("x"), showValue(null), showValue({ a: [1] }), showValue(undefined)]).toEqual(["x", "null", '{"a":[1]}', ""]);
+  });
+  it("show sizes", () => {
+    expect([0, 999, 1500, 2_000_000, 3.2e15].map(formatBytes)).toEqual(["0 B", "999 B", "1.5 KB", "2 MB", "3,200 TB"]);
   });
   it("say how long ago", () => {
     expect(formatAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T03:00:00Z"))).toBe("3 hr. ago");

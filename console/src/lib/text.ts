@@ -19,12 +19,21 @@ export function tn(count: number, one: string, many: string, values?: Values): s
 
 const numbers = new Intl.NumberFormat(undefined);
 const percents = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
 
 export const formatNumber = (value: number): string => numbers.format(value);
 export const formatPercent = (value: number): string => `${percents.format(value)} %`;
 export const formatDate = (iso: string): string => dates.format(new Date(iso));
+
+const SIZES = ["B", "KB", "MB", "GB", "TB"];
+
+/** Return a size in bytes, such as "1.5 GB". */
+export function formatBytes(bytes: number): string {
+  const unit = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(bytes, 1)) / 3)));
+  return `${tenths.format(bytes / 1000 ** unit)} ${SIZES[unit]}`;
+}
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],

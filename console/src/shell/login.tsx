@@ -1,11 +1,15 @@
 // Log in: with a password, a provider, a personal API key, or with a link.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, queryClient } from "../api/client";
-import { forget, keepKey, LOGIN, markLoggedIn, rememberSession } from "../api/session";
+import { endConfirmation, forget, keepKey, LOGIN, markLoggedIn, rememberSession, usesKey } from "../api/session";
+import { signal, useSignal } from "../api/signal";
+import type { User } from "../api/types";
 import { t } from "../lib/text";
-import { Button, Field } from "../ui/controls";
+import { Button } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
+import { FormError, TextField, useSubmit } from "../ui/form";
 import { Logo } from "../ui/icons";
+import { notify } from "../ui/toasts";
 
 type Way = "password" | "key" | "provider" | "forgotten";
 type LinkKind = "setup" | "reset" | "invite" | "login";
@@ -15,6 +19,18 @@ const LINK_PATHS: Record<LinkKind, string> = {
   reset: "/api/reset/confirm/",
   invite: "/api/signup/",
   login: "/api/login/link/",
+};
+const LINK_TITLES: Record<LinkKind, string> = {
+  setup: t("Set up your installation"),
+  reset: t("Choose a new password"),
+  invite: t("Join the organization"),
+  login: t("Log in"),
+};
+const LINK_ACTIONS: Record<LinkKind, string> = {
+  setup: t("Set up Hedgerow"),
+  reset: t("Save the password"),
+  invite: t("Join"),
+  login: t("Log in"),
 };
 
 /** Why a login with the provider failed, by the code in the address. */
@@ -32,105 +48,89 @@ function describeRefusal(code: string): string {
   return texts[code] ?? t("The provider does not work at the moment. Try again later, or ask the operator.");
 }
 
-/** Read a token that a link carries in its fragment, which no server sees. */
-export function readLink(): { kind: LinkKind; token: string } | null {
-  const match = /^#(setup|reset|invite|login)=(.+)$/.exec(location.hash);
-  return match ? { kind: match[1] as LinkKind, token: decodeURIComponent(match[2] ?? "") } : null;
+interface TokenLink {
+  kind: LinkKind;
+  token: string;
 }
 
-function useSubmit(work: () => Promise<void>): { submit: (event: Event) => void; error: string; isBusy: boolean } {
-  const [error, setError] = useState("");
-  const [isBusy, setBusy] = useState(false);
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    setBusy(true);
-    setError("");
-    try {
-      await work();
-    } catch (failure) {
-      setError(failure instanceof ApiError ? failure.detail : String(failure));
-    } finally {
-      setBusy(false);
-    }
-  };
-  return { submit: (event) => void submit(event), error, isBusy };
+/** Read a token that a link carries in its fragment, which no server sees. */
+function readLink(): TokenLink | null {
+  const match = /^#(setup|reset|invite|login)=([\w-]+)$/.exec(location.hash);
+  return match ? { kind: match[1] as LinkKind, token: match[2] ?? "" } : null;
 }
+
+/** The link that the page was opened with, until it has been used. */
+export const tokenLink = signal(readLink());
+window.addEventListener("hashchange", () => tokenLink.set(readLink()));
 
 async function finish(): Promise<void> {
   markLoggedIn();
+  endConfirmation(true);
   await queryClient.invalidateQueries();
 }
 
 function KeyForm() {
   const [key, setKey] = useState("");
-  const { submit, error, isBusy } = useSubmit(async () => {
+  const form = useSubmit(async () => {
     // Checked before it is kept, so that a wrong one changes nothing.
     await call("GET", "/api/users/@me/", { headers: { Authorization: `Bearer ${key.trim()}` } });
     keepKey(key.trim());
     await finish();
   });
   return (
-    <form class="stack" onSubmit={submit}>
-      <Field
+    <form class="stack" onSubmit={form.submit}>
+      <TextField
         label={t("Personal API key")}
-        error={error}
+        class="mono"
+        type="password"
+        autocomplete="off"
+        required
+        autofocus
+        error={form.error?.detail}
         hint={t("It starts with phx_. `hedgerow keys create` makes one. This tab forgets it when you close it.")}
-      >
-        {(attributes) => (
-          <input
-            {...attributes}
-            class="input mono"
-            type="password"
-            autocomplete="off"
-            required
-            autofocus
-            value={key}
-            onInput={(event) => setKey(event.currentTarget.value)}
-          />
-        )}
-      </Field>
-      <Button kind="primary" type="submit" disabled={isBusy}>
+        value={key}
+        onInput={setKey}
+      />
+      <Button kind="primary" type="submit" disabled={form.isBusy}>
         {t("Log in")}
       </Button>
     </form>
   );
 }
 
-function PasswordForm() {
-  const [email, setEmail] = useState("");
+function PasswordForm({ known }: { known: string }) {
+  const [email, setEmail] = useState(known);
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");
   const [wantsCode, setWantsCode] = useState(false);
-  const { submit, error, isBusy } = useSubmit(async () => {
+  const form = useSubmit(async () => {
     try {
-      await call("POST", "/api/login/", { body: { email, password, ...(code ? { token: code } : {}) } });
+      await call("POST", "/api/login/", { body: { email: email.trim(), password, ...(code ? { token: code.trim() } : {}) } });
     } catch (failure) {
-      if (failure instanceof ApiError && /2fa|totp|code/.test(failure.code)) setWantsCode(true);
+      if (failure instanceof ApiError && failure.code.startsWith("2fa") && !wantsCode) return setWantsCode(true);
       throw failure;
     }
     rememberSession();
     await finish();
   });
   return (
-    <form class="stack" onSubmit={submit}>
-      <Field label={t("Email")}>
-        {(attributes) => (
-          <input {...attributes} class="input" type="email" autocomplete="username" required value={email} onInput={(event) => setEmail(event.currentTarget.value)} />
-        )}
-      </Field>
-      <Field label={t("Password")} error={error}>
-        {(attributes) => (
-          <input {...attributes} class="input" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} />
-        )}
-      </Field>
+    <form class="stack" onSubmit={form.submit}>
+      <FormError of={form} fields={["email"]} />
+      <TextField label={t("Email")} type="email" autocomplete="username" required autofocus={!known} error={form.errorOf("email")} value={email} onInput={setEmail} />
+      <TextField label={t("Password")} type="password" autocomplete="current-password" required autofocus={!!known} value={password} onInput={setPassword} />
       {wantsCode && (
-        <Field label={t("Code of your authenticator app")}>
-          {(attributes) => (
-            <input {...attributes} class="input" inputMode="numeric" autocomplete="one-time-code" value={code} onInput={(event) => setCode(event.currentTarget.value)} />
-          )}
-        </Field>
+        <TextField
+          label={t("Code")}
+          inputMode="numeric"
+          autocomplete="one-time-code"
+          required
+          autofocus
+          hint={t("Of your authenticator app, or one of your recovery codes.")}
+          value={code}
+          onInput={setCode}
+        />
       )}
-      <Button kind="primary" type="submit" disabled={isBusy}>
+      <Button kind="primary" type="submit" disabled={form.isBusy}>
         {t("Log in")}
       </Button>
     </form>
@@ -157,20 +157,26 @@ function ProviderLink({ isPrimary, isOverPage }: { isPrimary: boolean; isOverPag
 function ForgottenForm() {
   const [email, setEmail] = useState("");
   const [isSent, setSent] = useState(false);
-  const { submit, error, isBusy } = useSubmit(async () => {
-    await call("POST", "/api/reset/", { body: { email } });
+  const form = useSubmit(async () => {
+    await call("POST", "/api/reset/", { body: { email: email.trim() } });
     setSent(true);
   });
   if (isSent)
     return <p role="status">{t("If there is an account with this email address, a link is on its way to it. It works for an hour.")}</p>;
   return (
-    <form class="stack" onSubmit={submit}>
-      <Field label={t("Email")} error={error} hint={t("You get a link with which you choose a new password.")}>
-        {(attributes) => (
-          <input {...attributes} class="input" type="email" autocomplete="username" required value={email} onInput={(event) => setEmail(event.currentTarget.value)} />
-        )}
-      </Field>
-      <Button kind="primary" type="submit" disabled={isBusy}>
+    <form class="stack" onSubmit={form.submit}>
+      <TextField
+        label={t("Email")}
+        type="email"
+        autocomplete="username"
+        required
+        autofocus
+        error={form.error?.detail}
+        hint={t("You get a link with which you choose a new password.")}
+        value={email}
+        onInput={setEmail}
+      />
+      <Button kind="primary" type="submit" disabled={form.isBusy}>
         {t("Send the link")}
       </Button>
     </form>
@@ -179,62 +185,59 @@ function ForgottenForm() {
 
 /** A link of the operator. It works once, so that a person has to press a button. */
 function LoginLinkForm({ token }: { token: string }) {
-  const { submit, error, isBusy } = useSubmit(async () => {
+  const form = useSubmit(async () => {
     await call("POST", LINK_PATHS.login, { body: { token } });
-    history.replaceState(null, "", "/");
-    rememberSession();
-    await finish();
-    location.reload();
+    await leaveLink();
   });
   return (
-    <form class="stack" onSubmit={submit}>
-      {error && <p role="alert" class="error-text">{error}</p>}
-      <Button kind="primary" type="submit" disabled={isBusy}>
-        {t("Log in")}
+    <form class="stack" onSubmit={form.submit}>
+      <FormError of={form} />
+      <Button kind="primary" type="submit" disabled={form.isBusy}>
+        {LINK_ACTIONS.login}
       </Button>
     </form>
   );
+}
+
+/** The link worked once; the page goes on without it, logged in unless `isOut`. */
+async function leaveLink(isOut = false): Promise<void> {
+  history.replaceState(null, "", "/");
+  queryClient.clear();
+  tokenLink.set(null);
+  if (isOut) return forget();
+  rememberSession();
+  await finish();
 }
 
 function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
-  const { submit, error, isBusy } = useSubmit(async () => {
-    const body = { token, password, ...(kind === "setup" ? { email } : {}), ...(kind === "reset" ? {} : { first_name: name }) };
+  const form = useSubmit(async () => {
+    const body = { token, password, ...(kind === "setup" ? { email: email.trim() } : {}), ...(kind === "reset" ? {} : { first_name: name.trim() }) };
     await call("POST", LINK_PATHS[kind], { body });
-    history.replaceState(null, "", "/");
-    if (kind === "reset") forget();
-    else {
-      rememberSession();
-      await finish();
-    }
-    // The link worked once; the page starts anew without it.
-    location.reload();
+    await leaveLink(kind === "reset");
+    if (kind === "reset") notify(t("The password is saved. Log in with it."));
   });
   return (
-    <form class="stack" onSubmit={submit}>
-      {kind !== "reset" && (
-        <Field label={t("Your name")}>
-          {(attributes) => <input {...attributes} class="input" required autocomplete="name" value={name} onInput={(event) => setName(event.currentTarget.value)} />}
-        </Field>
-      )}
-      {kind === "setup" && (
-        <>
-          <Field label={t("Email")}>
-            {(attributes) => (
-              <input {...attributes} class="input" type="email" autocomplete="username" required value={email} onInput={(event) => setEmail(event.currentTarget.value)} />
-            )}
-          </Field>
-        </>
-      )}
-      <Field label={t("New password")} error={error} hint={t("At least 12 characters.")}>
-        {(attributes) => (
-          <input {...attributes} class="input" type="password" autocomplete="new-password" minLength={12} required value={password} onInput={(event) => setPassword(event.currentTarget.value)} />
-        )}
-      </Field>
-      <Button kind="primary" type="submit" disabled={isBusy}>
-        {kind === "setup" ? t("Set up Hedgerow") : kind === "invite" ? t("Join") : t("Save the password")}
+    <form class="stack" onSubmit={form.submit}>
+      <h2>{LINK_TITLES[kind]}</h2>
+      <FormError of={form} fields={["email", "first_name", "password"]} />
+      {kind !== "reset" && <TextField label={t("Your name")} autocomplete="name" required autofocus maxLength={150} error={form.errorOf("first_name")} value={name} onInput={setName} />}
+      {kind === "setup" && <TextField label={t("Email")} type="email" autocomplete="username" required error={form.errorOf("email")} value={email} onInput={setEmail} />}
+      <TextField
+        label={t("New password")}
+        type="password"
+        autocomplete="new-password"
+        minLength={12}
+        required
+        hint={t("At least 12 characters.")}
+        error={form.errorOf("password")}
+        value={password}
+        onInput={setPassword}
+      />
+      <Button kind="primary" type="submit" disabled={form.isBusy}>
+        {LINK_ACTIONS[kind]}
       </Button>
     </form>
   );
@@ -242,16 +245,17 @@ function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
 
 function LoginForms({ isOverPage = false }: { isOverPage?: boolean }) {
   const usual: Way = LOGIN.password ? "password" : LOGIN.provider ? "provider" : "key";
-  const [way, setWay] = useState<Way>(usual);
-  const link = readLink();
+  const [way, setWay] = useState<Way>(usesKey() ? "key" : usual);
+  const known = queryClient.getQueryData<User>(["me"])?.email ?? "";
+  const link = useSignal(tokenLink);
   const refusal = location.pathname === "/login" ? new URLSearchParams(location.search).get("error") : null;
   if (link?.kind === "login") return <LoginLinkForm token={link.token} />;
   // Without passwords an invite counts when the person logs in with the provider.
   if (link && (LOGIN.password || link.kind === "setup")) return <LinkForm kind={link.kind} token={link.token} />;
   return (
     <div class="stack">
-      {refusal && <p role="alert" class="error-text">{describeRefusal(refusal)}</p>}
-      {way === "password" && <PasswordForm />}
+      {refusal && <p role="alert" class="notice bad">{describeRefusal(refusal)}</p>}
+      {way === "password" && <PasswordForm known={known} />}
       {way === "key" && <KeyForm />}
       {way === "forgotten" && <ForgottenForm />}
       {LOGIN.provider && way !== "forgotten" && <ProviderLink isPrimary={way === "provider"} isOverPage={isOverPage} />}
@@ -262,7 +266,7 @@ function LoginForms({ isOverPage = false }: { isOverPage?: boolean }) {
       )}
       {usual !== "key" && (
         <Button kind="quiet" isSmall onClick={() => setWay(way === usual ? "key" : usual)}>
-          {way === usual ? t("Use a personal API key") : t("Back")}
+          {way === usual ? t("Use a personal API key") : way === "key" && usual === "password" ? t("Use a password") : t("Back")}
         </Button>
       )}
     </div>
@@ -294,6 +298,24 @@ export function LoginDialog() {
     <Dialog title={t("Log in again")} description={t("Your session has ended. The page behind keeps what you entered.")} isOpen onClose={() => {}}>
       <div class="body">
         <LoginForms isOverPage />
+      </div>
+    </Dialog>
+  );
+}
+
+/** The login before a change of keys, members, secrets or how a person logs in. */
+export function ConfirmLoginDialog() {
+  return (
+    <Dialog
+      title={t("Confirm that it is you")}
+      description={t("Keys, members and secrets can be changed for 10 minutes after a login. Nothing that you entered is lost.")}
+      isOpen
+      onClose={() => endConfirmation(false)}
+    >
+      <div class="body stack">
+        {LOGIN.password && <PasswordForm known={queryClient.getQueryData<User>(["me"])?.email ?? ""} />}
+        {LOGIN.provider && <ProviderLink isPrimary={!LOGIN.password} isOverPage />}
+        <Button onClick={() => endConfirmation(false)}>{t("Cancel")}</Button>
       </div>
     </Dialog>
   );

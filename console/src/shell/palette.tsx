@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { get } from "../api/client";
-import type { Flag, Page, Person } from "../api/types";
+import type { Flag, Page, Person, Project } from "../api/types";
 import { useSettled } from "../lib/debounce";
 import { t } from "../lib/text";
 import { applyTheme } from "../lib/theme";
@@ -36,10 +36,22 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
     queryFn: ({ signal }) => get<Page<Person>>(`${api}/persons/`, { search, limit: 4 }, signal),
     enabled: search !== "",
   });
+  const projects = useQuery({
+    queryKey: ["palette", "projects", search],
+    queryFn: ({ signal }) => get<Page<Project>>("/api/projects/", { search, limit: 4 }, signal),
+    enabled: search !== "",
+  });
   const words = text.trim().toLowerCase();
   const fixed: Command[] = [
     ...DESTINATIONS.map((each) => ({ id: each.path, label: each.label, group: t("Go to"), note: each.keys, run: () => navigate(root + each.path) })),
     { id: "new", label: t("New feature flag"), group: t("Do"), run: () => navigate(`${root}/feature_flags/new`) },
+    ...[
+      ["user", t("Your account")],
+      ["user-api-keys", t("Personal API keys")],
+      ["project", t("Settings of the project")],
+      ["organization-members", t("Members and invites")],
+      ["organization-roles", t("Roles")],
+    ].map(([name, label]) => ({ id: `settings-${name}`, label: label!, group: t("Settings"), run: () => navigate(`${root}/settings/${name}`) })),
     { id: "dark", label: t("Dark theme"), group: t("Do"), run: () => applyTheme("dark") },
     { id: "light", label: t("Light theme"), group: t("Do"), run: () => applyTheme("light") },
     { id: "keys", label: t("Show keys"), group: t("Do"), note: "?", run: onHelp },
@@ -57,6 +69,12 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
       label: each.name,
       group: t("Persons"),
       run: () => navigate(`${root}/persons/${each.uuid}`),
+    })),
+    ...(projects.data?.results ?? []).map((each) => ({
+      id: `project-${each.id}`,
+      label: each.name,
+      group: t("Projects"),
+      run: () => navigate(`/project/${each.id}/home`),
     })),
   ];
   const commands = [...(search ? found : []), ...fixed];

@@ -8,13 +8,16 @@ import { call, get, queryClient } from "../api/client";
 import { forget, usesKey } from "../api/session";
 import type { Page, Project } from "../api/types";
 import { useShortcuts } from "../lib/keys";
-import { t } from "../lib/text";
+import { t, tn } from "../lib/text";
 import { applyTheme, readTheme, type Theme } from "../lib/theme";
 import { Button, IconButton } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
+import { FormError, TextField, useSubmit } from "../ui/form";
 import { Icon, type IconName, Logo } from "../ui/icons";
 import { Menu } from "../ui/menu";
+import { Boundary } from "./boundary";
 import { useProject } from "./project";
+import { useRights } from "./rights";
 
 const Palette = lazy(() => import("./palette").then((module) => ({ default: module.Palette })));
 
@@ -28,17 +31,27 @@ export interface Destination {
 
 export const DESTINATIONS: Destination[] = [
   { path: "/home", label: t("Home"), icon: "home", keys: "g h" },
-  { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f" },
-  { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("Data") },
-  { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
+  { path: "/dashboard", label: t("Dashboards"), icon: "dashboard", keys: "g d", section: t("Analytics") },
+  { path: "/insights", label: t("Insights"), icon: "insight", keys: "g i" },
   { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
+  { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
   { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
-  { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a", section: t("Project") },
+  { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f", section: t("Releases") },
+  { path: "/experiments", label: t("Experiments"), icon: "experiment", keys: "g x" },
+  { path: "/early_access_features", label: t("Early access"), icon: "early", keys: "g w" },
+  { path: "/surveys", label: t("Surveys"), icon: "survey", keys: "g v" },
+  { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("People") },
+  { path: "/cohorts", label: t("Cohorts"), icon: "cohort", keys: "g c" },
+  { path: "/groups", label: t("Groups"), icon: "group", keys: "g o" },
+  { path: "/pipeline", label: t("Pipelines"), icon: "pipeline", keys: "g n", section: t("Project") },
+  { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a" },
+  { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s" },
+  { path: "/system", label: t("System"), icon: "system", keys: "g y" },
 ];
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { root } = useProject();
-  const [, navigate] = useLocation();
+  const [path, navigate] = useLocation();
   const [hasPalette, setPalette] = useState(false);
   const [hasHelp, setHelp] = useState(false);
   const [isOpen, setOpen] = useState(false);
@@ -59,7 +72,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </a>
       <header class="topbar">
         <IconButton label={t("Open the navigation")} icon="menu" onClick={() => setOpen(true)} />
-        <Link href={`${root}/feature_flags`} class="brand">
+        <Link href={`${root}/home`} class="brand">
           <Logo />
           {t("Hedgerow")}
         </Link>
@@ -67,7 +80,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </header>
       {isOpen && <div class="scrim" onClick={() => setOpen(false)} />}
       <Sidebar isOpen={isOpen} onClose={() => setOpen(false)} onPalette={() => setPalette(true)} onHelp={() => setHelp(true)} />
-      <div class="main">{children}</div>
+      <div class="main">
+        <Boundary address={path}>{children}</Boundary>
+      </div>
       {hasPalette && (
         <Suspense fallback={null}>
           <Palette onClose={() => setPalette(false)} onHelp={() => setHelp(true)} />
@@ -83,7 +98,7 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
   const [path] = useLocation();
   return (
     <aside class={`sidebar ${props.isOpen ? "open" : ""}`} aria-label={t("Navigation")} onKeyDown={(event) => event.key === "Escape" && props.onClose()}>
-      <Link href={`${root}/feature_flags`} class="brand">
+      <Link href={`${root}/home`} class="brand">
         <Logo />
         {t("Hedgerow")}
       </Link>
@@ -111,9 +126,9 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
           {t("API documentation")}
         </a>
         <div class="row tight" style={{ paddingTop: "var(--s2)" }}>
-          <span class="grow cut small muted" title={user?.email}>
+          <Link href={`${root}/settings/user`} class="grow cut small" title={t("Your account: {email}", { email: user?.email ?? "" })}>
             {user?.email}
-          </span>
+          </Link>
           <IconButton label={t("Keys")} icon="help" isSmall onClick={props.onHelp} />
           <ThemeMenu />
           <IconButton label={t("Log out")} icon="logout" isSmall onClick={() => void logOut()} />
@@ -123,7 +138,7 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
   );
 }
 
-async function logOut(): Promise<void> {
+export async function logOut(): Promise<void> {
   if (!usesKey()) await call("POST", "/api/logout/").catch(() => undefined);
   queryClient.clear();
   forget();
@@ -146,27 +161,63 @@ function ThemeMenu() {
 
 function ProjectSwitcher() {
   const { project, id } = useProject();
+  const { isOwner } = useRights();
   const [, navigate] = useLocation();
+  const [isNew, setNew] = useState(false);
   const projects = useQuery({
     queryKey: ["projects"],
     queryFn: () => get<Page<Project>>("/api/projects/", { limit: 100 }),
     staleTime: 60_000,
   });
+  const others = (projects.data?.count ?? 0) - (projects.data?.results.length ?? 0);
   return (
-    <Menu
-      align="start"
-      trigger={
-        <Button class="project-button" aria-label={t("Project: {name}", { name: project?.name ?? id })}>
-          <span class="cut">{project?.name ?? "…"}</span>
-          <Icon name="chevrons" />
-        </Button>
-      }
-      entries={(projects.data?.results ?? []).map((each) => ({
-        label: each.name,
-        isChosen: String(each.id) === id,
-        onSelect: () => navigate(`/project/${each.id}/feature_flags`),
-      }))}
-    />
+    <>
+      <Menu
+        align="start"
+        trigger={
+          <Button class="project-button" aria-label={t("Project: {name}", { name: project?.name ?? id })}>
+            <span class="cut">{project?.name ?? "…"}</span>
+            <Icon name="chevrons" />
+          </Button>
+        }
+        entries={[
+          ...(projects.data?.results ?? []).map((each) => ({
+            label: each.name,
+            isChosen: String(each.id) === id,
+            onSelect: () => navigate(`/project/${each.id}/home`),
+          })),
+          ...(others > 0 ? [{ label: tn(others, "{n} more: search with ⌘K", "{n} more: search with ⌘K"), isDisabled: true, onSelect: () => {} }] : []),
+          ...(isOwner ? [{ label: t("New project…"), onSelect: () => setNew(true) }] : []),
+        ]}
+      />
+      {isNew && <NewProject onClose={() => setNew(false)} />}
+    </>
+  );
+}
+
+function NewProject({ onClose }: { onClose: () => void }) {
+  const [, navigate] = useLocation();
+  const [name, setName] = useState("");
+  const form = useSubmit(async () => {
+    const timezone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+    const project = await call<Project>("POST", "/api/projects/", { body: { name: name.trim(), timezone } });
+    await queryClient.invalidateQueries({ queryKey: ["projects"] });
+    onClose();
+    navigate(`/project/${project.id}/home`);
+  });
+  return (
+    <Dialog title={t("New project")} description={t("A project has its own events, persons, flags and keys.")} isOpen onClose={onClose}>
+      <form class="body stack" onSubmit={form.submit}>
+        <FormError of={form} fields={["name"]} />
+        <TextField label={t("Name")} required autofocus maxLength={200} error={form.errorOf("name")} value={name} onInput={setName} />
+        <div class="row end">
+          <Button onClick={onClose}>{t("Cancel")}</Button>
+          <Button kind="primary" type="submit" disabled={form.isBusy}>
+            {t("Create the project")}
+          </Button>
+        </div>
+      </form>
+    </Dialog>
   );
 }
 
@@ -182,7 +233,7 @@ function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   ];
   return (
     <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose}>
-      <dl class="body keys">
+      <dl class="body keys" tabIndex={0}>
         {keys.map(([key, meaning]) => (
           <>
             <dt>

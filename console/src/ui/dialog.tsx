@@ -17,6 +17,8 @@ interface Props {
 
 /** A dialog that keeps the focus and gives it back. */
 export function Dialog({ title, description, isOpen, onClose, children, footer, isWide, className, hidesTitle }: Props) {
+  // A table has one in each row.
+  if (!isOpen) return null;
   return (
     <Radix.Root open={isOpen} onOpenChange={(open: boolean) => !open && onClose()}>
       <Radix.Portal>

@@ -38,6 +38,19 @@ export function Page(props: {
   );
 }
 
+/** A part of a page, with its heading. */
+export function Panel(props: { title: string; actions?: ComponentChildren; isFlush?: boolean; children: ComponentChildren }) {
+  return (
+    <section class={`panel ${props.isFlush ? "flush" : ""}`} aria-label={props.title}>
+      <div class="head">
+        <h2>{props.title}</h2>
+        {props.actions && <div class="row">{props.actions}</div>}
+      </div>
+      {props.children}
+    </section>
+  );
+}
+
 export function Tabs({ label, tabs, current }: { label: string; tabs: { label: string; to: string; name: string }[]; current: string }) {
   return (
     <nav class="tabs" aria-label={label}>

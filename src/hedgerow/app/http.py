@@ -10,6 +10,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import Scope
 
+from hedgerow.app.commands.instance_status import InstanceStatusReader
 from hedgerow.app.container import Container
 from hedgerow.app.metrics import connection_gauges
 from hedgerow.flags.early_access import EarlyAccessFeatures
@@ -46,6 +47,7 @@ from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
 from hedgerow.http.api.flags.summary import FlagRenderer
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.instance_status import InstanceStatusEndpoints
 from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
 from hedgerow.http.api.people.invites import InviteEndpoints
 from hedgerow.http.api.people.keys import KeyEndpoints
@@ -342,6 +344,7 @@ def _build_project_endpoints(container: Container, services: HttpServices) -> li
         UserEndpoints(state.directory),
         *_build_people_endpoints(container),
         ActivityEndpoints(activity=services.activity),
+        InstanceStatusEndpoints(InstanceStatusReader(container).read),
     ]
 
 

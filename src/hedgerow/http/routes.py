@@ -31,6 +31,7 @@ from hedgerow.http.api.flags.past_evaluation import PastEvaluationEndpoints
 from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
+from hedgerow.http.api.instance_status import InstanceStatusEndpoints
 from hedgerow.http.api.people.account import AccountEndpoints, SessionEndpoints
 from hedgerow.http.api.people.invites import InviteEndpoints
 from hedgerow.http.api.people.keys import KeyEndpoints
@@ -91,6 +92,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     MemberEndpoints,
     InviteEndpoints,
     ActivityEndpoints,
+    InstanceStatusEndpoints,
     ComponentEndpoints,
     RecordActionEndpoints,
     RecordEndpoints,

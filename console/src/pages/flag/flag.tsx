@@ -7,6 +7,7 @@ import type { Flag } from "../../api/types";
 import { t } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
+import { useRights } from "../../shell/rights";
 import { Button, Field, Switch } from "../../ui/controls";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Code } from "../../ui/show";
@@ -55,6 +56,7 @@ function readStored(name: string): Draft | null {
 
 function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void }) {
   const { root, id: project } = useProject();
+  const reason = useRights().reason("feature_flag:write");
   const [url] = useUrlState();
   const [path, navigate] = useLocation();
   const tab = url.get("tab") ?? "conditions";
@@ -142,10 +144,10 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
       )}
       {isChanged && (
         <div class="sticky-save" role="region" aria-label={t("Unsaved changes")}>
-          <span class="muted">{Object.values(problems)[0] ?? t("You have unsaved changes.")}</span>
+          <span class="muted">{reason ?? Object.values(problems)[0] ?? t("You have unsaved changes.")}</span>
           <span class="row">
             <Button onClick={discard}>{t("Discard")}</Button>
-            <Button kind="primary" disabled={Object.keys(problems).length > 0} onClick={() => setReviewed(true)}>
+            <Button kind="primary" disabled={!!reason || Object.keys(problems).length > 0} onClick={() => setReviewed(true)}>
               {t("Review and save")}
             </Button>
           </span>

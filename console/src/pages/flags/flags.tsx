@@ -8,6 +8,7 @@ import { useSettled } from "../../lib/debounce";
 import { formatPercent, t, tn } from "../../lib/text";
 import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
+import { useRights } from "../../shell/rights";
 import { IconButton, SearchInput, Select, Switch } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
 import { Menu } from "../../ui/menu";
@@ -17,12 +18,14 @@ import { Await, Empty, NoMatch } from "../../ui/states";
 import { notify } from "../../ui/toasts";
 
 const LIMIT = 50;
+const SETTLED_MS = 120;
 
 export function FlagsPage() {
   const { api, root } = useProject();
+  const reason = useRights().reason("feature_flag:write");
   const [url, change] = useUrlState();
   const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
+  const search = useSettled(text.trim(), SETTLED_MS);
   const active = url.get("active") ?? "";
   const type = url.get("type") ?? "";
   const offset = Number(url.get("offset")) || 0;
@@ -44,9 +47,13 @@ export function FlagsPage() {
       title={t("Feature flags")}
       sub={flags.data ? tn(flags.data.count, "{n} flag", "{n} flags") : undefined}
       actions={
-        <Link href={`${root}/feature_flags/new`} class="button primary">
-          {t("New feature flag")}
-        </Link>
+        reason ? (
+          <span class="muted">{reason}</span>
+        ) : (
+          <Link href={`${root}/feature_flags/new`} class="button primary">
+            {t("New feature flag")}
+          </Link>
+        )
       }
     >
       <div class="row">
@@ -82,7 +89,7 @@ export function FlagsPage() {
           {(page) =>
             page.results.length ? (
               <>
-                <FlagTable flags={page.results} />
+                <FlagTable flags={page.results} isReadOnly={!!reason} />
                 <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
               </>
             ) : isFiltered ? (
@@ -117,7 +124,7 @@ export function describeRelease(flag: Flag): string {
   return filters ? tn(filters, "{share} of those matching {n} filter", "{share} of those matching {n} filters", { share }) : t("{share} of everyone", { share });
 }
 
-function FlagTable({ flags }: { flags: Flag[] }) {
+function FlagTable({ flags, isReadOnly }: { flags: Flag[]; isReadOnly: boolean }) {
   return (
     <table class="table cards">
       <thead>
@@ -136,14 +143,14 @@ function FlagTable({ flags }: { flags: Flag[] }) {
       </thead>
       <tbody>
         {flags.map((flag) => (
-          <FlagRow key={flag.id} flag={flag} />
+          <FlagRow key={flag.id} flag={flag} isReadOnly={isReadOnly} />
         ))}
       </tbody>
     </table>
   );
 }
 
-function FlagRow({ flag }: { flag: Flag }) {
+function FlagRow({ flag, isReadOnly }: { flag: Flag; isReadOnly: boolean }) {
   const { api, root } = useProject();
   const [isDeleting, setDeleting] = useState(false);
   const path = `${api}/feature_flags/${flag.id}/`;
@@ -178,7 +185,7 @@ function FlagRow({ flag }: { flag: Flag }) {
   return (
     <tr>
       <td class="shrink end">
-        <Switch isOn={isOn} disabled={edit.isPending} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
+        <Switch isOn={isOn} disabled={isReadOnly || edit.isPending} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
       </td>
       <td class="first">
         <div class="row">
@@ -211,7 +218,7 @@ function FlagRow({ flag }: { flag: Flag }) {
           entries={[
             { label: t("Copy the key"), onSelect: () => void copyText(flag.key) },
             { label: t("Copy as curl"), onSelect: () => void copyText(buildCurl("PATCH", path, { active: !flag.active })) },
-            { label: t("Delete…"), isDangerous: true, onSelect: () => setDeleting(true) },
+            { label: t("Delete…"), isDangerous: true, isDisabled: isReadOnly, onSelect: () => setDeleting(true) },
           ]}
         />
         <Confirm

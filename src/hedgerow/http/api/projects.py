@@ -18,7 +18,7 @@ from hedgerow.http.auth.access import anywhere, in_project, recently
 from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import DELETION_STATUS, parse_deletion_status
+from hedgerow.http.parameters import DELETION_STATUS, Parameter, parse_deletion_status
 from hedgerow.http.payload.fields import OMITTED, Between, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
@@ -38,6 +38,7 @@ ORGANIZATION = "/api/organizations/{organization_id}/"
 PATHS = ("/api/projects/", "/api/environments/", f"{ORGANIZATION}projects/")
 
 MAX_TEST_ACCOUNT_FILTERS = 50
+SEARCH = Parameter("search", "Only projects whose name contains this text.")
 
 Name = Annotated[str, Text(MAX_NAME_CHARS)]
 Timezone = Annotated[str, Text(64)]
@@ -198,12 +199,17 @@ class ProjectEndpoints:
         *PATHS,
         access=anywhere("project:read", restricted_keys=True),
         response=Page[ProjectItem],
-        query=PAGE_PARAMETERS,
+        query=(*PAGE_PARAMETERS, SEARCH),
     )
     async def list_projects(self, call: Call) -> Response:
         """List the projects that the caller can access, oldest first."""
         check_organization(call)
-        visible = self._directory.list_projects_for(call.caller)
+        wanted = (call.query_param("search") or "").strip().casefold()
+        visible = [
+            each
+            for each in self._directory.list_projects_for(call.caller)
+            if wanted in each.name.casefold()
+        ]
         window = call.window
         items = [render_project(project) for project in window.of(visible)]
         return JsonResponse(call.page(len(visible), items))

@@ -14,6 +14,7 @@ from hedgerow.http.auth.access import anywhere, recently
 from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import Parameter
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
@@ -26,6 +27,7 @@ from hedgerow.projects.roles import BUILT_IN_ROLES
 MEMBERS = f"{ORGANIZATION}members/"
 ROLES = f"{ORGANIZATION}roles/"
 ME = "@me"
+SEARCH = Parameter("search", "Only members whose name or email contains this text.")
 
 READ_MEMBERS = anywhere("organization_member:read", restricted_keys=True)
 CHANGE_MEMBERS = recently(anywhere("organization_member:write"))
@@ -154,11 +156,22 @@ class MemberEndpoints:
         self._logins = logins
         self._members = members
 
-    @endpoint("GET", MEMBERS, access=READ_MEMBERS, response=Page[MemberItem], query=PAGE_PARAMETERS)
+    @endpoint(
+        "GET",
+        MEMBERS,
+        access=READ_MEMBERS,
+        response=Page[MemberItem],
+        query=(*PAGE_PARAMETERS, SEARCH),
+    )
     async def list_members(self, call: Call) -> Response:
         """List the members of the organization, oldest first."""
         check_organization(call)
-        users = self._directory.list_users()
+        wanted = (call.query_param("search") or "").strip().casefold()
+        users = [
+            each
+            for each in self._directory.list_users()
+            if wanted in each.email or wanted in each.first_name.casefold()
+        ]
         items = [MemberItem(**render_member_fields(each)) for each in call.window.of(users)]
         return JsonResponse(call.page(len(users), items))
 

@@ -1,13 +1,16 @@
 // The first page: what arrives, what changed, what needs attention, and the first steps.
 import { useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { call, get } from "../api/client";
-import type { ActivityPage, EventRecord, Flag, Page as PageOf } from "../api/types";
-import { formatDate, formatNumber, t, tn } from "../lib/text";
-import { useProject } from "../shell/project";
-import { Page } from "../ui/page";
-import { Ago, Code, Value } from "../ui/show";
-import { Await, Empty } from "../ui/states";
+import { call, get } from "../../api/client";
+import type { ActivityPage, EventRecord, Flag, Page as PageOf } from "../../api/types";
+import { formatDate, formatNumber, t, tn } from "../../lib/text";
+import { useProject } from "../../shell/project";
+import { Page } from "../../ui/page";
+import { Ago, Value } from "../../ui/show";
+import { Await, Empty } from "../../ui/states";
+import { notify } from "../../ui/toasts";
+import { FirstSteps, SendFirstEvent } from "./first-steps";
 
 const MINUTES = 60;
 const EVERY_MS = 15_000;
@@ -21,10 +24,22 @@ export function HomePage() {
     queryFn: () => get<{ results: EventRecord[] }>(`${api}/events/`, { limit: 1, after: "-365d" }),
     refetchInterval: (query) => (query.state.data?.results.length ? EVERY_MS : FIRST_EVENT_MS),
   });
+  // Whether the page has waited for it.
+  const [hasWaited, setWaited] = useState(false);
+  const hasEvents = newest.data && newest.data.results.length > 0;
+  useEffect(() => {
+    if (hasEvents === false) setWaited(true);
+    if (hasEvents && hasWaited) notify(t("The first event has arrived."));
+  }, [hasEvents]);
   return (
     <Page title={project?.name ?? t("Home")} sub={t("What arrives, what changed, and what to do next")}>
       <Await query={newest}>
-        {(page) => (page.results.length ? <Figures newest={page.results[0]!} /> : <FirstSteps />)}
+        {(page) => (
+          <>
+            {page.results.length ? <Figures newest={page.results[0]!} /> : <SendFirstEvent />}
+            <FirstSteps hasEvents={page.results.length > 0} />
+          </>
+        )}
       </Await>
       <div class="columns">
         <Attention />
@@ -117,36 +132,6 @@ function Spark({ counts }: { counts: number[] }) {
         return <rect key={index} x={index * width + width * 0.12} width={width * 0.76} y={20 - height} height={height} fill="var(--series-1)" />;
       })}
     </svg>
-  );
-}
-
-function FirstSteps() {
-  const { project } = useProject();
-  const key = JSON.stringify(project?.api_token ?? "");
-  const host = JSON.stringify(location.origin);
-  return (
-    <section class="panel" aria-label={t("First steps")}>
-      <div class="head">
-        <h2>{t("Send the first event")}</h2>
-        <span class="tag info" role="status">
-          {t("Waiting for the first event…")}
-        </span>
-      </div>
-      <div class="body columns">
-        <div class="stack">
-          <h3>{t("From a web page")}</h3>
-          <Code label={t("JavaScript code")} text={`import posthog from "posthog-js"\n\nposthog.init(${key}, { api_host: ${host} })\nposthog.capture("hello")`} />
-        </div>
-        <div class="stack">
-          <h3>{t("From Python")}</h3>
-          <Code label={t("Python code")} text={`from posthog import Posthog\n\nclient = Posthog(${key}, host=${host})\nclient.capture("hello", distinct_id="ann")\nclient.flush()`} />
-        </div>
-        <div class="stack">
-          <h3>{t("From the command line")}</h3>
-          <Code label={t("curl command")} text={`curl -H 'Content-Type: application/json' ${location.origin}/capture/ \\\n  -d '{"api_key": ${key}, "distinct_id": "ann", "event": "hello"}'`} />
-        </div>
-      </div>
-    </section>
   );
 }
 
