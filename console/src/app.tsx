@@ -26,6 +26,10 @@ const ExplorePage = page(() => import("./pages/events/explore").then((module) =>
 const LivePage = page(() => import("./pages/events/live").then((module) => module.LivePage));
 const QueryPage = page(() => import("./pages/query").then((module) => module.QueryPage));
 const ActivityPage = page(() => import("./pages/activity").then((module) => module.ActivityPage));
+const PipelinesPage = page(() => import("./pages/pipelines/list").then((module) => module.PipelinesPage));
+const CataloguePage = page(() => import("./pages/pipelines/catalogue").then((module) => module.CataloguePage));
+const RecordPage = page(() => import("./pages/pipelines/record").then((module) => module.RecordPage));
+const IngestionPage = page(() => import("./pages/ingestion/ingestion").then((module) => module.IngestionPage));
 const HomePage = page(() => import("./pages/home").then((module) => module.HomePage));
 
 export function App() {
@@ -83,6 +87,10 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/sql" component={QueryPage} />
               <Route path="/project/:project/activity_log" component={ActivityPage} />
               <Route path="/project/:project/home" component={HomePage} />
+              <Route path="/project/:project/pipeline/:family?" component={PipelinesPage} />
+              <Route path="/project/:project/pipeline/:family/new" component={CataloguePage} />
+              <Route path="/project/:project/pipeline/:family/:record" component={RecordPage} />
+              <Route path="/project/:project/data-management/ingestion-warnings" component={IngestionPage} />
               <Route path="/project/:project">
                 <Redirect to={`${root}/feature_flags`} replace />
               </Route>

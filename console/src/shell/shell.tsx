@@ -33,6 +33,8 @@ export const DESTINATIONS: Destination[] = [
   { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
   { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
   { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
+  { path: "/pipeline", label: t("Pipelines"), icon: "pipe", keys: "g d" },
+  { path: "/data-management/ingestion-warnings", label: t("Ingestion"), icon: "warning", keys: "g i" },
   { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a", section: t("Project") },
 ];
 
@@ -176,7 +178,7 @@ function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
     ["/", t("Search on this page")],
     ["?", t("Show these keys")],
     ...DESTINATIONS.map((each): [string, string] => [each.keys, each.label]),
-    ["Alt ↑ / Alt ↓", t("Move a condition of a flag")],
+    ["Alt ↑ / Alt ↓", t("Move a condition of a flag or a transformation")],
     ["Ctrl Enter", t("Run a query")],
     ["Esc", t("Close")],
   ];
