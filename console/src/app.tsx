@@ -31,6 +31,10 @@ const ActivityPage = page(() => import("./pages/activity").then((module) => modu
 const HomePage = page(() => import("./pages/home/home").then((module) => module.HomePage));
 const SettingsPage = page(() => import("./pages/settings/settings").then((module) => module.SettingsPage));
 const SystemPage = page(() => import("./pages/system").then((module) => module.SystemPage));
+const PipelinesPage = page(() => import("./pages/pipelines/list").then((module) => module.PipelinesPage));
+const CataloguePage = page(() => import("./pages/pipelines/catalogue").then((module) => module.CataloguePage));
+const RecordPage = page(() => import("./pages/pipelines/record").then((module) => module.RecordPage));
+const IngestionPage = page(() => import("./pages/ingestion/ingestion").then((module) => module.IngestionPage));
 
 export function App() {
   const login = useSignal(loginState);
@@ -98,6 +102,10 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/home" component={HomePage} />
               <Route path="/project/:project/settings/:section?" component={SettingsPage} />
               <Route path="/project/:project/system" component={SystemPage} />
+              <Route path="/project/:project/pipeline/:family?" component={PipelinesPage} />
+              <Route path="/project/:project/pipeline/:family/new" component={CataloguePage} />
+              <Route path="/project/:project/pipeline/:family/:record" component={RecordPage} />
+              <Route path="/project/:project/data-management/ingestion-warnings" component={IngestionPage} />
               <Route path="/project/:project">
                 <Redirect to={`${root}/home`} replace />
               </Route>

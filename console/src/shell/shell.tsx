@@ -44,6 +44,7 @@ export const DESTINATIONS: Destination[] = [
   { path: "/cohorts", label: t("Cohorts"), icon: "cohort", keys: "g c" },
   { path: "/groups", label: t("Groups"), icon: "group", keys: "g o" },
   { path: "/pipeline", label: t("Pipelines"), icon: "pipeline", keys: "g n", section: t("Project") },
+  { path: "/data-management/ingestion-warnings", label: t("Ingestion"), icon: "warning", keys: "g r" },
   { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a" },
   { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s" },
   { path: "/system", label: t("System"), icon: "system", keys: "g y" },
@@ -227,7 +228,7 @@ function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
     ["/", t("Search on this page")],
     ["?", t("Show these keys")],
     ...DESTINATIONS.map((each): [string, string] => [each.keys, each.label]),
-    ["Alt ↑ / Alt ↓", t("Move a condition of a flag")],
+    ["Alt ↑ / Alt ↓", t("Move a condition of a flag or a transformation")],
     ["Ctrl Enter", t("Run a query")],
     ["Esc", t("Close")],
   ];

@@ -33,6 +33,7 @@ from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
 from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
+from hedgerow.http.api.dead_letters import DeadLetterEndpoints
 from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
@@ -58,6 +59,7 @@ from hedgerow.http.api.people.users import UserEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
 from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
+from hedgerow.http.api.pipelines.health import HealthEndpoints
 from hedgerow.http.api.pipelines.jobs import JobEndpoints
 from hedgerow.http.api.pipelines.record_actions import RecordActionEndpoints
 from hedgerow.http.api.pipelines.record_items import RecordRenderer
@@ -125,8 +127,10 @@ from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.flags.history import SqlFlagHistory
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
+from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.persons import SqlPersonStore
+from hedgerow.storage.pipelines.health import SqlPipelineHealthStore
 from hedgerow.storage.pipelines.import_states import SqlImportStore
 from hedgerow.storage.pipelines.jobs import SqlJobStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
@@ -442,6 +446,7 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
         ),
         CohortEndpoints(activity=services.activity, cohorts=cohorts, flags=services.flags),
         IngestionWarningEndpoints(warnings=container.ingestion.warnings),
+        DeadLetterEndpoints(SqlDeadLetterStore(container.database)),
     ]
 
 
@@ -487,6 +492,13 @@ def _build_pipeline_endpoints(container: Container, services: HttpServices) -> l
             deliveries=SqlDeliveryHistory(database),
             records=pipelines.records,
             delivery_preview=DeliveryPreviews(pipelines.records, container.delivery.clients),
+        ),
+        HealthEndpoints(
+            backlogs=container.delivery.backlogs,
+            deliveries=SqlDeliveryHistory(database),
+            destination_health=services.destination_health,
+            health=SqlPipelineHealthStore(database),
+            records=pipelines.records,
         ),
         JobEndpoints(
             jobs=Jobs(SqlJobStore(database), services.activity),

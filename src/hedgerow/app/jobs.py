@@ -15,12 +15,14 @@ from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.imports.run import ImportJob
 from hedgerow.pipelines.imports.scheduler import ImportScheduler
 from hedgerow.pipelines.jobs.connection_check import ConnectionCheck
+from hedgerow.pipelines.jobs.dead_letter_retry import DeadLetterRetry
 from hedgerow.pipelines.jobs.replay import ReplayJob
 from hedgerow.pipelines.jobs.runner import JobRunner
 from hedgerow.pipelines.model import JobId
 from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.queries import ClickHouseEventReader
+from hedgerow.storage.pipelines.dead_letters import SqlDeadLetterQueue
 from hedgerow.storage.pipelines.import_states import SqlImportStore
 from hedgerow.storage.pipelines.replay import ClickHouseReplayEvents, SqlReplayQueue
 from hedgerow.storage.pipelines.running_jobs import SqlRunningJobStore
@@ -59,6 +61,9 @@ def build_jobs(
     trials = DeliveryPreviews(pipelines.records, delivery.clients)
     works = {
         "replay": replay.run,
+        "retry_dead_letters": DeadLetterRetry(
+            SqlDeadLetterQueue(database), delivery.deliverer.wake, utc_now
+        ).run,
         "import": importing.run,
         "test_connection": ConnectionCheck(trials, importing, utc_now).run,
     }

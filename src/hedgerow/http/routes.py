@@ -18,6 +18,7 @@ from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
 from hedgerow.http.api.dashboards.sharing import SharedEndpoints, SharingEndpoints
+from hedgerow.http.api.dead_letters import DeadLetterEndpoints
 from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
@@ -42,6 +43,7 @@ from hedgerow.http.api.people.users import UserEndpoints
 from hedgerow.http.api.persons import PersonEndpoints
 from hedgerow.http.api.pipelines.components import ComponentEndpoints
 from hedgerow.http.api.pipelines.deliveries import DeliveryEndpoints
+from hedgerow.http.api.pipelines.health import HealthEndpoints
 from hedgerow.http.api.pipelines.jobs import JobEndpoints
 from hedgerow.http.api.pipelines.record_actions import RecordActionEndpoints
 from hedgerow.http.api.pipelines.records import RecordEndpoints
@@ -98,6 +100,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     RecordEndpoints,
     JobEndpoints,
     DeliveryEndpoints,
+    HealthEndpoints,
     TransformationEndpoints,
     FlagEndpoints,
     FlagEvaluationEndpoints,
@@ -116,6 +119,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     PersonEndpoints,
     GroupEndpoints,
     IngestionWarningEndpoints,
+    DeadLetterEndpoints,
     EventEndpoints,
     QueryEndpoints,
     ActionEndpoints,

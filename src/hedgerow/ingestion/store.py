@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,7 @@ from hedgerow.ingestion.persons.changes import PersonChanges
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 
 # A transaction processes this many events; other writers wait for it.
@@ -245,9 +246,48 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     dead_lettered_at: datetime
 
 
+class DeadLetterQuery(msgspec.Struct, frozen=True, kw_only=True):
+    project_id: ProjectId
+    search: str
+    limit: int
+    offset: int
+
+
+class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters of a project to retry: one, or those up to an id; None means any."""
+
+    project_id: ProjectId
+    id: int | None = None
+    until: int | None = None
+
+
+class RetriedEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of events that are processed again, and of dead letters that are left."""
+
+    events: int
+    left: int
+
+
+class ProjectDeadLetterStore(Protocol):
+    async def list_of_project(self, query: DeadLetterQuery) -> tuple[list[DeadLetter], int]:
+        """Return one page, newest first, and the total number."""
+        ...
+
+    async def find(self, project_id: ProjectId, id: int) -> tuple[DeadLetter, Any] | None:
+        """Return a dead letter and its events as JSON values, or its bytes if they are damaged."""
+        ...
+
+    async def retry_of_project(
+        self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
+    ) -> RetriedEvents:
+        """Process the oldest dead letters of a choice again. Records the entry if there are any."""
+        ...
+
+
 class WarningQuery(msgspec.Struct, frozen=True, kw_only=True):
     project_id: ProjectId
     type: str
+    search: str = ""
     limit: int
     offset: int
 

@@ -39,6 +39,7 @@ class RecordQuery:
     enabled: bool | None = None
     component_id: ComponentId | None = None
     search: str = ""
+    failing: bool | None = None
     # Components that match the search, for records without a name or description of their own.
     components_by_name: Sequence[ComponentId] = ()
     components_by_description: Sequence[ComponentId] = ()
@@ -227,19 +228,71 @@ class BacklogStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryQuery:
+    """Which deliveries of a record to list; no statuses mean any. `search` looks in the reason, the
+    distinct id and the uuid; `error` is the whole reason."""
+
+    record_id: RecordId
+    statuses: Sequence[DeliveryStatus] = ()
+    search: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryReason:
+    error: str
+    count: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCounts:
+    """What a record did since a time: deliveries of a destination, events of a transformation."""
+
+    delivered: int = 0
+    retried: int = 0
+    dead: int = 0
+    changed: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineHealth:
+    """`paused_until_ms` is 0 if the record is not paused."""
+
+    counts: RecordCounts
+    paused_until_ms: int = 0
+    last_job: Job | None = None
+
+
+class PipelineHealthStore(Protocol):
+    async def health(
+        self, record_ids: Sequence[RecordId], since_ms: int
+    ) -> Mapping[RecordId, PipelineHealth]:
+        """Return the health of these records: counts since a time, and their newest job."""
+        ...
+
+
 class DeliveryHistory(Protocol):
     """Deliveries, logs and counts of a record, for the API."""
 
     async def deliveries(
-        self, record_id: RecordId, status: DeliveryStatus | None, *, limit: int, offset: int
+        self, query: DeliveryQuery, *, limit: int, offset: int
     ) -> tuple[list[DeliveryView], int]:
         """Return one page, newest first, and the total count."""
+        ...
+
+    async def reasons(self, query: DeliveryQuery, limit: int) -> list[DeliveryReason]:
+        """Count deliveries by the reason of their last failure, the most frequent first."""
         ...
 
     async def retry_now(
         self, record_id: RecordId, id: int, entry: ActivityEntry, now: datetime
     ) -> DeliveryView | None:
-        """Make a delivery due now, even if it is a dead letter; None if it does not exist."""
+        """Make a delivery due now, even if it is a dead letter, and end a pause of the destination;
+        None if it does not exist."""
         ...
 
     async def logs(

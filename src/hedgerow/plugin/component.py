@@ -77,7 +77,7 @@ class JobField:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOffer:
     """A job that a record of the component can run. Hedgerow runs the types `replay`,
-    `test_connection` and `import`: use the offers in `presets`.
+    `retry_dead_letters`, `test_connection` and `import`: use the offers in `presets`.
 
     The schedule of an import app starts its default job. `check` raises Invalid for an unusable
     payload.

@@ -34,6 +34,13 @@ REPLAY_JOB = JobOffer(
         ),
     ),
 )
+RETRY_DEAD_LETTERS_JOB = JobOffer(
+    type="retry_dead_letters",
+    title="Retry the dead letters",
+    payload=(
+        JobField(key="error", title="Only dead letters with exactly this reason; default: all"),
+    ),
+)
 TEST_CONNECTION_JOB = JobOffer(
     type="test_connection", title="Check that the destination or source responds"
 )

@@ -115,6 +115,7 @@ class PathIds:
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
             "delivery_id": "999999",
+            "letter_id": "999999",
             **SDK_PATH_VALUES,
         }
         return {name: str(value) for name, value in known.items()}

@@ -13,7 +13,7 @@ import { type Change, type Conflict, diff, type Draft, mergeEdits, takeTheirs, t
 export function Changes({ changes }: { changes: Change[] }) {
   if (!changes.length) return <Empty title={t("No changes")} />;
   return (
-    <div class="table-scroll" tabIndex={0} role="region" aria-label={t("Changes")}>
+    <div class="table-scroll" tabIndex={0} role="group" aria-label={t("Changes")}>
       <table class="table diff">
         <thead>
           <tr>
@@ -127,7 +127,7 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
   );
 }
 
-function ConflictRow({ conflict, chosen, onChoose }: { conflict: Conflict; chosen: "mine" | "theirs"; onChoose: (which: "mine" | "theirs") => void }) {
+export function ConflictRow({ conflict, chosen, onChoose }: { conflict: Conflict; chosen: "mine" | "theirs"; onChoose: (which: "mine" | "theirs") => void }) {
   return (
     <div class="panel">
       <div class="head">

@@ -7,14 +7,18 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter
+from hedgerow.http.parameters import Parameter, parse_text
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.ingestion.model import IngestionWarning
 from hedgerow.ingestion.store import WarningQuery, WarningStore
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.text import explain_unstorable
 
-FILTERS = (Parameter("type", "Only warnings of this type, such as event_timestamp_in_future."),)
+SEARCH_MAX = 200
+FILTERS = (
+    Parameter("type", "Only warnings of this type, such as event_timestamp_in_future."),
+    Parameter("search", "Only warnings whose detail, event or distinct id contains this text."),
+)
 
 
 class WarningItem(msgspec.Struct, kw_only=True):
@@ -55,12 +59,17 @@ class IngestionWarningEndpoints:
     async def list_warnings(self, call: ProjectCall) -> Response:
         """List warnings about events that were rejected, dropped or sanitized, newest first."""
         window, type = call.window, call.query_param("type") or ""
+        search = parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX]
         found, count = (
             ([], 0)
             if explain_unstorable(type)
             else await self._warnings.list_warnings(
                 WarningQuery(
-                    project_id=call.project.id, type=type, limit=window.limit, offset=window.offset
+                    project_id=call.project.id,
+                    type=type,
+                    search=search,
+                    limit=window.limit,
+                    offset=window.offset,
                 )
             )
         )

@@ -44,6 +44,7 @@ PATH_PARAMETERS = {
     "record_id": "The id of the record.",
     "job_id": "The id of the job.",
     "delivery_id": "The id of the delivery.",
+    "letter_id": "The id of the dead letter.",
     "cohort_id": "The id of the cohort.",
     "action_id": "The id of the action.",
     "event_id": "The uuid of the event.",

@@ -76,6 +76,9 @@ class BacklogMonitor:
         self._backlogs = await self._store.backlogs()
         await asyncio.sleep((time.monotonic() - began) / MAX_TIME_SHARE)
 
+    def get(self, id: RecordId) -> Backlog | None:
+        return self._backlogs.get(id)
+
     def all(self) -> dict[RecordId, BacklogAge]:
         now_ms = self._clock().timestamp() * 1000
         return {

@@ -94,6 +94,10 @@ class ReplaySource(Protocol):
 
 
 class ReplayQueue(Protocol):
+    async def end_pause(self, record_id: RecordId) -> None:
+        """Let a paused destination get its next request now."""
+        ...
+
     async def newest(self, record_id: RecordId) -> int:
         """Return the id of the newest delivery."""
         ...
@@ -195,6 +199,7 @@ class ReplayJob:
         span = parse_replay_range(job.payload, job.created_at)
         cursor = _ReplayCursor(span=span, newest=await self._queue.newest(context.record.id))
         total = await self._events.count(context.record.project_id, span)
+        await self._queue.end_pause(context.record.id)
         await context.save(JobStep(cursor=msgspec.to_builtins(cursor), done=0, total=total))
         return cursor, total
 

@@ -40,8 +40,8 @@ RELEASE_TIMEOUT_S = 2.0
 REASON_MAX = 500
 # Shown as the requester of scheduled jobs.
 SCHEDULE_ACTOR = "Schedule"
-# A disabled destination sends nothing, so its replay must wait.
-TYPES_REQUIRING_ENABLED = ("replay",)
+# A disabled destination sends nothing, so these jobs must wait.
+TYPES_REQUIRING_ENABLED = ("replay", "retry_dead_letters")
 
 
 class JobRunner:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import Conflict, Invalid, NotFound
+from hedgerow.lib.clock import format_iso
 from hedgerow.lib.encryption import Cipher
 from hedgerow.lib.tokens import generate_token
 from hedgerow.pipelines import config as settings
@@ -110,14 +111,22 @@ class Records:
         return await self._store.add(draft, self._audit.entry_builder(actor), idempotency_key, now)
 
     async def change(
-        self, key: RecordKey, fields: RecordFields, actor: Actor, now: datetime
+        self,
+        key: RecordKey,
+        fields: RecordFields,
+        actor: Actor,
+        now: datetime,
+        *,
+        seen: str | None = None,
     ) -> Record:
+        """Change a record. Raises Conflict if it was changed after `seen`, its `updated_at`."""
         if fields.component_id is not None:
             self._check_family(fields.component_id, key.family)
 
         def edit(before: Record) -> RecordEdit:
             if before.deleted and fields.deleted is not False:
                 raise NotFound
+            _check_unchanged(before, seen)
             after = self._apply_fields(before, fields)
             return RecordEdit(record=after, entry=self._audit.build_change(before, after, actor))
 
@@ -134,20 +143,28 @@ class Records:
         whole: bool,
         actor: Actor,
         now: datetime,
+        seen: str | None = None,
     ) -> Record:
+        """Change settings. Raises Conflict if the record was changed after `seen`."""
+
         def edit(before: Record) -> RecordEdit:
             if before.deleted:
                 raise NotFound
-            component = self._require_component(before)
-            merge = settings.replace_settings if whole else settings.merge_settings
-            stored = merge(component, before.config, given, self._cipher)
-            check_filter_fields(component, stored, before.config)
-            check_secrets_sent_again(component, before.config, stored, given)
-            check_settings(component, stored, self._cipher)
-            after = replace(before, config=stored)
+            _check_unchanged(before, seen)
+            after = self.apply_settings(before, given, whole=whole)
             return RecordEdit(record=after, entry=self._audit.build_change(before, after, actor))
 
         return await self._store.edit(key, edit, self._audit.entry_builder(actor), now)
+
+    def apply_settings(self, before: Record, given: Mapping[str, Any], *, whole: bool) -> Record:
+        """Return the record with changed settings, or raise Invalid. Nothing is stored."""
+        component = self._require_component(before)
+        merge = settings.replace_settings if whole else settings.merge_settings
+        stored = merge(component, before.config, given, self._cipher)
+        check_filter_fields(component, stored, before.config)
+        check_secrets_sent_again(component, before.config, stored, given)
+        check_settings(component, stored, self._cipher)
+        return replace(before, config=stored)
 
     async def migrate(
         self, key: RecordKey, to: ComponentId | None, actor: Actor, now: datetime
@@ -304,6 +321,14 @@ class Records:
                     f"No migration available for this plugin: {key} would expose a secret."
                 )
         return settings.merge_settings(target, {}, given, self._cipher)
+
+
+def _check_unchanged(record: Record, seen: str | None) -> None:
+    if seen is not None and seen != format_iso(record.updated_at):
+        raise Conflict(
+            "The record was changed by somebody else since you began editing it. "
+            "Load it again and repeat your change."
+        )
 
 
 def _contains_secret(text: str, secrets: Collection[str]) -> bool:

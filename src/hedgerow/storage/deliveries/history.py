@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, or_, select, update
 
 from hedgerow.pipelines.deliveries.model import (
     DeliveryHour,
@@ -13,9 +13,9 @@ from hedgerow.pipelines.deliveries.model import (
     StoredLogLine,
 )
 from hedgerow.pipelines.model import RecordId
-from hedgerow.pipelines.store import DeliveryHistory
+from hedgerow.pipelines.store import DeliveryHistory, DeliveryQuery, DeliveryReason
 from hedgerow.projects.activity import ActivityEntry
-from hedgerow.storage.deliveries.queue import unpack_event
+from hedgerow.storage.deliveries.queue import end_pause, unpack_event
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.projects import activity
@@ -27,11 +27,9 @@ class SqlDeliveryHistory(DeliveryHistory):
         self._database = database
 
     async def deliveries(
-        self, record_id: RecordId, status: DeliveryStatus | None, *, limit: int, offset: int
+        self, query: DeliveryQuery, *, limit: int, offset: int
     ) -> tuple[list[DeliveryView], int]:
-        wanted = deliveries.c.record_id == record_id
-        if status is not None:
-            wanted &= deliveries.c.status == status.value
+        wanted = _build_condition(query)
         newest_first = select(deliveries).where(wanted).order_by(deliveries.c.id.desc())
 
         def run(connection: Connection) -> tuple[list[DeliveryView], int]:
@@ -39,6 +37,24 @@ class SqlDeliveryHistory(DeliveryHistory):
             return [_decode_delivery(row) for row in rows], total
 
         # Counting a million rows is slow.
+        return await self._database.read_in_background(run)
+
+    async def reasons(self, query: DeliveryQuery, limit: int) -> list[DeliveryReason]:
+        table, count = deliveries, func.count()
+        statement = (
+            select(table.c.error, count, func.max(table.c.created_ms))
+            .where(_build_condition(query) & (table.c.error != ""))
+            .group_by(table.c.error)
+            .order_by(count.desc(), table.c.error)
+            .limit(limit)
+        )
+
+        def run(connection: Connection) -> list[DeliveryReason]:
+            return [
+                DeliveryReason(error=error, count=number, newest_ms=newest_ms)
+                for error, number, newest_ms in connection.execute(statement)
+            ]
+
         return await self._database.read_in_background(run)
 
     async def retry_now(
@@ -62,6 +78,7 @@ class SqlDeliveryHistory(DeliveryHistory):
             row = connection.execute(again).one_or_none()
             if row is None:
                 return None
+            end_pause(connection, record_id)
             activity.record(connection, entry, now)
             return _decode_delivery(row)
 
@@ -74,7 +91,10 @@ class SqlDeliveryHistory(DeliveryHistory):
         if level is not None:
             wanted &= delivery_logs.c.level == level.value
         if search:
-            wanted &= delivery_logs.c.message.icontains(search, autoescape=True)
+            wanted &= or_(
+                delivery_logs.c.message.icontains(search, autoescape=True),
+                delivery_logs.c.uuid == search,
+            )
         newest_first = select(delivery_logs).where(wanted).order_by(delivery_logs.c.id.desc())
 
         def run(connection: Connection) -> tuple[list[StoredLogLine], int]:
@@ -112,6 +132,22 @@ class SqlDeliveryHistory(DeliveryHistory):
             ]
 
         return await self._database.read(run)
+
+
+def _build_condition(query: DeliveryQuery) -> ColumnElement[bool]:
+    table = deliveries
+    wanted = table.c.record_id == query.record_id
+    if query.statuses:
+        wanted &= table.c.status.in_([status.value for status in query.statuses])
+    if query.error:
+        wanted &= table.c.error == query.error
+    if query.search:
+        wanted &= or_(
+            table.c.error.icontains(query.search, autoescape=True),
+            table.c.distinct_id.icontains(query.search, autoescape=True),
+            table.c.uuid == query.search.lower(),
+        )
+    return wanted
 
 
 def _decode_delivery(row: Row[tuple[object, ...]]) -> DeliveryView:

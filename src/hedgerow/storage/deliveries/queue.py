@@ -145,6 +145,15 @@ def add_deliveries(connection: Connection, made: Sequence[NewDelivery], now: dat
     )
 
 
+def end_pause(connection: Connection, record_id: RecordId) -> None:
+    """Let a paused destination get its next request now."""
+    connection.execute(
+        update(destination_states)
+        .where(destination_states.c.record_id == record_id)
+        .values(paused_until_ms=0)
+    )
+
+
 class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -2,11 +2,13 @@
 operator retries or discards them.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select
 
 from hedgerow.events.deletion import EventCopies
 from hedgerow.events.model import Event
@@ -17,13 +19,26 @@ from hedgerow.ingestion.model import (
     ProcessedRow,
     QueueRow,
 )
-from hedgerow.ingestion.store import DeadLetter
+from hedgerow.ingestion.store import (
+    DeadLetter,
+    DeadLetterChoice,
+    DeadLetterQuery,
+    ProjectDeadLetterStore,
+    RetriedEvents,
+)
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.ingestion import ingestion_warnings
-from hedgerow.storage.ingestion.inbox_packing import pack_single_row
+from hedgerow.storage.ingestion.inbox_packing import (
+    DECODE_ERRORS,
+    pack_single_row,
+    unpack_untyped,
+)
+from hedgerow.storage.projects import activity
 from hedgerow.storage.tables.ingestion import inbox, ready_events
 from hedgerow.storage.tables.ingestion import set_aside_events as table
 
@@ -37,19 +52,75 @@ MAX_ID = 2**63
 STORED_PROCESS_STAGE = "settle"
 
 
-class SqlDeadLetterStore(EventCopies):
+# What a list shows; the events can be large.
+LISTED_COLUMNS = [column for column in table.c if column.name not in ("events", "bucket")]
+
+
+class SqlDeadLetterStore(EventCopies, ProjectDeadLetterStore):
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def list_oldest(self, limit: int) -> tuple[list[DeadLetter], int]:
-        columns = [column for column in table.c if column.name not in ("events", "bucket")]
-        oldest = select(*columns).order_by(table.c.id).limit(limit)
+        oldest = select(*LISTED_COLUMNS).order_by(table.c.id).limit(limit)
 
         def run(connection: Connection) -> tuple[list[DeadLetter], int]:
             found = [_decode_dead_letter(row) for row in connection.execute(oldest)]
             return found, count_events(connection)
 
         return await self._database.read(run)
+
+    async def list_of_project(self, query: DeadLetterQuery) -> tuple[list[DeadLetter], int]:
+        wanted = table.c.project_id == query.project_id
+        if query.search:
+            names = ("reason", "event", "distinct_id")
+            wanted &= or_(
+                *(table.c[name].icontains(query.search, autoescape=True) for name in names),
+                table.c.uuid == query.search.lower(),
+            )
+        newest_first = select(*LISTED_COLUMNS).where(wanted).order_by(table.c.id.desc())
+
+        def run(connection: Connection) -> tuple[list[DeadLetter], int]:
+            rows, total = read_page(
+                connection, newest_first, limit=query.limit, offset=query.offset
+            )
+            return [_decode_dead_letter(row) for row in rows], total
+
+        return await self._database.read(run)
+
+    async def find(self, project_id: ProjectId, id: int) -> tuple[DeadLetter, Any] | None:
+        statement = select(*LISTED_COLUMNS, table.c.events.label("content")).where(
+            _has_id([id]) & (table.c.project_id == project_id)
+        )
+
+        def run(connection: Connection) -> tuple[DeadLetter, Any] | None:
+            row = connection.execute(statement).one_or_none()
+            return None if row is None else (_decode_dead_letter(row), decode_content(row.content))
+
+        return await self._database.read(run)
+
+    async def retry_of_project(
+        self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
+    ) -> RetriedEvents:
+        wanted = table.c.project_id == choice.project_id
+        if choice.id is not None:
+            wanted &= _has_id([choice.id])
+        if choice.until is not None:
+            wanted &= table.c.id <= choice.until
+
+        def change(connection: Connection) -> RetriedEvents:
+            oldest = select(table.c.id).where(wanted).order_by(table.c.id).limit(limit)
+            ids = connection.execute(oldest.with_for_update()).scalars().all()
+            events = sum(
+                _requeue(connection, ids[start : start + BATCH_SIZE], now)
+                for start in range(0, len(ids), BATCH_SIZE)
+            )
+            if ids:
+                detail = {"events": events}
+                activity.record(connection, replace(entry, detail=detail), now)
+            left = select(func.count()).select_from(table).where(wanted)
+            return RetriedEvents(events=events, left=connection.execute(left).scalar_one())
+
+        return await self._database.write(change)
 
     async def get_content(self, id: int) -> bytes | None:
         query = select(table.c.events).where(table.c.id == id)
@@ -103,8 +174,17 @@ class SqlDeadLetterStore(EventCopies):
         )
 
 
+def decode_content(content: bytes) -> Any:
+    """Return the events of a dead letter as JSON values, or its bytes if they are damaged."""
+    try:
+        return unpack_untyped(content)
+    except DECODE_ERRORS:
+        return {"base64": b64encode(content).decode()}
+
+
 def _decode_dead_letter(row: Any) -> DeadLetter:
     fields = row._asdict()
+    fields.pop("content", None)
     stage = "process" if fields["stage"] == STORED_PROCESS_STAGE else fields["stage"]
     dead_lettered_at = fields.pop("set_aside_at")
     return DeadLetter(**fields | {"stage": stage}, dead_lettered_at=dead_lettered_at)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from hedgerow.ingestion.model import IngestionWarning
 from hedgerow.ingestion.store import WarningQuery, WarningStore
@@ -24,6 +24,14 @@ class SqlWarningStore(WarningStore):
         wanted = table.c.project_id == query.project_id
         if query.type:
             wanted &= table.c.type == query.type
+        if query.search:
+            wanted &= or_(
+                *(
+                    table.c[name].icontains(query.search, autoescape=True)
+                    for name in ("detail", "event", "distinct_id")
+                ),
+                table.c.uuid == query.search.lower(),
+            )
 
         def run(connection: Connection) -> tuple[list[IngestionWarning], int]:
             newest_first = select(table).where(wanted).order_by(table.c.id.desc())

@@ -33,7 +33,7 @@ from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
-from hedgerow.storage.tables import idempotency_keys
+from hedgerow.storage.tables import destination_states, idempotency_keys
 from hedgerow.storage.tables import pipeline_records as table
 
 TOPIC = "records:"
@@ -270,6 +270,9 @@ def _build_condition(query: RecordQuery) -> ColumnElement[bool]:
             (table.c.name == "") & table.c.component_id.in_(query.components_by_name),
             (table.c.description == "") & table.c.component_id.in_(query.components_by_description),
         )
+    if query.failing is not None:
+        failing = select(destination_states.c.record_id).where(destination_states.c.error != "")
+        wanted &= table.c.id.in_(failing) if query.failing else table.c.id.not_in(failing)
     return wanted
 
 

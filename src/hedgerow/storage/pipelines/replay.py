@@ -13,6 +13,7 @@ from hedgerow.pipelines.jobs.replay import EventPosition, ReplayQueue, ReplayRan
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import delivered
+from hedgerow.storage.deliveries.queue import end_pause
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.events.schema import COLUMNS, TABLE
@@ -68,6 +69,9 @@ class ClickHouseReplayEvents(ReplaySource):
 class SqlReplayQueue(ReplayQueue):
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def end_pause(self, record_id: RecordId) -> None:
+        await self._database.write(lambda connection: end_pause(connection, record_id))
 
     async def newest(self, record_id: RecordId) -> int:
         newest = select(func.max(table.c.id)).where(table.c.record_id == record_id)

@@ -27,7 +27,7 @@ from hedgerow.pipelines.deliveries.retry import (
     RetryAt,
 )
 from hedgerow.pipelines.model import Record, RecordId
-from hedgerow.pipelines.store import Backlog
+from hedgerow.pipelines.store import Backlog, DeliveryQuery
 from hedgerow.plugin.payload import build_payload
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import ordering, retention
@@ -215,7 +215,9 @@ async def test_undecodable_delivery_dies_and_does_not_block_others(stores: Store
     assert [each.event for each in await records.due(id, 10, NOW_MS)] == [event(2), event(3)]
     assert [each.event for each in await records.due(id, 1, NOW_MS)] == [event(2)]
     trail = SqlDeliveryHistory(stores.database)
-    dead, number = await trail.deliveries(id, DeliveryStatus.DEAD, limit=10, offset=0)
+    dead, number = await trail.deliveries(
+        DeliveryQuery(record_id=id, statuses=[DeliveryStatus.DEAD]), limit=10, offset=0
+    )
     assert number == 2
     assert [(each.event, each.uuid, each.error) for each in dead] == [
         (None, event(1).uuid, UNREADABLE_EVENT_ERROR),

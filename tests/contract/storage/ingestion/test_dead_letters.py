@@ -16,10 +16,13 @@ from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.poison_isolation import BatchBisector
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_EVENTS,
+    DeadLetterChoice,
+    DeadLetterQuery,
     InboxBacklog,
     ProcessingResult,
     WarningQuery,
 )
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.errors import is_data_error
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
@@ -28,10 +31,18 @@ from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.persons.changes import ConcurrentPersonChangeError
 from hedgerow.storage.tables.ingestion import inbox as inbox_table
 from hedgerow.storage.tables.ingestion import set_aside_events
-from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores
+from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, NOW, Stores
 from tests.contract.storage.ingestion.test_inbox import build_captured_event, decide, get_uuids
 
 BUCKETS = 16
+RETRIED = ActivityEntry(
+    scope="DeadLetter",
+    item_id="",
+    item_name="",
+    activity="retried",
+    actor=ACTOR,
+    project_id=DEFAULT_PROJECT,
+)
 
 
 @pytest.fixture
@@ -333,3 +344,41 @@ async def test_dead_letters_after_the_decision_are_not_discarded(
     assert [each.uuid for each in (await letters.list_oldest(9))[0]] == [
         build_captured_event(2).uuid
     ]
+
+
+async def test_dead_letters_of_a_project_are_listed_shown_and_retried(
+    inbox: SqlInboxStore, letters: SqlDeadLetterStore, stores: Stores
+) -> None:
+    await inbox.add(
+        DEFAULT_PROJECT, [build_captured_event(number, "ann") for number in range(4)], [], NOW
+    )
+    settler = BucketWorker(inbox, await find_bucket(inbox), decide_except(0, 1, 2))
+    while await settler.turn():
+        pass
+    other = ProjectId(DEFAULT_PROJECT + 1)
+    found, count = await letters.list_of_project(
+        DeadLetterQuery(project_id=DEFAULT_PROJECT, search="UNEXPECTED", limit=2, offset=0)
+    )
+    assert count == 3
+    assert [each.uuid for each in found] == [build_captured_event(each).uuid for each in (2, 1)]
+    for project_id, search in ((other, ""), (DEFAULT_PROJECT, "%")):
+        query = DeadLetterQuery(project_id=project_id, search=search, limit=9, offset=0)
+        assert await letters.list_of_project(query) == ([], 0)
+    newest, older = found
+    assert await letters.find(other, newest.id) is None
+    shown = await letters.find(DEFAULT_PROJECT, newest.id)
+    assert shown is not None
+    assert shown[0] == newest
+    assert newest.uuid in str(shown[1])
+    before = await stores.count_entries()
+    choice = DeadLetterChoice(project_id=other)
+    assert (await letters.retry_of_project(choice, 9, RETRIED, NOW)).events == 0
+    assert await stores.count_entries() == before
+    choice = DeadLetterChoice(project_id=DEFAULT_PROJECT, until=older.id)
+    retried = await letters.retry_of_project(choice, 1, RETRIED, NOW)
+    assert (retried.events, retried.left) == (1, 1)
+    assert await stores.count_entries() == before + 1
+    choice = DeadLetterChoice(project_id=DEFAULT_PROJECT, id=newest.id)
+    retried = await letters.retry_of_project(choice, 9, RETRIED, NOW)
+    assert (retried.events, retried.left) == (1, 0)
+    assert [each.id for each in (await letters.list_oldest(9))[0]] == [older.id]

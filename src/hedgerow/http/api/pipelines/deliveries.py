@@ -28,9 +28,10 @@ from hedgerow.pipelines.destinations.delivery_preview import (
     SampleEvent,
     failure_reason,
 )
+from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.records.records import Records
-from hedgerow.pipelines.store import DeliveryHistory
+from hedgerow.pipelines.store import DeliveryHistory, DeliveryQuery
 from hedgerow.plugin.payload import build_payload
 from hedgerow.projects.activity import ActivityEntry
 
@@ -40,6 +41,27 @@ SEARCH_MAX = 200
 NAME_MAX = 200
 STATUSES = tuple(status.value for status in DeliveryStatus)
 LEVELS = tuple(level.value for level in LogLevel)
+
+
+DELIVERY_FILTERS = (
+    Parameter(
+        "status",
+        f"Only deliveries with these statuses, separated by commas: {', '.join(STATUSES)}.",
+    ),
+    Parameter("search", "Only deliveries whose error, distinct id or uuid contains this text."),
+    Parameter("error", "Only deliveries with exactly this error."),
+)
+
+
+def parse_delivery_query(call: ProjectCall, record: Record) -> DeliveryQuery:
+    texts = (call.query_param("status") or "").split(",")
+    statuses = [parse_choice(text, "status", STATUSES) for text in texts]
+    return DeliveryQuery(
+        record_id=record.id,
+        statuses=[DeliveryStatus(status) for status in statuses if status],
+        search=parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX],
+        error=parse_text(call.query_param("error"), "error"),
+    )
 
 
 class DeliveryItem(msgspec.Struct, kw_only=True):
@@ -119,6 +141,20 @@ class SampleBody(Fields):
     distinct_id: Any = None
     properties: Any = None
     person_properties: Any = None
+
+
+class PreviewBody(SampleBody):
+    """A sample event, and settings to use instead of the stored ones. Settings that are left out,
+    and masked secrets, are those of the record."""
+
+    config: Any = None
+
+
+def apply_draft(records: Records, record: Record, body: PreviewBody) -> Record:
+    """Return the record with the settings of the body, if there are any. Nothing is stored."""
+    if body.config is None:
+        return record
+    return records.apply_settings(record, _parse_object(body.config, "config"), whole=False)
 
 
 def parse_sample(body: SampleBody) -> SampleEvent:
@@ -218,18 +254,15 @@ class DeliveryEndpoints:
         response=Page[DeliveryItem],
         query=(
             *PAGE_PARAMETERS,
-            Parameter("status", f"Only deliveries with this status: {', '.join(STATUSES)}."),
+            *DELIVERY_FILTERS,
         ),
     )
     async def list_deliveries(self, call: ProjectCall) -> Response:
         """List pending and dead deliveries, newest first."""
         record = await self._records.find(parse_record_key(call))
-        window, status = call.window, parse_choice(call.query_param("status"), "status", STATUSES)
+        window, query = call.window, parse_delivery_query(call, record)
         found, count = await self._deliveries.deliveries(
-            record.id,
-            DeliveryStatus(status) if status else None,
-            limit=window.limit,
-            offset=window.offset,
+            query, limit=window.limit, offset=window.offset
         )
         items = [_render_delivery(delivery) for delivery in found]
         return JsonResponse(call.page(count, items))
@@ -241,7 +274,8 @@ class DeliveryEndpoints:
         response=DeliveryItem,
     )
     async def retry_delivery(self, call: ProjectCall) -> Response:
-        """Retry a delivery now, with a fresh number of attempts. Works for dead deliveries too."""
+        """Retry a delivery now, with a fresh number of attempts. Works for dead deliveries too, and
+        ends a pause of the destination."""
         record = await self._records.find(parse_record_key(call))
         id = parse_positive(call.path_param("delivery_id"))
         if id is None or id > INT64_MAX:
@@ -269,7 +303,9 @@ class DeliveryEndpoints:
         query=(
             *PAGE_PARAMETERS,
             Parameter("level", f"Only log lines with this level: {', '.join(LEVELS)}."),
-            Parameter("search", "Only log lines that contain this text."),
+            Parameter(
+                "search", "Only log lines that contain this text, or of the event with this uuid."
+            ),
         ),
     )
     async def list_logs(self, call: ProjectCall) -> Response:
@@ -343,11 +379,12 @@ class DeliveryEndpoints:
         *family_paths("{record_id}/preview/", NOT_TRANSFORMATIONS),
         access=in_project("plugin:write"),
         response=PreviewItem,
-        body=SampleBody,
+        body=PreviewBody,
     )
     async def preview_destination(self, call: ProjectCall) -> Response:
         """Return the request that a sample event would cause. Nothing is sent or stored."""
         record = await self._records.find(parse_record_key(call))
-        sample = parse_sample(await call.body(SampleBody))
-        result = await self._delivery_preview.preview(record, sample, call.now)
+        body = await call.body(PreviewBody)
+        draft = apply_draft(self._records, record, body)
+        result = await self._delivery_preview.preview(draft, parse_sample(body), call.now)
         return JsonResponse(_render_preview(result, is_sent=False))

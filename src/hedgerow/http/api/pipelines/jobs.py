@@ -71,7 +71,7 @@ class JobBody(Fields):
     job: Any = None
 
 
-def _render_job(job: Job) -> JobItem:
+def render_job(job: Job) -> JobItem:
     return JobItem(
         id=job.id,
         type=job.type,
@@ -139,7 +139,7 @@ class JobEndpoints:
         headers = {"X-Job-Id": job.id} if job else {}
         if not wants_format(call, "json"):
             return empty_response(headers)
-        return JsonResponse(_render_job(job) if job else None, headers=headers)
+        return JsonResponse(render_job(job) if job else None, headers=headers)
 
     @endpoint(
         "GET",
@@ -155,7 +155,7 @@ class JobEndpoints:
         jobs, count = await self._jobs.list_jobs(
             record.id, limit=window.limit, offset=window.offset
         )
-        listed = [_render_job(job) for job in jobs]
+        listed = [render_job(job) for job in jobs]
         return JsonResponse(call.page(count, listed))
 
     @endpoint(
@@ -167,7 +167,7 @@ class JobEndpoints:
     async def retrieve_job(self, call: ProjectCall) -> Response:
         """Retrieve a job."""
         record, _ = await self._find_record(call)
-        return JsonResponse(_render_job(await self._jobs.find(record.id, _parse_job_id(call))))
+        return JsonResponse(render_job(await self._jobs.find(record.id, _parse_job_id(call))))
 
     @endpoint(
         "POST",
@@ -226,4 +226,4 @@ class JobEndpoints:
     async def _change(self, call: ProjectCall, change: JobChange) -> Response:
         record, component = await self._find_record(call)
         job = await change(record, component, _parse_job_id(call), call.actor, call.now)
-        return JsonResponse(_render_job(job))
+        return JsonResponse(render_job(job))

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid
 from hedgerow.http.api.activity import ACTIVITY_PARAMETERS, ActivityPage, respond_with_activity
 from hedgerow.http.api.pipelines.record_items import (
+    SEEN,
     RecordItem,
     RecordRenderer,
     family_paths,
@@ -202,6 +203,7 @@ class RecordActionEndpoints:
         *family_paths("{record_id}/config/"),
         access=in_project("plugin:write"),
         response=dict[str, Any],
+        query=(SEEN,),
         body=ConfigBody,
     )
     async def replace_config(self, call: ProjectCall) -> Response:
@@ -214,6 +216,7 @@ class RecordActionEndpoints:
         *family_paths("{record_id}/config/"),
         access=in_project("plugin:write"),
         response=dict[str, Any],
+        query=(SEEN,),
         body=ConfigBody,
     )
     async def change_config(self, call: ProjectCall) -> Response:
@@ -230,7 +233,12 @@ class RecordActionEndpoints:
         if component and isinstance(await call.raw_body(), FormFields):
             config = settings.parse_form(component, config)
         record = await self._records.set_config(
-            place, config, whole=whole, actor=call.actor, now=call.now
+            place,
+            config,
+            whole=whole,
+            actor=call.actor,
+            now=call.now,
+            seen=call.query_param(SEEN.name),
         )
         return self._respond_with_config(record)
 

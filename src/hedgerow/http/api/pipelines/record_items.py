@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from hedgerow.errors import MethodNotAllowed, NotFound
+from hedgerow.errors import NotFound
 from hedgerow.http.api.pipelines.components import render_component
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import project_paths
-from hedgerow.http.parameters import parse_positive
+from hedgerow.http.parameters import Parameter, parse_positive
 from hedgerow.http.payload.fields import INT64_MAX
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
@@ -29,6 +29,13 @@ FAMILIES = {
     "pipeline_import_apps_configs": Family.IMPORT_APP,
     TRANSFORMATIONS: Family.TRANSFORMATION,
 }
+# Paths beside the ids of records, with their methods.
+RESERVED = {"rearrange": "PATCH", "health": "GET"}
+# Not a field of the body: clients send records back as they read them.
+SEEN = Parameter(
+    "if_updated_at",
+    "The `updated_at` of the record as you read it. 409 if somebody changed the record since then.",
+)
 NOT_TRANSFORMATIONS = FAMILIES.keys() - {TRANSFORMATIONS}
 
 
@@ -62,9 +69,7 @@ def parse_family(call: ProjectCall) -> Family:
 
 
 def parse_record_key(call: ProjectCall) -> RecordKey:
-    record_id = call.path_param("record_id")
-    if record_id == "rearrange":
-        raise MethodNotAllowed(call.request.method, ["PATCH", "OPTIONS"])
+    record_id = call.path_param("record_id", RESERVED)
     number = parse_positive(record_id) if record_id.isdecimal() else None
     if number is None or number > INT64_MAX:
         raise NotFound

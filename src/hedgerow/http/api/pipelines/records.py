@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.api.pipelines.record_items import (
+    SEEN,
     RecordItem,
     RecordRenderer,
     family_paths,
@@ -20,7 +21,7 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_positive, parse_text
+from hedgerow.http.parameters import Parameter, parse_boolean, parse_positive, parse_text
 from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
@@ -82,6 +83,9 @@ LIST_PARAMETERS = (
     Parameter("enabled", "Only enabled (true) or disabled (false) records.", {"type": "boolean"}),
     Parameter("plugin", "Only records of the component with this id.", {"type": "integer"}),
     Parameter("search", "Only records whose name or description contains this text."),
+    Parameter(
+        "failing", "Only records with (true) or without (false) an error.", {"type": "boolean"}
+    ),
 )
 
 
@@ -102,6 +106,20 @@ def _parse_component(text: str | None) -> ComponentId | None:
     if number is None:
         raise Invalid("A valid integer is required.", attr="plugin")
     return ComponentId(min(number, 2**31 - 1))
+
+
+def parse_record_query(call: ProjectCall) -> RecordQuery:
+    window = call.window
+    return RecordQuery(
+        project_id=call.project.id,
+        family=parse_family(call),
+        enabled=_parse_enabled(call.query_param("enabled")),
+        component_id=_parse_component(call.query_param("plugin")),
+        search=parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX],
+        failing=parse_boolean(call.query_param("failing"), "failing"),
+        limit=window.limit,
+        offset=window.offset,
+    )
 
 
 def _parse_idempotency_key(request: Request) -> str | None:
@@ -147,16 +165,7 @@ class RecordEndpoints:
     )
     async def list_records(self, call: ProjectCall) -> Response:
         """List the project's records of this family by position, without deleted ones."""
-        window = call.window
-        query = RecordQuery(
-            project_id=call.project.id,
-            family=parse_family(call),
-            enabled=_parse_enabled(call.query_param("enabled")),
-            component_id=_parse_component(call.query_param("plugin")),
-            search=parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX],
-            limit=window.limit,
-            offset=window.offset,
-        )
+        query = parse_record_query(call)
         scope = call.request.scope
         key = (
             await self._records.generation(call.project.id),
@@ -210,6 +219,7 @@ class RecordEndpoints:
         *family_paths("{record_id}/"),
         access=in_project("plugin:write"),
         response=RecordItem,
+        query=(SEEN,),
         body=RecordBody,
     )
     async def change_record(self, call: ProjectCall) -> Response:
@@ -219,7 +229,8 @@ class RecordEndpoints:
         fields = (await call.body(RecordBody)).to_fields()
         if found.deleted and fields.deleted is not False:
             raise NotFound
-        record = await self._records.change(place, fields, call.actor, call.now)
+        seen = call.query_param(SEEN.name)
+        record = await self._records.change(place, fields, call.actor, call.now, seen=seen)
         return JsonResponse(self._renderer.render(call, record))
 
     @endpoint(

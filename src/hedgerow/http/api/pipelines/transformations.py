@@ -10,7 +10,8 @@ from starlette.responses import Response
 from hedgerow.http.api.pipelines.deliveries import (
     DEFAULT_HOURS,
     MAX_HOURS,
-    SampleBody,
+    PreviewBody,
+    apply_draft,
     parse_sample,
 )
 from hedgerow.http.api.pipelines.record_items import TRANSFORMATIONS, family_paths, parse_record_key
@@ -117,14 +118,15 @@ class TransformationEndpoints:
         *family_paths("{record_id}/test/", {TRANSFORMATIONS}),
         access=in_project("plugin:write"),
         response=TransformationPreviewItem,
-        body=SampleBody,
+        body=PreviewBody,
     )
     async def test_transformation(self, call: ProjectCall) -> Response:
         """Run the transformation on a sample event, whether it is enabled or not. Nothing is
         stored."""
         record = await self._records.find(parse_record_key(call))
-        sample = parse_sample(await call.body(SampleBody))
-        preview = await self._transformation_preview.preview(record, sample, call.now)
+        body = await call.body(PreviewBody)
+        draft = apply_draft(self._records, record, body)
+        preview = await self._transformation_preview.preview(draft, parse_sample(body), call.now)
         return JsonResponse(
             TransformationPreviewItem(
                 changed=preview.after is not None and preview.after is not preview.before,

@@ -13,6 +13,7 @@ from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     FILTER_SETTINGS,
     REPLAY_JOB,
+    RETRY_DEAD_LETTERS_JOB,
     TEST_CONNECTION_JOB,
     batch_settings,
 )
@@ -74,7 +75,7 @@ COMPONENT = Component(
         *DELIVERY_SETTINGS,
         *batch_settings(size=200, seconds=2),
     ),
-    jobs=(REPLAY_JOB, TEST_CONNECTION_JOB),
+    jobs=(REPLAY_JOB, RETRY_DEAD_LETTERS_JOB, TEST_CONNECTION_JOB),
     check=check,
     deliver=deliver,
 )

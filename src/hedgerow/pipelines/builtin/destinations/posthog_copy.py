@@ -17,6 +17,7 @@ from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     FILTER_SETTINGS,
     REPLAY_JOB,
+    RETRY_DEAD_LETTERS_JOB,
     TEST_CONNECTION_JOB,
     batch_settings,
     check_url,
@@ -129,7 +130,7 @@ COMPONENT = Component(
         *DELIVERY_SETTINGS,
         *batch_settings(size=100, seconds=2),
     ),
-    jobs=(REPLAY_JOB, TEST_CONNECTION_JOB),
+    jobs=(REPLAY_JOB, RETRY_DEAD_LETTERS_JOB, TEST_CONNECTION_JOB),
     check=check,
     deliver=deliver,
 )

@@ -19,6 +19,7 @@ from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     FILTER_SETTINGS,
     REPLAY_JOB,
+    RETRY_DEAD_LETTERS_JOB,
     TEST_CONNECTION_JOB,
     batch_settings,
     check_url,
@@ -148,7 +149,7 @@ COMPONENT = Component(
         *DELIVERY_SETTINGS,
         *batch_settings(),
     ),
-    jobs=(REPLAY_JOB, TEST_CONNECTION_JOB),
+    jobs=(REPLAY_JOB, RETRY_DEAD_LETTERS_JOB, TEST_CONNECTION_JOB),
     check=check,
     deliver=deliver,
 )

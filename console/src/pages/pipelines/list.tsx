@@ -1,0 +1,315 @@
+// The records of one pipeline family, with how they are doing.
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "preact/hooks";
+import { Link, Redirect, useParams } from "wouter-preact";
+import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
+import type { Page as PageOf } from "../../api/types";
+import { useSettled } from "../../lib/debounce";
+import { formatNumber, t, tn } from "../../lib/text";
+import { useUrlState } from "../../lib/url";
+import { useProject } from "../../shell/project";
+import { IconButton, SearchInput, Select, Switch } from "../../ui/controls";
+import { Confirm } from "../../ui/dialog";
+import { Menu } from "../../ui/menu";
+import { Page, Pager, Tabs } from "../../ui/page";
+import { Ago, copyText, Value } from "../../ui/show";
+import { Await, Empty, NoMatch } from "../../ui/states";
+import { notify } from "../../ui/toasts";
+import { FAMILIES, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError } from "./model";
+import { TransformationOrder } from "./order";
+import { useRefusal } from "./rights";
+import "./pipelines.css";
+
+const LIMIT = 50;
+const EVERY_MS = 5000;
+
+export function PipelinesPage() {
+  const { root } = useProject();
+  const family = findFamily(useParams<{ family: string }>().family);
+  return family ? <FamilyPage key={family.name} family={family} /> : <Redirect to={`${root}/pipeline/destinations`} replace />;
+}
+
+export const tell = (error: unknown) => notify(error instanceof ApiError ? error.detail : String(error), "bad");
+
+function FamilyPage({ family }: { family: Family }) {
+  const { api, root } = useProject();
+  const [url, change] = useUrlState();
+  const [text, setText] = useState(url.get("search") ?? "");
+  const search = useSettled(text.trim());
+  const state = url.get("state") ?? "";
+  const offset = Number(url.get("offset")) || 0;
+  const refusal = useRefusal("plugin:write");
+  useEffect(() => {
+    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
+  }, [search]);
+  const query = {
+    search,
+    enabled: state === "on" ? "true" : state === "off" ? "false" : null,
+    failing: state === "failing" ? "true" : null,
+    offset: offset || null,
+    limit: LIMIT,
+  };
+  const records = useQuery({
+    queryKey: ["pipelines", api, family.name, "records", query],
+    queryFn: ({ signal }) => get<PageOf<PipelineRecord>>(`${api}/${family.records}/`, query, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: EVERY_MS,
+  });
+  const health = useQuery({
+    queryKey: ["pipelines", api, family.name, "health", query],
+    queryFn: ({ signal }) => get<PageOf<Health>>(`${api}/${family.records}/health/`, query, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: EVERY_MS,
+  });
+  const found = new Map((health.data?.results ?? []).map((each) => [each.id, each]));
+  const isFiltered = !!(search || state);
+  const clear = () => {
+    setText("");
+    change({ search: null, state: null, offset: null });
+  };
+  const isOrdered = family.name === "transformations" && !isFiltered && (records.data?.count ?? 0) <= LIMIT;
+  const create = refusal ? (
+    <span class="muted small">{refusal}</span>
+  ) : (
+    <Link href={`${root}/pipeline/${family.name}/new`} class="button primary">
+      {t("New {one}", { one: family.one })}
+    </Link>
+  );
+  return (
+    <Page title={t("Pipelines")} sub={records.data ? `${family.label} · ${formatNumber(records.data.count)}` : family.label} actions={create}>
+      <Tabs label={t("Families")} current={family.name} tabs={FAMILIES.map((each) => ({ name: each.name, label: each.label, to: `${root}/pipeline/${each.name}` }))} />
+      <div class="row">
+        <SearchInput label={t("Search by name or description")} value={text} onInput={setText} />
+        <Select
+          label={t("State")}
+          isNarrow
+          value={state}
+          onChange={(value) => change({ state: value, offset: null })}
+          choices={[
+            { value: "", label: t("Any state") },
+            { value: "on", label: t("On") },
+            { value: "off", label: t("Off") },
+            { value: "failing", label: t("Failing") },
+          ]}
+        />
+      </div>
+      <div class="panel flush" aria-busy={records.isFetching && !records.isFetched}>
+        <Await query={records}>
+          {(page) =>
+            page.results.length ? (
+              <>
+                {isOrdered ? (
+                  <TransformationOrder family={family} records={page.results} health={found} refusal={refusal} />
+                ) : (
+                  <RecordTable family={family} records={page.results} health={found} refusal={refusal} />
+                )}
+                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
+              </>
+            ) : isFiltered ? (
+              <NoMatch onClear={clear} />
+            ) : (
+              <Empty title={t("No {family} yet", { family: family.label.toLowerCase() })} action={create}>
+                {family.empty}
+              </Empty>
+            )
+          }
+        </Await>
+      </div>
+    </Page>
+  );
+}
+
+export interface RowProps {
+  family: Family;
+  record: PipelineRecord;
+  health: Health | undefined;
+  refusal: string;
+}
+
+function RecordTable({ family, records, health, refusal }: { family: Family; records: PipelineRecord[]; health: Map<number, Health>; refusal: string }) {
+  return (
+    <table class="table cards">
+      <thead>
+        <tr>
+          <th scope="col" class="shrink">
+            {t("On")}
+          </th>
+          <th scope="col">{t("Name")}</th>
+          {listColumns(family).map((label) => (
+            <th scope="col" class="num" key={label}>
+              {label}
+            </th>
+          ))}
+          <th scope="col" class="shrink">
+            <span class="hidden-text">{t("Actions")}</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {records.map((record) => (
+          <tr key={record.id}>
+            <td class="shrink end">
+              <RecordSwitch family={family} record={record} refusal={refusal} />
+            </td>
+            <td class="first">
+              <RecordName family={family} record={record} health={health.get(record.id)} />
+            </td>
+            <HealthCells family={family} health={health.get(record.id)} />
+            <td class="shrink end">
+              <RecordMenu family={family} record={record} health={health.get(record.id)} refusal={refusal} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+export function listColumns(family: Family): string[] {
+  if (family.name === "destinations") return [t("Delivered, 24 h"), t("Failed, 24 h"), t("Queue"), t("Dead letters")];
+  if (family.name === "transformations") return [t("Changed, 24 h"), t("Dropped, 24 h"), t("Failed, 24 h")];
+  if (family.name === "import-apps") return [t("Last run"), t("Rows")];
+  return [];
+}
+
+/** Numbers of a record. On a phone each has its label beside it. */
+export function HealthCells({ family, health }: { family: Family; health: Health | undefined }) {
+  const labels = listColumns(family);
+  const day = health?.last_24h;
+  const job = health?.last_job;
+  const number = (value: number | undefined, isBad = false) => (value === undefined ? "…" : <span class={isBad && value ? "bad-number" : value ? "" : "muted"}>{formatNumber(value)}</span>);
+  const cells =
+    family.name === "destinations"
+      ? [number(day?.delivered), number(day?.dead, true), number(health && health.queue.waiting + health.queue.retrying), number(health?.queue.dead, true)]
+      : family.name === "transformations"
+        ? [number(day?.changed), number(day?.dropped), number(day?.failed, true)]
+        : family.name === "import-apps"
+          ? [job ? <JobTag key="job" job={job} /> : health ? <span class="muted">{t("Never")}</span> : "…", job ? number(job.done) : ""]
+          : [];
+  return (
+    <>
+      {cells.map((cell, index) => (
+        <td key={labels[index]} class="num">
+          <span class="cell-label">{labels[index]} </span>
+          {cell}
+        </td>
+      ))}
+    </>
+  );
+}
+
+export function JobTag({ job }: { job: { status: string; ended_at: string | null; updated_at: string } }) {
+  const tone = { failed: "bad", running: "info", waiting: "info", paused: "warn", done: "on" }[job.status] ?? "";
+  return (
+    <span class={`tag ${tone}`}>
+      {job.status} · <Ago at={job.ended_at ?? job.updated_at} />
+    </span>
+  );
+}
+
+export function RecordName({ family, record, health }: Omit<RowProps, "refusal">) {
+  const { root } = useProject();
+  const component = readComponent(record);
+  const error = readError(record, health);
+  return (
+    <>
+      <div class="row">
+        <Link href={`${root}/pipeline/${family.name}/${record.id}`} class="name">
+          <Value value={record.name || t("Without a name")} maxChars={120} />
+        </Link>
+        {component && component.name !== record.name && (
+          <span class="tag">
+            <Value value={component.name} maxChars={40} />
+          </span>
+        )}
+        {health?.paused_until && record.enabled && <span class="tag warn">{t("Paused")}</span>}
+        {health?.last_job && ["running", "waiting"].includes(health.last_job.status) && <span class="tag info">{t("Job running")}</span>}
+      </div>
+      {error ? (
+        <div class="error-text">
+          <Value value={error} maxChars={180} />
+        </div>
+      ) : (
+        record.description && (
+          <div class="muted small">
+            <Value value={record.description} maxChars={140} />
+          </div>
+        )
+      )}
+    </>
+  );
+}
+
+export function useRecordChange(family: Family, record: PipelineRecord) {
+  const { api } = useProject();
+  return useMutation({
+    mutationFn: (body: Partial<PipelineRecord>) => call<PipelineRecord>("PATCH", `${api}/${family.records}/${record.id}/`, { body }),
+    onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
+    onError: tell,
+  });
+}
+
+export function RecordSwitch({ family, record, refusal }: Omit<RowProps, "health">) {
+  const edit = useRecordChange(family, record);
+  const isOn = edit.isPending && edit.variables.enabled !== undefined ? edit.variables.enabled : record.enabled;
+  const toggle = (enabled: boolean) =>
+    edit.mutate(
+      { enabled },
+      {
+        onSuccess: () =>
+          notify(enabled ? t("{name} is on.", { name: record.name }) : t("{name} is off. Its waiting events stay.", { name: record.name }), "good", {
+            label: t("Undo"),
+            run: () => edit.mutate({ enabled: !enabled }),
+          }),
+      },
+    );
+  return (
+    <span title={refusal || undefined}>
+      <Switch isOn={isOn} disabled={edit.isPending || !!refusal} label={t("{name} is on", { name: record.name })} onChange={toggle} />
+    </span>
+  );
+}
+
+export function RecordMenu({ family, record, health, refusal, onDeleted }: RowProps & { onDeleted?: () => void }) {
+  const { api } = useProject();
+  const [isDeleting, setDeleting] = useState(false);
+  const edit = useRecordChange(family, record);
+  const path = `${api}/${family.records}/${record.id}/`;
+  const waiting = health ? health.queue.waiting + health.queue.retrying : 0;
+  const remove = () =>
+    edit.mutate(
+      { deleted: true },
+      {
+        onSuccess: () => {
+          setDeleting(false);
+          notify(t("{name} is deleted.", { name: record.name }), "good", { label: t("Undo"), run: () => edit.mutate({ deleted: false, enabled: record.enabled }) });
+          onDeleted?.();
+        },
+      },
+    );
+  return (
+    <>
+      <Menu
+        trigger={<IconButton label={t("Actions for {name}", { name: record.name })} icon="more" isSmall />}
+        entries={[
+          { label: t("Copy the id"), onSelect: () => void copyText(String(record.id)) },
+          { label: t("Copy as curl"), onSelect: () => void copyText(buildCurl("PATCH", path, { enabled: !record.enabled })) },
+          { label: t("Delete…"), isDangerous: true, isDisabled: !!refusal, onSelect: () => setDeleting(true) },
+        ]}
+      />
+      <Confirm
+        title={t("Delete {name}?", { name: record.name })}
+        action={t("Delete")}
+        isDangerous
+        isOpen={isDeleting}
+        isBusy={edit.isPending}
+        onConfirm={remove}
+        onClose={() => setDeleting(false)}
+      >
+        <p>{t("It stops at once and disappears from the list. You can undo it.")}</p>
+        {health && waiting > 0 && <p>{tn(waiting, "{n} event that waits is not sent.", "{n} events that wait are not sent.")}</p>}
+        {health && health.last_24h.delivered > 0 && <p class="muted">{tn(health.last_24h.delivered, "It delivered {n} event in the last 24 hours.", "It delivered {n} events in the last 24 hours.")}</p>}
+      </Confirm>
+    </>
+  );
+}
