@@ -24,15 +24,20 @@ export interface Destination {
   icon: IconName;
   keys: string;
   section?: string;
+  /** The start of the addresses that belong to it, if it is not its path. */
+  below?: string;
 }
 
 export const DESTINATIONS: Destination[] = [
   { path: "/home", label: t("Home"), icon: "home", keys: "g h" },
   { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f" },
+  { path: "/dashboard", label: t("Dashboards"), icon: "board", keys: "g d", section: t("Analytics") },
+  { path: "/insights", label: t("Insights"), icon: "chart", keys: "g i" },
   { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("Data") },
   { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
   { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
   { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
+  { path: "/data-management/events", label: t("Events and properties"), icon: "tag", keys: "g m", below: "/data-management" },
   { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a", section: t("Project") },
 ];
 
@@ -98,7 +103,7 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         {DESTINATIONS.map((each) => (
           <>
             {each.section && <span class="section">{each.section}</span>}
-            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + each.path) ? "page" : undefined}>
+            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + (each.below ?? each.path)) ? "page" : undefined}>
               <Icon name={each.icon} />
               {each.label}
             </Link>
