@@ -35,6 +35,18 @@ const PipelinesPage = page(() => import("./pages/pipelines/list").then((module) 
 const CataloguePage = page(() => import("./pages/pipelines/catalogue").then((module) => module.CataloguePage));
 const RecordPage = page(() => import("./pages/pipelines/record").then((module) => module.RecordPage));
 const IngestionPage = page(() => import("./pages/ingestion/ingestion").then((module) => module.IngestionPage));
+const InsightsPage = page(() => import("./pages/insights/insights").then((module) => module.InsightsPage));
+const InsightPage = page(() => import("./pages/insights/insight").then((module) => module.InsightPage));
+const DashboardsPage = page(() => import("./pages/dashboards/dashboards").then((module) => module.DashboardsPage));
+const DashboardPage = page(() => import("./pages/dashboards/dashboard").then((module) => module.DashboardPage));
+const EventDefinitionsPage = page(() => import("./pages/definitions/definitions").then((module) => module.EventDefinitionsPage));
+const EventDefinitionPage = page(() => import("./pages/definitions/event").then((module) => module.EventDefinitionPage));
+const PropertyDefinitionsPage = page(() => import("./pages/definitions/definitions").then((module) => module.PropertyDefinitionsPage));
+const ActionsPage = page(() => import("./pages/actions/actions").then((module) => module.ActionsPage));
+const ActionPage = page(() => import("./pages/actions/action").then((module) => module.ActionPage));
+// A shared link needs no login.
+const SHARED = /^\/shared_dashboard\/[^/]+$/;
+const SharedPage = page(() => import("./pages/dashboards/shared").then((module) => module.SharedPage));
 
 export function App() {
   const login = useSignal(loginState);
@@ -42,7 +54,15 @@ export function App() {
   const link = useSignal(tokenLink);
   return (
     <>
-      {login === "out" || link ? <LoginPage /> : <Start />}
+      {SHARED.test(location.pathname) ? (
+        <Suspense fallback={<Loading />}>
+          <SharedPage />
+        </Suspense>
+      ) : login === "out" || link ? (
+        <LoginPage />
+      ) : (
+        <Start />
+      )}
       {login === "expired" && <LoginDialog />}
       {isAsked && login === "in" && <ConfirmLoginDialog />}
       <Toasts />
@@ -97,6 +117,15 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/persons/:person" component={PersonPage} />
               <Route path="/project/:project/activity/explore" component={ExplorePage} />
               <Route path="/project/:project/activity/live" component={LivePage} />
+              <Route path="/project/:project/insights" component={InsightsPage} />
+              <Route path="/project/:project/insights/:insight" component={InsightPage} />
+              <Route path="/project/:project/dashboard" component={DashboardsPage} />
+              <Route path="/project/:project/dashboard/:dashboard" component={DashboardPage} />
+              <Route path="/project/:project/data-management/events" component={EventDefinitionsPage} />
+              <Route path="/project/:project/data-management/events/:definition" component={EventDefinitionPage} />
+              <Route path="/project/:project/data-management/properties" component={PropertyDefinitionsPage} />
+              <Route path="/project/:project/data-management/actions" component={ActionsPage} />
+              <Route path="/project/:project/data-management/actions/:action" component={ActionPage} />
               <Route path="/project/:project/sql" component={QueryPage} />
               <Route path="/project/:project/activity_log" component={ActivityPage} />
               <Route path="/project/:project/home" component={HomePage} />

@@ -8,7 +8,14 @@ import pytest
 from hedgerow.http.console.files import FOLDER
 from tests.support.live import LiveServer
 
-PAGES = ("/", "/login", "/signup/abc", "/project/1/feature_flags/12?tab=code", "/project/1/")
+PAGES = (
+    "/",
+    "/login",
+    "/signup/abc",
+    "/shared_dashboard/abc",
+    "/project/1/feature_flags/12?tab=code",
+    "/project/1/",
+)
 POLICY = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'self' 'nonce-{0}'; "
     "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "

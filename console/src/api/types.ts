@@ -18,6 +18,30 @@ export type PersonalKey = Schemas["KeyDetail"];
 export type LoginSession = Schemas["SessionItem"];
 export type ProjectSecrets = Schemas["ProjectSecrets"];
 export type InstanceStatus = Schemas["InstanceStatus"];
+export type Insight = Omit<Schemas["InsightItem"], "query" | "result"> & { query: Record<string, unknown>; result: unknown };
+export type DashboardBasics = Schemas["DashboardBasics"];
+export type Tile = Omit<Schemas["TileItem"], "insight" | "layouts"> & { insight: Insight | null; layouts: Record<string, unknown> };
+export type Dashboard = Omit<Schemas["DashboardItem"], "tiles" | "filters"> & { tiles: Tile[]; filters: Record<string, unknown> };
+export type Alert = Schemas["AlertItem"];
+export type Subscription = Schemas["SubscriptionItem"];
+export type Annotation = Schemas["AnnotationItem"];
+export type EventDefinition = Schemas["EventDefinitionItem"];
+export type PropertyDefinition = Schemas["PropertyDefinitionItem"];
+export type Action = Omit<Schemas["ActionItem"], "steps"> & { steps: ActionStep[] };
+
+/** An event matches a step if it matches all its fields. */
+export interface ActionStep {
+  event: string | null;
+  url: string | null;
+  url_matching: string | null;
+  text: string | null;
+  text_matching: string | null;
+  href: string | null;
+  href_matching: string | null;
+  selector: string | null;
+  tag_name: string | null;
+  properties: PropertyFilter[];
+}
 
 export interface Page<T> {
   count: number;

@@ -10,6 +10,7 @@ import { Button } from "../ui/controls";
 import { Page } from "../ui/page";
 import { copyText, Value } from "../ui/show";
 import { Empty, Loading } from "../ui/states";
+import { SavedQueries } from "./saved-queries";
 import { findErrorPlace, toCsv } from "./query-text";
 
 const SqlEditor = lazy(() => import("./sql-editor").then((module) => ({ default: module.SqlEditor })));
@@ -28,6 +29,8 @@ export function QueryPage() {
   const { api } = useProject();
   const [url, change] = useUrlState();
   const [text, setText] = useState(url.get("q") ?? FIRST);
+  // The editor keeps its text; a saved query that is opened is another editor.
+  const [opened, setOpened] = useState(0);
   const current = useRef(text);
   current.current = text;
   const body = () => ({ query: { kind: "HogQLQuery", query: current.current } });
@@ -52,6 +55,17 @@ export function QueryPage() {
           <Button kind="quiet" onClick={() => void copyText(buildCurl("POST", `${api}/query/`, body()))}>
             {t("Copy as curl")}
           </Button>
+          <SavedQueries
+            current={url.get("saved")}
+            text={text}
+            onSaved={(insight) => change({ saved: insight.short_id })}
+            onOpen={(insight, query) => {
+              setText(query);
+              setOpened(opened + 1);
+              run.reset();
+              change({ saved: insight.short_id, q: query });
+            }}
+          />
           {run.isPending ? (
             <Button onClick={() => started.current?.abort()}>{t("Cancel")}</Button>
           ) : (
@@ -63,7 +77,7 @@ export function QueryPage() {
       }
     >
       <Suspense fallback={<Loading rows={4} />}>
-        <SqlEditor label={t("Query text")} value={text} onChange={setText} onRun={start} problem={error ? { ...findErrorPlace(error.detail), message: error.detail } : null} />
+        <SqlEditor key={opened} label={t("Query text")} value={text} onChange={setText} onRun={start} problem={error ? { ...findErrorPlace(error.detail), message: error.detail } : null} />
       </Suspense>
       {error && (
         <p class="notice bad" role="alert">

@@ -27,6 +27,8 @@ export interface Destination {
   icon: IconName;
   keys: string;
   section?: string;
+  /** The start of the addresses that belong to it, if it is not its path. */
+  below?: string;
 }
 
 export const DESTINATIONS: Destination[] = [
@@ -44,6 +46,7 @@ export const DESTINATIONS: Destination[] = [
   { path: "/cohorts", label: t("Cohorts"), icon: "cohort", keys: "g c" },
   { path: "/groups", label: t("Groups"), icon: "group", keys: "g o" },
   { path: "/pipeline", label: t("Pipelines"), icon: "pipeline", keys: "g n", section: t("Project") },
+  { path: "/data-management/events", label: t("Events and properties"), icon: "tag", keys: "g m", below: "/data-management" },
   { path: "/data-management/ingestion-warnings", label: t("Ingestion"), icon: "warning", keys: "g r" },
   { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a" },
   { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s" },
@@ -114,7 +117,7 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         {DESTINATIONS.map((each) => (
           <>
             {each.section && <span class="section">{each.section}</span>}
-            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + each.path) ? "page" : undefined}>
+            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + (each.below ?? each.path)) ? "page" : undefined}>
               <Icon name={each.icon} />
               {each.label}
             </Link>

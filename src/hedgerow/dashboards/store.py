@@ -30,11 +30,14 @@ LAST_MODIFIED_FIRST = "-last_modified_at"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsightFilter:
     """Which insights to list; None means any. Deleted ones are never listed. `order` is one of
-    INSIGHT_ORDERS, with a leading hyphen for descending order."""
+    INSIGHT_ORDERS, with a leading hyphen for descending order. `tags`: those with one of them.
+    `query_kind` is the kind of the query, or of the one that a node shows."""
 
     search: str = ""
     saved: bool | None = None
     favorited: bool | None = None
+    tags: Sequence[str] = ()
+    query_kind: str | None = None
     short_id: str | None = None
     created_by: str | None = None
     dashboard_id: DashboardId | None = None

@@ -94,7 +94,13 @@ async def test_lists_are_filtered_and_ordered(stores: Stores) -> None:
     project = await stores.new_project()
     store = SqlInsightStore(stores.database)
     board = await new_dashboard(stores, project.id)
-    first = await write(store, new_insight(project.id, "a", name="50% of Signups", saved=False))
+    node = {"kind": "DataVisualizationNode", "source": {"kind": "HogQLQuery", "query": "select 1"}}
+    first = await write(
+        store,
+        new_insight(
+            project.id, "a", name="50% of Signups", saved=False, query=node, tags=['"grün"\\', "a"]
+        ),
+    )
     second = await write(
         store,
         new_insight(project.id, "b", favorited=True, last_modified_at=LATER, created_by="bob"),
@@ -112,6 +118,11 @@ async def test_lists_are_filtered_and_ordered(stores: Stores) -> None:
     assert await names(search="5_%") == []
     assert await names(saved=True) == ["b"]
     assert await names(favorited=True) == ["b"]
+    assert await names(tags=["a"]) == ["b", "a"]
+    assert await names(tags=['"grün"\\', "%"]) == ["a"]
+    assert await names(tags=["grün", "A", ""]) == []
+    assert await names(query_kind="HogQLQuery") == ["a"]
+    assert await names(query_kind="TrendsQuery") == ["b"]
     assert await names(short_id="a") == ["a"]
     assert await names(created_by="bob") == ["b"]
     assert await names(dashboard_id=board) == ["b"]

@@ -24,6 +24,8 @@ PAGE_PATHS = (
     "/setup",
     "/reset",
     "/signup/{invite}",
+    # PostHog's older address of a shared dashboard. The page reads /shared/{token}.json.
+    "/shared_dashboard/{token}",
     "/project/{rest:path}",
     "/settings/{rest:path}",
 )

@@ -1,12 +1,26 @@
 """Saved insights. Which dashboards show an insight is stored in the same transaction."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Text,
+    and_,
+    cast,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from hedgerow.dashboards.model import (
     DashboardId,
@@ -128,6 +142,11 @@ def _build_conditions(project_id: ProjectId, wanted: InsightFilter) -> list[Colu
         found.append(table.c.saved.is_(wanted.saved))
     if wanted.favorited is not None:
         found.append(table.c.favorited.is_(wanted.favorited))
+    if wanted.tags:
+        found.append(or_(*(_has_tag(tag) for tag in wanted.tags)))
+    if wanted.query_kind is not None:
+        kinds = (table.c.query["kind"], table.c.query["source"]["kind"])
+        found.append(or_(*(kind.as_string() == wanted.query_kind for kind in kinds)))
     if wanted.short_id is not None:
         found.append(table.c.short_id == wanted.short_id)
     if wanted.created_by is not None:
@@ -136,6 +155,14 @@ def _build_conditions(project_id: ProjectId, wanted: InsightFilter) -> list[Colu
         shown = (tiles.c.project_id == project_id) & (tiles.c.dashboard_id == wanted.dashboard_id)
         found.append(table.c.id.in_(select(tiles.c.insight_id).where(shown)))
     return found
+
+
+def _has_tag(tag: str) -> ColumnElement[bool]:
+    """SQLite stores characters beyond ASCII escaped, PostgreSQL as they are. Not with LIKE, which
+    ignores case on SQLite."""
+    stored = cast(table.c.tags, Text)
+    texts = {json.dumps(tag, ensure_ascii=is_escaped) for is_escaped in (True, False)}
+    return or_(*(func.replace(stored, each, "") != stored for each in sorted(texts)))
 
 
 def _build_order(wanted: InsightFilter) -> ColumnElement[Any]:

@@ -31,11 +31,18 @@ from hedgerow.http.api.dashboards.insight_items import (
     render_insight,
     respond,
 )
+from hedgerow.http.api.definitions.details import parse_names
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_boolean, parse_positive, parse_text
+from hedgerow.http.parameters import (
+    Parameter,
+    parse_boolean,
+    parse_choice,
+    parse_positive,
+    parse_text,
+)
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import no_content
 from hedgerow.projects.store import ActivityStore
@@ -55,11 +62,21 @@ POSTHOG_INSIGHT_FIELDS = frozenset(
         *("alerts", "last_viewed_at", "refreshing", "resolved_date_range", "is_stale", "error"),
     )
 )
+# PostHog's names of types, and the kinds of their queries.
+INSIGHT_KINDS = {
+    "TRENDS": "TrendsQuery",
+    "FUNNELS": "FunnelsQuery",
+    "RETENTION": "RetentionQuery",
+    "PATHS": "PathsQuery",
+    "SQL": "HogQLQuery",
+}
 LIST_PARAMETERS = (
     Parameter("search", "Only insights whose name or description contains this text."),
     Parameter("short_id", "Only the insight with this short id."),
     Parameter("saved", "Only insights that are saved, or that are not.", {"type": "boolean"}),
     Parameter("favorited", "Only favorites, or none of them.", {"type": "boolean"}),
+    Parameter("tags", "Only insights with one of these tags: a JSON list, or with commas."),
+    Parameter("insight", f"Only insights of this type: {', '.join(INSIGHT_KINDS)}."),
     Parameter("created_by", "Only insights of this user, by id or email."),
     Parameter("dashboards", "Only insights that the dashboard with this id shows."),
     Parameter("order", "Sort by name, created_at, last_modified_at or id; - for descending."),
@@ -238,10 +255,13 @@ def _parse_filter(call: ProjectCall) -> InsightFilter:
     id = parse_positive(shown_on)
     if shown_on and id is None:
         raise Invalid("A valid integer is required.", attr="dashboards")
+    kind = parse_choice(call.query_param("insight"), "insight", INSIGHT_KINDS)
     return InsightFilter(
         search=parse_text(call.query_param("search"), "search").strip()[:200],
         saved=parse_boolean(call.query_param("saved"), "saved"),
         favorited=parse_boolean(call.query_param("favorited"), "favorited"),
+        tags=clean_tags(parse_names(call, "tags")),
+        query_kind=INSIGHT_KINDS[kind] if kind else None,
         short_id=parse_text(call.query_param("short_id"), "short_id") or None,
         created_by=parse_creator(call),
         dashboard_id=None if id is None else DashboardId(min(id, INT64_MAX)),
