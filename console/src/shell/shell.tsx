@@ -29,7 +29,12 @@ export interface Destination {
 export const DESTINATIONS: Destination[] = [
   { path: "/home", label: t("Home"), icon: "home", keys: "g h" },
   { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f" },
+  { path: "/experiments", label: t("Experiments"), icon: "flask", keys: "g x" },
+  { path: "/surveys", label: t("Surveys"), icon: "chat", keys: "g s" },
+  { path: "/early_access_features", label: t("Early access"), icon: "key", keys: "g y" },
   { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("Data") },
+  { path: "/cohorts", label: t("Cohorts"), icon: "persons", keys: "g c" },
+  { path: "/groups", label: t("Groups"), icon: "building", keys: "g o" },
   { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
   { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
   { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
@@ -181,7 +186,7 @@ function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
     ["Esc", t("Close")],
   ];
   return (
-    <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose}>
+    <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
       <dl class="body keys">
         {keys.map(([key, meaning]) => (
           <>

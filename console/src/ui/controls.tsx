@@ -1,5 +1,6 @@
 // Buttons, switches and fields.
 import type { ComponentChildren, JSX } from "preact";
+import { forwardRef } from "preact/compat";
 import { useId } from "preact/hooks";
 import { t } from "../lib/text";
 import { Icon, type IconName } from "./icons";
@@ -12,22 +13,21 @@ interface ButtonProps extends Omit<JSX.HTMLAttributes<HTMLButtonElement>, "icon"
   type?: "button" | "submit";
 }
 
-export function Button({ kind, isSmall, icon, children, class: extra, ...rest }: ButtonProps) {
+// Both pass on a ref, because a menu opens beside its button.
+export const Button = forwardRef<HTMLButtonElement, ButtonProps>(function Button({ kind, isSmall, icon, children, class: extra, ...rest }, ref) {
   const names = ["button", kind, isSmall && "small", extra].filter(Boolean).join(" ");
   return (
-    <button type="button" {...rest} class={names}>
+    <button type="button" {...rest} ref={ref} class={names}>
       {icon && <Icon name={icon} />}
       {children}
     </button>
   );
-}
+});
 
 /** A button with a picture only; its label is read aloud and shown as a tip. */
-export function IconButton({ label, icon, class: extra, ...rest }: ButtonProps & { label: string; icon: IconName }) {
-  return (
-    <Button {...rest} class={`icon ${extra ?? ""}`} icon={icon} aria-label={label} title={label} kind={rest.kind ?? "quiet"} />
-  );
-}
+export const IconButton = forwardRef<HTMLButtonElement, ButtonProps & { label: string; icon: IconName }>(function IconButton({ label, icon, class: extra, ...rest }, ref) {
+  return <Button title={label} {...rest} ref={ref} class={`icon ${extra ?? ""}`} icon={icon} aria-label={label} kind={rest.kind ?? "quiet"} />;
+});
 
 export function Switch(props: { isOn: boolean; label: string; onChange: (isOn: boolean) => void; disabled?: boolean }) {
   return (
