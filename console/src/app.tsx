@@ -24,6 +24,16 @@ const page = (load: () => Promise<ComponentType>) => lazy(async () => ({ default
 const FlagPage = page(() => import("./pages/flag/flag").then((module) => module.FlagPage));
 const PersonsPage = page(() => import("./pages/persons/persons").then((module) => module.PersonsPage));
 const PersonPage = page(() => import("./pages/persons/person").then((module) => module.PersonPage));
+const CohortsPage = page(() => import("./pages/cohorts/cohorts").then((module) => module.CohortsPage));
+const CohortPage = page(() => import("./pages/cohorts/cohort").then((module) => module.CohortPage));
+const GroupsPage = page(() => import("./pages/groups/groups").then((module) => module.GroupsPage));
+const GroupPage = page(() => import("./pages/groups/group").then((module) => module.GroupPage));
+const ExperimentsPage = page(() => import("./pages/experiments/experiments").then((module) => module.ExperimentsPage));
+const ExperimentPage = page(() => import("./pages/experiments/experiment").then((module) => module.ExperimentPage));
+const SurveysPage = page(() => import("./pages/surveys/surveys").then((module) => module.SurveysPage));
+const SurveyPage = page(() => import("./pages/surveys/survey").then((module) => module.SurveyPage));
+const FeaturesPage = page(() => import("./pages/early_access/features").then((module) => module.FeaturesPage));
+const FeaturePage = page(() => import("./pages/early_access/feature").then((module) => module.FeaturePage));
 const ExplorePage = page(() => import("./pages/events/explore").then((module) => module.ExplorePage));
 const LivePage = page(() => import("./pages/events/live").then((module) => module.LivePage));
 const QueryPage = page(() => import("./pages/query").then((module) => module.QueryPage));
@@ -115,6 +125,16 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/feature_flags/:flag" component={FlagPage} />
               <Route path="/project/:project/persons" component={PersonsPage} />
               <Route path="/project/:project/persons/:person" component={PersonPage} />
+              <Route path="/project/:project/cohorts" component={CohortsPage} />
+              <Route path="/project/:project/cohorts/:cohort" component={CohortPage} />
+              <Route path="/project/:project/groups/:type/:key" component={GroupPage} />
+              <Route path="/project/:project/groups/:type?" component={GroupsPage} />
+              <Route path="/project/:project/experiments" component={ExperimentsPage} />
+              <Route path="/project/:project/experiments/:experiment" component={ExperimentPage} />
+              <Route path="/project/:project/surveys" component={SurveysPage} />
+              <Route path="/project/:project/surveys/:survey" component={SurveyPage} />
+              <Route path="/project/:project/early_access_features" component={FeaturesPage} />
+              <Route path="/project/:project/early_access_features/:feature" component={FeaturePage} />
               <Route path="/project/:project/activity/explore" component={ExplorePage} />
               <Route path="/project/:project/activity/live" component={LivePage} />
               <Route path="/project/:project/insights" component={InsightsPage} />

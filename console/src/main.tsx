@@ -8,6 +8,7 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/ui.css";
 import "./styles/shell.css";
+import "./styles/objects.css";
 
 applyTheme(readTheme());
 const place = document.getElementById("console");

@@ -9,6 +9,16 @@ export type ActivityPage = Omit<Schemas["ActivityPage"], "results"> & { results:
 export type Cohort = Schemas["CohortItem"];
 export type Project = Schemas["ProjectDetail"];
 export type User = Schemas["UserDetail"];
+export type CohortDependents = Schemas["CohortDependents"];
+export type Group = Schemas["GroupItem"] & { group_properties: Record<string, unknown> };
+export type GroupType = Schemas["GroupTypeItem"];
+export type Experiment = Omit<Schemas["ExperimentItem"], "feature_flag"> & { feature_flag: Flag };
+export type ExperimentResults = Schemas["ExperimentResults"];
+export type MetricResult = Schemas["MetricResult"];
+export type VariantResult = Schemas["VariantResult"];
+export type Survey = Schemas["SurveyItem"];
+export type SurveyStats = Schemas["SurveyStats"];
+export type Feature = Omit<Schemas["FeatureItem"], "feature_flag"> & { feature_flag: FlagSummary };
 export type EventRecord = Schemas["EventRecord"];
 export type Member = Schemas["MemberRights"];
 export type MemberItem = Schemas["MemberItem"];
@@ -41,6 +51,15 @@ export interface ActionStep {
   selector: string | null;
   tag_name: string | null;
   properties: PropertyFilter[];
+}
+
+export interface FlagSummary {
+  id: number;
+  key: string;
+  name: string;
+  active: boolean;
+  deleted: boolean;
+  filters: FlagFilters;
 }
 
 export interface Page<T> {

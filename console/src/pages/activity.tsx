@@ -18,6 +18,9 @@ import { Changes } from "./flag/review";
 const LIMIT = 30;
 const SCOPES = ["FeatureFlag", "Cohort", "Person", "Experiment", "Survey", "EarlyAccessFeature", "PluginConfig", "Project", "PersonalAPIKey"];
 
+// The pages of objects, by their scope in the log.
+const ADDRESSES: Record<string, string> = { FeatureFlag: "feature_flags", Cohort: "cohorts", Experiment: "experiments", Survey: "surveys", EarlyAccessFeature: "early_access_features" };
+
 export function ActivityPage() {
   const { api } = useProject();
   const [url, change] = useUrlState();
@@ -91,8 +94,8 @@ function Row({ entry }: { entry: Activity }) {
         </td>
         <td class="first">
           <Value value={entry.activity} maxChars={60} /> <span class="muted">{entry.scope.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}</span>{" "}
-          {entry.scope === "FeatureFlag" ? (
-            <Link href={`${root}/feature_flags/${entry.item_id}`} class="name mono">
+          {ADDRESSES[entry.scope] && entry.activity !== "deleted" ? (
+            <Link href={`${root}/${ADDRESSES[entry.scope]}/${entry.item_id}`} class="name">
               <Value value={name} maxChars={80} />
             </Link>
           ) : (

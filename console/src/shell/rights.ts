@@ -1,4 +1,4 @@
-// What the person may do here. Only the API decides; pages use it to say so before somebody tries.
+// What the person may do here. Only the API decides; pages use it to say so before a person tries.
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../api/client";
 import { usesKey } from "../api/session";
@@ -9,6 +9,7 @@ import { useProject } from "./project";
 
 export const OWNER_LEVEL = 15;
 export const OWNERS_ONLY = t("Only owners of the organization may do this.");
+export const NOT_ALLOWED = t("Your role in this project does not include this. Ask an owner of the organization.");
 const STALE_MS = 60_000;
 
 export interface Rights {
@@ -29,6 +30,11 @@ export function useRights(): Rights {
     isKnown: !!member.data,
     isOwner: member.data?.level === OWNER_LEVEL,
     may,
-    reason: (scope) => (may(scope) ? undefined : t("Your role in this project does not include this. Ask an owner of the organization.")),
+    reason: (scope) => (may(scope) ? undefined : NOT_ALLOWED),
   };
+}
+
+/** Return whether the person has a scope such as `cohort:write`. True while that is not known. */
+export function useMay(scope: string): boolean {
+  return useRights().may(scope);
 }

@@ -236,7 +236,7 @@ function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
     ["Esc", t("Close")],
   ];
   return (
-    <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose}>
+    <Dialog title={t("Keys")} isOpen={isOpen} onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
       <dl class="body keys" tabIndex={0}>
         {keys.map(([key, meaning]) => (
           <>

@@ -22,10 +22,13 @@ from hedgerow.flags.store import FlagStore, FlagWrite
 from hedgerow.flags.validate import (
     condition_sets,
     get_variants,
+    referenced_cohort_ids,
     referenced_flag_ids,
     variant_keys,
 )
 from hedgerow.lib.encryption import Cipher
+from hedgerow.persons.cohorts import referenced_cohorts
+from hedgerow.persons.model import Cohort, CohortId
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
 from hedgerow.projects.model import Project
 
@@ -54,13 +57,15 @@ AUDITED = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagFilter:
     """Which flags to list; None means any. `type` is one of TYPES. `experimental` are the flags
-    with an experiment. `stale_at` selects flags that are stale at that time."""
+    with an experiment. `stale_at` selects flags that are stale at that time, `tags` flags with one
+    of these tags."""
 
     search: str = ""
     active: bool | None = None
     type: str | None = None
     experimental: Set[FlagId] = frozenset()
     stale_at: datetime | None = None
+    tags: Set[str] = frozenset()
 
     def matches(self, flag: Flag) -> bool:
         needle = self.search.lower()
@@ -68,6 +73,7 @@ class FlagFilter:
             (needle in flag.key.lower() or needle in flag.name.lower())
             and self.active in (None, flag.active)
             and self._is_of_type(flag)
+            and (not self.tags or not self.tags.isdisjoint(flag.tags))
             and (self.stale_at is None or get_flag_status(flag, self.stale_at)[0] == STALE)
         )
 
@@ -164,6 +170,17 @@ class Flags:
         return [
             flag for flag in snapshot.definitions.flags if id in referenced_flag_ids(flag.filters)
         ]
+
+    async def list_users_of_cohort(
+        self, project: Project, id: CohortId
+    ) -> tuple[list[Flag], list[Cohort]]:
+        """Return the flags and the cohorts whose filters name a cohort."""
+        definitions = (await self._flag_cache.refresh(project)).definitions
+        flags = [each for each in definitions.flags if id in referenced_cohort_ids(each.filters)]
+        cohorts = [
+            each for each in definitions.cohorts if id in referenced_cohorts(each.definition)
+        ]
+        return flags, cohorts
 
     async def count_calls(self, flag: Flag) -> Mapping[str, int]:
         """Return how often SDKs reported calls of the flag, by its value."""

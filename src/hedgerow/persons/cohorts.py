@@ -55,9 +55,9 @@ class Cohorts:
         self._store = store
 
     async def list_cohorts(
-        self, project_id: ProjectId, *, limit: int, offset: int
+        self, project_id: ProjectId, *, limit: int, offset: int, search: str = ""
     ) -> tuple[list[Cohort], int]:
-        return await self._store.cohorts(project_id, limit=limit, offset=offset)
+        return await self._store.cohorts(project_id, limit=limit, offset=offset, search=search)
 
     async def find(self, project_id: ProjectId, id: CohortId) -> Cohort:
         cohort = await self._store.cohort(project_id, id)

@@ -104,8 +104,18 @@ class PersonStore(Protocol):
     ) -> bool: ...
 
     async def groups(
-        self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
-    ) -> tuple[list[Group], int]: ...
+        self,
+        project_id: ProjectId,
+        type_index: int,
+        *,
+        limit: int,
+        offset: int,
+        search: str = "",
+    ) -> tuple[list[Group], int]:
+        """Return the groups of a type with this text in their key or name, by key."""
+        ...
+
+    async def group(self, project_id: ProjectId, type_index: int, key: str) -> Group | None: ...
 
     async def upsert_group(
         self,
@@ -131,8 +141,10 @@ FlagsUsingCohort = Callable[[CohortId], Sequence[str]]
 
 class CohortStore(Protocol):
     async def cohorts(
-        self, project_id: ProjectId, *, limit: int, offset: int
-    ) -> tuple[list[Cohort], int]: ...
+        self, project_id: ProjectId, *, limit: int, offset: int, search: str = ""
+    ) -> tuple[list[Cohort], int]:
+        """Return the cohorts with this text in their name or description, newest first."""
+        ...
 
     async def cohort(self, project_id: ProjectId, id: CohortId) -> Cohort | None: ...
 

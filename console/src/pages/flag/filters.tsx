@@ -33,11 +33,11 @@ export function showOperator(name: string): string {
   return OPERATORS.find(([each]) => each === name)?.[1] ?? name.replaceAll("_", " ");
 }
 
-export function Filters({ filters, onChange }: { filters: DraftFilter[]; onChange: (filters: DraftFilter[]) => void }) {
+export function Filters({ filters, onChange, empty = t("Everyone") }: { filters: DraftFilter[]; onChange: (filters: DraftFilter[]) => void; empty?: string }) {
   const replace = (changed: DraftFilter) => onChange(filters.map((each) => (each.uid === changed.uid ? changed : each)));
   return (
     <div class="stack">
-      {filters.length === 0 && <p class="muted">{t("Everyone")}</p>}
+      {filters.length === 0 && <p class="muted">{empty}</p>}
       {filters.map((filter, index) => (
         <div key={filter.uid} class="stack s">
           {index > 0 && <span class="and">{t("and")}</span>}

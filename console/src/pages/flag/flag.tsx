@@ -19,6 +19,7 @@ import { History } from "./history";
 import { TryPerson, usePreview, WhoGetsIt } from "./preview";
 import { Review } from "./review";
 import { buildSnippets } from "./snippets";
+import { UsedBy } from "./used-by";
 import { Payloads, Variants } from "./variants";
 
 const STORED = "hedgerow.draft";
@@ -90,7 +91,12 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
     ["conditions", t("Conditions")],
     ["variants", t("Variants and payloads")],
     ["code", t("Code")],
-    ...(saved ? [["history", t("History")]] : []),
+    ...(saved
+      ? [
+          ["used", t("Used by")],
+          ["history", t("History")],
+        ]
+      : []),
   ].map(([name, label]) => ({ name: name!, label: label!, to: buildUrl(path, { tab: name === "conditions" ? null : name! }) }));
   return (
     <Page
@@ -119,6 +125,8 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
       <Tabs label={t("Parts of the flag")} tabs={tabs} current={tab} />
       {tab === "code" ? (
         <Snippets draft={draft} />
+      ) : tab === "used" && saved ? (
+        <UsedBy flag={saved} />
       ) : tab === "history" && saved ? (
         <History flag={saved} onRestore={restore} />
       ) : (

@@ -16,6 +16,7 @@ import { Page, Pager } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty, NoMatch } from "../../ui/states";
 import { notify } from "../../ui/toasts";
+import { BulkBar } from "./bulk";
 
 const LIMIT = 50;
 const SETTLED_MS = 120;
@@ -28,19 +29,24 @@ export function FlagsPage() {
   const search = useSettled(text.trim(), SETTLED_MS);
   const active = url.get("active") ?? "";
   const type = url.get("type") ?? "";
+  const tag = url.get("tag") ?? "";
+  const [selected, setSelected] = useState<Flag[]>([]);
+  const mayEdit = !reason;
+  const parameters = { search, active, type, tags: tag ? JSON.stringify([tag]) : null };
   const offset = Number(url.get("offset")) || 0;
   useEffect(() => {
     if (search !== (url.get("search") ?? "")) change({ search, offset: null });
   }, [search]);
   const flags = useQuery({
-    queryKey: ["flags", api, search, active, type, offset],
-    queryFn: ({ signal }) => get<PageOf<Flag>>(`${api}/feature_flags/`, { search, active, type, offset: offset || null, limit: LIMIT }, signal),
+    queryKey: ["flags", api, parameters, offset],
+    queryFn: ({ signal }) => get<PageOf<Flag>>(`${api}/feature_flags/`, { ...parameters, offset: offset || null, limit: LIMIT }, signal),
     placeholderData: keepPreviousData,
   });
-  const isFiltered = !!(search || active || type);
+  const isFiltered = !!(search || active || type || tag);
+  useEffect(() => setSelected([]), [search, active, type, tag]);
   const clear = () => {
     setText("");
-    change({ search: null, active: null, type: null, offset: null });
+    change({ search: null, active: null, type: null, tag: null, offset: null });
   };
   return (
     <Page
@@ -83,13 +89,24 @@ export function FlagsPage() {
             { value: "remote_config", label: t("Remote config") },
           ]}
         />
+        {tag && (
+          <span class="tag info">
+            <span class="cut">
+              {t("Tag:")} <Value value={tag} maxChars={60} />
+            </span>
+            <button type="button" aria-label={t("Remove the filter by tag")} onClick={() => change({ tag: null, offset: null })}>
+              ×
+            </button>
+          </span>
+        )}
       </div>
       <div class="panel flush" aria-busy={flags.isFetching}>
         <Await query={flags}>
           {(page) =>
             page.results.length ? (
               <>
-                <FlagTable flags={page.results} isReadOnly={!!reason} />
+                <BulkBar selected={selected.map((each) => page.results.find((flag) => flag.id === each.id) ?? each)} count={page.count} parameters={parameters} onSelect={setSelected} />
+                <FlagTable flags={page.results} selected={mayEdit ? selected : null} onSelect={setSelected} onTag={(value) => change({ tag: value, offset: null })} />
                 <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
               </>
             ) : isFiltered ? (
@@ -124,11 +141,27 @@ export function describeRelease(flag: Flag): string {
   return filters ? tn(filters, "{share} of those matching {n} filter", "{share} of those matching {n} filters", { share }) : t("{share} of everyone", { share });
 }
 
-function FlagTable({ flags, isReadOnly }: { flags: Flag[]; isReadOnly: boolean }) {
+interface Selection {
+  /** Null if the person may not change flags. */
+  selected: Flag[] | null;
+  onSelect: (flags: Flag[]) => void;
+  onTag: (tag: string) => void;
+}
+
+function FlagTable({ flags, ...selection }: { flags: Flag[] } & Selection) {
+  const { selected, onSelect } = selection;
+  const ids = new Set(selected?.map((each) => each.id));
+  const chosen = flags.filter((each) => ids.has(each.id)).length;
+  const toggleAll = () => onSelect(chosen === flags.length ? (selected ?? []).filter((each) => !flags.some((flag) => flag.id === each.id)) : [...(selected ?? []), ...flags.filter((each) => !ids.has(each.id))]);
   return (
-    <table class="table cards">
+    <table class="table cards selectable">
       <thead>
         <tr>
+          {selected && (
+            <th scope="col" class="shrink">
+              <input type="checkbox" aria-label={t("Select all flags of this page")} checked={chosen === flags.length} indeterminate={chosen > 0 && chosen < flags.length} onChange={toggleAll} />
+            </th>
+          )}
           <th scope="col" class="shrink">
             {t("On")}
           </th>
@@ -143,14 +176,14 @@ function FlagTable({ flags, isReadOnly }: { flags: Flag[]; isReadOnly: boolean }
       </thead>
       <tbody>
         {flags.map((flag) => (
-          <FlagRow key={flag.id} flag={flag} isReadOnly={isReadOnly} />
+          <FlagRow key={flag.id} flag={flag} isSelected={ids.has(flag.id)} {...selection} />
         ))}
       </tbody>
     </table>
   );
 }
 
-function FlagRow({ flag, isReadOnly }: { flag: Flag; isReadOnly: boolean }) {
+function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; isSelected: boolean } & Selection) {
   const { api, root } = useProject();
   const [isDeleting, setDeleting] = useState(false);
   const path = `${api}/feature_flags/${flag.id}/`;
@@ -184,8 +217,13 @@ function FlagRow({ flag, isReadOnly }: { flag: Flag; isReadOnly: boolean }) {
   const variants = flag.filters.multivariate?.variants ?? [];
   return (
     <tr>
+      {selected && (
+        <td class="shrink pick">
+          <input type="checkbox" aria-label={t("Select {key}", { key: flag.key })} checked={isSelected} onChange={() => onSelect(isSelected ? selected.filter((each) => each.id !== flag.id) : [...selected, flag])} />
+        </td>
+      )}
       <td class="shrink end">
-        <Switch isOn={isOn} disabled={isReadOnly || edit.isPending} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
+        <Switch isOn={isOn} disabled={edit.isPending || !selected} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
       </td>
       <td class="first">
         <div class="row">
@@ -194,11 +232,12 @@ function FlagRow({ flag, isReadOnly }: { flag: Flag; isReadOnly: boolean }) {
           </Link>
           {flag.status === "STALE" && <span class="tag warn">{t("Stale")}</span>}
           {flag.experiment_set.length > 0 && <span class="tag info">{t("Experiment")}</span>}
+          {flag.features.length > 0 && <span class="tag info">{t("Early access")}</span>}
           {variants.length > 0 && <span class="tag">{tn(variants.length, "{n} variant", "{n} variants")}</span>}
           {flag.tags.slice(0, 3).map((tag) => (
-            <span class="tag" key={tag}>
-              <Value value={tag} maxChars={30} />
-            </span>
+            <button type="button" class="tag" key={tag} aria-label={t("Only flags with the tag {tag}", { tag })} onClick={() => onTag(tag)}>
+              <Value value={tag.slice(0, 30)} />
+            </button>
           ))}
         </div>
         {flag.name && (
@@ -218,7 +257,7 @@ function FlagRow({ flag, isReadOnly }: { flag: Flag; isReadOnly: boolean }) {
           entries={[
             { label: t("Copy the key"), onSelect: () => void copyText(flag.key) },
             { label: t("Copy as curl"), onSelect: () => void copyText(buildCurl("PATCH", path, { active: !flag.active })) },
-            { label: t("Delete…"), isDangerous: true, isDisabled: isReadOnly, onSelect: () => setDeleting(true) },
+            { label: t("Delete…"), isDangerous: true, isDisabled: !selected, onSelect: () => setDeleting(true) },
           ]}
         />
         <Confirm

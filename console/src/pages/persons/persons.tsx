@@ -17,7 +17,7 @@ const LIMIT = 50;
 const SHOWN = 3;
 
 /** Return the cursor of a link to another page. */
-function readCursor(link: string | null): string | null {
+export function readCursor(link: string | null): string | null {
   return link ? new URL(link).searchParams.get("cursor") : null;
 }
 
@@ -84,7 +84,7 @@ export function PersonsPage() {
   );
 }
 
-function PersonRow({ person, to }: { person: Person; to: string }) {
+export function PersonRow({ person, to }: { person: Person; to: string }) {
   const names = Object.keys(person.properties).filter((name) => !name.startsWith("$") && name !== "email");
   return (
     <tr>

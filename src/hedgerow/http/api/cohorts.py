@@ -10,12 +10,14 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.flags import Flags
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
+from hedgerow.http.api.flags.flags import FlagReference
 from hedgerow.http.auth.access import in_project
+from hedgerow.http.auth.personal_key import check_scope
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import parse_positive
+from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Text, require_unset
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
@@ -53,6 +55,21 @@ class CohortItem(msgspec.Struct, kw_only=True):
     last_calculation: str | None
 
 
+class CohortReference(msgspec.Struct, kw_only=True):
+    id: int
+    name: str
+
+
+class CohortDependents(msgspec.Struct, kw_only=True):
+    """The flags and cohorts whose filters name a cohort. It cannot be deleted while there are
+    any."""
+
+    feature_flags: Sequence[FlagReference]
+    cohorts: Sequence[CohortReference]
+
+
+FLAG_SCOPE = "feature_flag:read"
+SEARCH = Parameter("search", "Only cohorts whose name or description contains this text.")
 FILTERS = Shape("properties", unused=("filterTestAccounts",))
 UnsupportedGroups = Annotated[
     None, require_unset("This format is not supported. Send the conditions in `filters`.")
@@ -169,13 +186,14 @@ class CohortEndpoints:
         *project_paths("cohorts/"),
         access=in_project("cohort:read"),
         response=Page[CohortItem],
-        query=PAGE_PARAMETERS,
+        query=(*PAGE_PARAMETERS, SEARCH),
     )
     async def list_cohorts(self, call: ProjectCall) -> Response:
         """List the project's cohorts, newest first."""
         window = call.window
+        search = parse_text(call.query_param("search"), "search").strip()[:NAME_MAX]
         found, count = await self._cohorts.list_cohorts(
-            call.project.id, limit=window.limit, offset=window.offset
+            call.project.id, limit=window.limit, offset=window.offset, search=search
         )
         listed = await self._render(found)
         return JsonResponse(call.page(count, listed))
@@ -242,6 +260,26 @@ class CohortEndpoints:
         )
         await self._flags.refresh(call.project)
         return no_content()
+
+    @endpoint(
+        "GET",
+        *project_paths("cohorts/{cohort_id}/dependents/"),
+        access=in_project("cohort:read"),
+        response=CohortDependents,
+    )
+    async def list_cohort_dependents(self, call: ProjectCall) -> Response:
+        """List what uses a cohort. The key also needs the scope `feature_flag:read`."""
+        check_scope(call.caller, FLAG_SCOPE, call.project)
+        found = await self._cohorts.find(call.project.id, _parse_id(call))
+        flags, cohorts = await self._flags.list_users_of_cohort(call.project, found.id)
+        return JsonResponse(
+            CohortDependents(
+                feature_flags=[
+                    FlagReference(id=flag.id, key=flag.key, name=flag.name) for flag in flags
+                ],
+                cohorts=[CohortReference(id=each.id, name=each.name) for each in cohorts],
+            )
+        )
 
     @activity_endpoint("cohorts/{cohort_id}/activity/", in_project("cohort:read"))
     async def list_cohort_activity(self, call: ProjectCall) -> Response:

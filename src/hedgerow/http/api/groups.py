@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.flags import Flags
 from hedgerow.http.api.persons import validate_properties
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter
+from hedgerow.http.parameters import Parameter, parse_text
 from hedgerow.http.payload.fields import Fields, Text
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.ingestion.read_barrier import ReadBarrier
@@ -21,9 +21,13 @@ from hedgerow.lib.clock import format_iso
 from hedgerow.persons.model import MAX_GROUP_TYPES, Group
 from hedgerow.persons.store import PersonStore
 
-GROUP_PARAMETERS = (
-    Parameter("group_type_index", "The index of the group type.", {"type": "integer"}),
+SEARCH_MAX = 400
+TYPE_INDEX = Parameter("group_type_index", "The index of the group type.", {"type": "integer"})
+LIST_PARAMETERS = (
+    TYPE_INDEX,
+    Parameter("search", "Only groups with this text in their key or their property `name`."),
 )
+FIND_PARAMETERS = (TYPE_INDEX, Parameter("group_key", "The key of the group."))
 
 
 class GroupItem(msgspec.Struct, kw_only=True):
@@ -57,6 +61,13 @@ def _render_group(group: Group) -> GroupItem:
         group_properties=group.properties,
         created_at=format_iso(group.created_at),
     )
+
+
+def _parse_type_index(call: ProjectCall) -> int:
+    text = call.query_param("group_type_index") or ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise Invalid("A valid integer is required.", attr="group_type_index")
+    return int(text)
 
 
 class GroupEndpoints:
@@ -113,20 +124,38 @@ class GroupEndpoints:
         *project_paths("groups/"),
         access=in_project("group:read"),
         response=Page[GroupItem],
-        query=PAGE_PARAMETERS + GROUP_PARAMETERS,
+        query=PAGE_PARAMETERS + LIST_PARAMETERS,
     )
     async def list_groups(self, call: ProjectCall) -> Response:
         """List the groups of one type, ordered by key."""
-        text = call.query_param("group_type_index") or ""
-        if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise Invalid("A valid integer is required.", attr="group_type_index")
+        index = _parse_type_index(call)
+        search = parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX]
         window = call.window
         await self._read_barrier.wait_until_processed()
         found, count = await self._persons.groups(
-            call.project.id, int(text), limit=window.limit, offset=window.offset
+            call.project.id, index, limit=window.limit, offset=window.offset, search=search
         )
         listed = [_render_group(group) for group in found]
         return JsonResponse(call.page(count, listed))
+
+    @endpoint(
+        "GET",
+        *project_paths("groups/find/"),
+        access=in_project("group:read"),
+        response=GroupItem,
+        query=FIND_PARAMETERS,
+    )
+    async def find_group(self, call: ProjectCall) -> Response:
+        """Retrieve the group of a type with this key."""
+        index = _parse_type_index(call)
+        key = parse_text(call.query_param("group_key"), "group_key")
+        if not key:
+            raise Invalid("This field is required.", attr="group_key", code="required")
+        await self._read_barrier.wait_until_processed()
+        group = await self._persons.group(call.project.id, index, key)
+        if group is None:
+            raise NotFound
+        return JsonResponse(_render_group(group))
 
     @endpoint(
         "POST",

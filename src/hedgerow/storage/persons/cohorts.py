@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import islice
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hedgerow.flags.validate import referenced_cohort_ids
@@ -32,9 +32,13 @@ class SqlCohortStore(CohortStore):
         self._database = database
 
     async def cohorts(
-        self, project_id: ProjectId, *, limit: int, offset: int
+        self, project_id: ProjectId, *, limit: int, offset: int, search: str = ""
     ) -> tuple[list[Cohort], int]:
         live = (table.c.project_id == project_id) & table.c.deleted.is_(False)
+        if search:
+            texts = (table.c.name, table.c.description)
+            needle = search.lower()
+            live &= or_(*(func.lower(each).contains(needle, autoescape=True) for each in texts))
 
         def run(connection: Connection) -> tuple[list[Cohort], int]:
             newest_first = select(table).where(live).order_by(table.c.id.desc())

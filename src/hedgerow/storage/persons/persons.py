@@ -5,7 +5,17 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from hedgerow.errors import Conflict
 from hedgerow.persons.model import Group, Person, PersonId
@@ -157,14 +167,37 @@ class SqlPersonStore(PersonStore):
         return await self._database.write(run)
 
     async def groups(
-        self, project_id: ProjectId, type_index: int, *, limit: int, offset: int
+        self,
+        project_id: ProjectId,
+        type_index: int,
+        *,
+        limit: int,
+        offset: int,
+        search: str = "",
     ) -> tuple[list[Group], int]:
         wanted = (groups.c.project_id == project_id) & (groups.c.type_index == type_index)
+        if search:
+            texts = (groups.c.key, groups.c.properties["name"].as_string())
+            needle = search.lower()
+            wanted &= or_(*(func.lower(each).contains(needle, autoescape=True) for each in texts))
 
         def run(connection: Connection) -> tuple[list[Group], int]:
             by_key = select(groups).where(wanted).order_by(groups.c.key)
             rows, total = read_page(connection, by_key, limit=limit, offset=offset)
             return [Group(**row._mapping) for row in rows], total
+
+        return await self._database.read(run)
+
+    async def group(self, project_id: ProjectId, type_index: int, key: str) -> Group | None:
+        wanted = (
+            (groups.c.project_id == project_id)
+            & (groups.c.type_index == type_index)
+            & (groups.c.key == key)
+        )
+
+        def run(connection: Connection) -> Group | None:
+            row = connection.execute(select(groups).where(wanted)).one_or_none()
+            return None if row is None else Group(**row._mapping)
 
         return await self._database.read(run)
 

@@ -113,6 +113,8 @@ async def test_cohorts_are_listed_newest_first_in_pages(stores: Stores) -> None:
     ]
     assert [each.id for page, _ in pages for each in page] == ids[::-1]
     assert {count for _, count in pages} == {7}
+    found = await stores.cohorts.cohorts(DEFAULT_PROJECT, limit=9, offset=0, search="3")
+    assert [each.id for each in found[0]] == [ids[3]]
 
 
 async def test_deleted_cohort_is_found_by_id_only(stores: Stores) -> None:

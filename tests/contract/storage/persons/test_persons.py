@@ -394,6 +394,23 @@ async def test_group_round_trips_and_merges_new_properties(stores: Stores) -> No
     assert (await load_evaluation_data(stores, "x", {3: "ä 🌿"})).groups == {}
 
 
+async def test_groups_are_searched_by_key_and_name(stores: Stores) -> None:
+    names: dict[str, Any] = {"a": "Acme 100 %", "b-ACME": 7, "c": None, "d": ["acme"], "e": "x_y"}
+    for key, name in names.items():
+        await stores.persons.upsert_group(DEFAULT_PROJECT, 0, key, {"name": name, "of": "zz"}, NOW)
+
+    async def search(text: str) -> list[str]:
+        found, _ = await stores.persons.groups(DEFAULT_PROJECT, 0, limit=9, offset=0, search=text)
+        return [each.key for each in found]
+
+    assert (await search("ACME"))[:2] == ["a", "b-ACME"]
+    assert [await search(text) for text in ("%", "_", "zz")] == [["a"], ["e"], []]
+    found = await stores.persons.group(DEFAULT_PROJECT, 0, "e")
+    assert found is not None
+    assert found.properties["name"] == "x_y"
+    assert await stores.persons.group(DEFAULT_PROJECT, 1, "e") is None
+
+
 async def test_groups_are_listed_by_key_in_pages(stores: Stores) -> None:
     keys = ["B", "a", "b", "c", "ä"]
     for key in keys[::-1]:

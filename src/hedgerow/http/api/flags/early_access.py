@@ -21,6 +21,7 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import Parameter
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
@@ -30,6 +31,9 @@ NAME_MAX = 200
 TEXT_MAX = 10_000
 URL_MAX = 800
 RESERVED = {"activity": "GET, HEAD"}
+SEARCH = Parameter(
+    "search", "Only features whose name, description or flag key contains this text."
+)
 READ = in_project("early_access_feature:read")
 WRITE = in_project("early_access_feature:write")
 
@@ -94,13 +98,18 @@ class EarlyAccessEndpoints:
         *project_paths("early_access_feature/"),
         access=READ,
         response=Page[FeatureItem],
-        query=PAGE_PARAMETERS,
+        query=(*PAGE_PARAMETERS, SEARCH),
     )
     async def list_features(self, call: ProjectCall) -> Response:
         """List the project's early access features, newest first."""
         window = call.window
-        found = await self._early_access.list_features(call.project)
-        listed = [_render_feature(feature, flag) for feature, flag in window.of(list(found))]
+        search = (call.query_param("search") or "").strip().lower()
+        found = [
+            (feature, flag)
+            for feature, flag in await self._early_access.list_features(call.project)
+            if search in f"{feature.name}\n{feature.description}\n{flag.key}".lower()
+        ]
+        listed = [_render_feature(feature, flag) for feature, flag in window.of(found)]
         return JsonResponse(call.page(len(found), listed))
 
     @endpoint(

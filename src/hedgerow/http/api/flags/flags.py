@@ -23,6 +23,7 @@ from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
 from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.text import truncate
 from hedgerow.projects.store import ActivityStore
@@ -43,6 +44,7 @@ LIST_PARAMETERS = (
     Parameter("search", "Only flags whose key or name contains this text."),
     Parameter("active", "Only active (true), inactive (false) or stale (STALE) flags."),
     Parameter("type", f"Only flags of this type: {', '.join(TYPES)}."),
+    Parameter("tags", "Only flags with one of these tags, as a JSON list."),
 )
 
 
@@ -132,6 +134,18 @@ def _parse_active(text: str) -> bool | None:
     return parse_boolean(text, "active")
 
 
+def _parse_tags(text: str | None) -> frozenset[str]:
+    if not text:
+        return frozenset()
+    try:
+        tags = jsonio.parse(text.encode("utf-8", "surrogatepass"))
+    except jsonio.JsonError as error:
+        raise Invalid(str(error), attr="tags") from None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid('Expected a list of texts, such as ["checkout"].', attr="tags")
+    return frozenset(tags)
+
+
 class FlagEndpoints:
     tag = "Feature flags"
 
@@ -180,6 +194,7 @@ class FlagEndpoints:
             type=kind,
             experimental=links.experiments.keys(),
             stale_at=call.now if is_stale else None,
+            tags=_parse_tags(call.query_param("tags")),
         )
         # Like PostHog, leave out the internal flags of surveys.
         owned = await self._surveys.owned_flags(call.project)

@@ -1,0 +1,48 @@
+// Groups of filters of which one must hold, with the editor of filters that flags use.
+import { Fragment } from "preact";
+import { t } from "../../lib/text";
+import { Button, IconButton } from "../../ui/controls";
+import { newUid } from "../flag/draft";
+import { Filters } from "../flag/filters";
+import type { FilterGroup } from "./definition";
+
+export function newGroup(): FilterGroup {
+  return { uid: newUid(), filters: [{ uid: newUid(), key: "", type: "person", operator: "exact", value: [] }] };
+}
+
+interface Props {
+  groups: FilterGroup[];
+  onChange: (groups: FilterGroup[]) => void;
+  /** What it means that there is no group. */
+  none: string;
+}
+
+export function FilterGroups({ groups, onChange, none }: Props) {
+  return (
+    <section class="stack" aria-label={t("Filters")}>
+      {groups.length === 0 && <p class="muted">{none}</p>}
+      {groups.map((group, index) => {
+        const number = index + 1;
+        return (
+          <Fragment key={group.uid}>
+            {index > 0 && <span class="and">{t("or")}</span>}
+            <div class="condition" role="group" aria-label={t("Group {number}", { number })}>
+              <header>
+                <h2 class="grow">{t("Group {number}", { number })}</h2>
+                <IconButton isSmall icon="trash" label={t("Remove group {number}", { number })} onClick={() => onChange(groups.filter((each) => each !== group))} />
+              </header>
+              <div class="body">
+                <Filters filters={group.filters} empty={t("Add a filter, or remove the group.")} onChange={(filters) => onChange(groups.map((each) => (each === group ? { ...group, filters } : each)))} />
+              </div>
+            </div>
+          </Fragment>
+        );
+      })}
+      <div>
+        <Button icon="plus" onClick={() => onChange([...groups, newGroup()])}>
+          {groups.length ? t("Add a group") : t("Add filters")}
+        </Button>
+      </div>
+    </section>
+  );
+}
