@@ -15,6 +15,7 @@ type Results = InstanceStatus["results"];
 type Check = Results["checks"][number];
 
 const FIGURES = ["inbox_events", "inbox_oldest_s", "deliveries_waiting", "deliveries_dead", "dead_letters"];
+const FAMILY_PATHS: Record<string, string> = { destination: "destinations", transformation: "transformations", import_app: "import-apps", frontend_app: "site-apps" };
 const TONES: Record<Check["verdict"], string> = { ok: "on", warning: "warn", problem: "bad" };
 const VERDICTS: Record<Check["verdict"], string> = { ok: t("OK"), warning: t("Warning"), problem: t("Problem") };
 
@@ -148,7 +149,7 @@ function Jobs({ results }: { results: Results }) {
             <div class="row spread">
               <span class="cut grow">
                 <strong>{job.type}</strong> <span class="muted">{t("of")}</span>{" "}
-                <Link href={`${root.replace(/\d+$/, String(job.project_id))}/pipeline/${job.family}s/${job.pipeline_id}`}>
+                <Link href={`${root.replace(/\d+$/, String(job.project_id))}/pipeline/${FAMILY_PATHS[job.family]}/${job.pipeline_id}`}>
                   <Value value={job.pipeline_name || `#${job.pipeline_id}`} maxChars={60} />
                 </Link>
               </span>
