@@ -1,5 +1,6 @@
 // Buttons, switches and fields.
 import type { ComponentChildren, JSX } from "preact";
+import { forwardRef } from "preact/compat";
 import { useId } from "preact/hooks";
 import { t } from "../lib/text";
 import { Icon, type IconName } from "./icons";
@@ -12,22 +13,29 @@ interface ButtonProps extends Omit<JSX.HTMLAttributes<HTMLButtonElement>, "icon"
   type?: "button" | "submit";
 }
 
-export function Button({ kind, isSmall, icon, children, class: extra, ...rest }: ButtonProps) {
+// A menu needs the element of its button, to know where it belongs.
+function renderButton({ kind, isSmall, icon, children, class: extra, ...rest }: ButtonProps, ref: unknown) {
   const names = ["button", kind, isSmall && "small", extra].filter(Boolean).join(" ");
   return (
-    <button type="button" {...rest} class={names}>
+    <button type="button" {...rest} ref={ref as never} class={names}>
       {icon && <Icon name={icon} />}
       {children}
     </button>
   );
 }
 
+export const Button = forwardRef(renderButton as never) as unknown as (props: ButtonProps) => JSX.Element;
+
 /** A button with a picture only; its label is read aloud and shown as a tip. */
-export function IconButton({ label, icon, class: extra, ...rest }: ButtonProps & { label: string; icon: IconName }) {
+type IconButtonProps = ButtonProps & { label: string; icon: IconName };
+
+function renderIconButton({ label, icon, class: extra, ...rest }: IconButtonProps, ref: unknown) {
   return (
-    <Button {...rest} class={`icon ${extra ?? ""}`} icon={icon} aria-label={label} title={label} kind={rest.kind ?? "quiet"} />
+    <Button {...rest} ref={ref as never} class={`icon ${extra ?? ""}`} icon={icon} aria-label={label} title={label} kind={rest.kind ?? "quiet"} />
   );
 }
+
+export const IconButton = forwardRef(renderIconButton as never) as unknown as (props: IconButtonProps) => JSX.Element;
 
 export function Switch(props: { isOn: boolean; label: string; onChange: (isOn: boolean) => void; disabled?: boolean }) {
   return (
