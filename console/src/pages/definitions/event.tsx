@@ -182,7 +182,7 @@ function Seen({ name }: { name: string }) {
       <Await query={found} rows={4}>
         {(page) =>
           page.results.length ? (
-            <div class="twin" tabIndex={0} role="region" aria-label={t("Properties")}>
+            <div class="twin" tabIndex={0} role="region" aria-label={t("List of properties")}>
               <table class="table">
                 <thead>
                   <tr>
