@@ -50,6 +50,7 @@ WORDS = {
     "projects secret": ("--new", "--end-previous", "--json"),
     "settings": ("--json", "HEDGEROW_PORT=9000 hedgerow serve"),
     "migrate": ("--check", "status 1", "--json"),
+    "demo": ("--persons", "--seed", "--server", "--key", "--data", "--json", "Fernleaf"),
     "components": ("--json", "plugin"),
     "pipelines": ("export", "apply", "re-encrypt"),
     "pipelines export": ("--project", "--output", "!env NAME"),

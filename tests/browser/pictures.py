@@ -33,7 +33,7 @@ MAX_BYTES = 60_000
 QUALITY = 0.7
 # Both pictures become gray squares of this number of pixels per side.
 STAMP_SIDE = 24
-# Mean difference of two stamps, of 255. Data that moves makes 1 to 4, another theme more than 100.
+# Mean difference of two stamps, of 255: generous, because data moves and fonts differ.
 MAX_DIFFERENCE = 14.0
 # What an outline has: the parts of a page that do not depend on data.
 STEADY_ROLES = ("heading", "button", "columnheader", "tab", "switch", "textbox", "searchbox")
