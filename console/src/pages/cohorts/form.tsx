@@ -142,6 +142,9 @@ interface Counts {
   values: Record<string, number>;
 }
 
+const BUSY_MS = 2000;
+const isUncounted = (counts: Counts): boolean => counts.total_persons > 0 && counts.sampled_persons === 0;
+
 /** Count who matches the draft, by the preview of a flag with the same conditions. */
 function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
   const { api } = useProject();
@@ -154,6 +157,8 @@ function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
     enabled: groups !== null && !body.includes('"groups":[]'),
     placeholderData: keepPreviousData,
     retry: false,
+    // A busy service counts nobody within its time.
+    refetchInterval: ({ state }) => (state.data && isUncounted(state.data) ? BUSY_MS : false),
   });
   const found = counts.data;
   return (
@@ -170,6 +175,8 @@ function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
           <p class="notice warn">{explain(counts.error)}</p>
         ) : !found ? (
           <Loading rows={2} />
+        ) : isUncounted(found) ? (
+          <p class="muted">{t("The service is busy. Counting again…")}</p>
         ) : (
           <>
             <span class="figure">
