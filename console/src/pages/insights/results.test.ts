@@ -73,6 +73,6 @@ describe("the layout of a dashboard", () => {
     expect(moveTile(places, 0, 2).map((each) => each.id)).toEqual([2, 3, 1]);
     expect(moveTile(places, 0, -1)).toBe(places);
     expect(resize(places[0]!, 1, 0).w).toBe(8);
-    expect(resize({ id: 1, w: 12, h: 2 }, 1, -1)).toEqual({ id: 1, w: 12, h: 2 });
+    expect(resize({ id: 1, w: 12, h: 1 }, 1, -1)).toEqual({ id: 1, w: 12, h: 1 });
   });
 });
