@@ -238,7 +238,7 @@ ACCEPTED_NULLS = {("JobBody", "nulls"), ("RearrangeBody", "nulls")}
 # Bodies without a known field change nothing.
 NO_CHANGE = ("FlagBody", "CohortBody", "PersonBody")
 # All fields are optional: a split keeps the first id, a preview takes a sample event.
-ALL_OPTIONAL = ("SplitBody", "SampleBody")
+ALL_OPTIONAL = ("SplitBody", "SampleBody", "PreviewBody")
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)

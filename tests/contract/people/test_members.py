@@ -20,6 +20,7 @@ READING_OPERATIONS = {
     "count_blast_radius",
     "preview_flag",
     "explain_flag",
+    "evaluate_flag",
 }
 FLAG = {"key": "joined", "filters": {"groups": [{"rollout_percentage": 100}]}}
 

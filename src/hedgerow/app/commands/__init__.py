@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hedgerow.app.commands import doctor as doctor
     from hedgerow.app.commands import doctor_checks as doctor_checks
     from hedgerow.app.commands import events as events
-    from hedgerow.app.commands import export as export
     from hedgerow.app.commands import flag_history as flag_history
     from hedgerow.app.commands import flags as flags
     from hedgerow.app.commands import imports as imports

@@ -19,6 +19,7 @@ from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.outbound.export_files import ExportFolder
 from hedgerow.projects.model import Project
 from hedgerow.queries.hogql_query import HogQLQuery, HogQLQueryRunner
 from hedgerow.settings import Settings
@@ -26,7 +27,7 @@ from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
 
-__all__ = ["FolderInUseError", "QueryCommands", "open_queries"]
+__all__ = ["ExportFolder", "FolderInUseError", "QueryCommands", "open_queries"]
 
 REPLICATION_TIMEOUT_S = 60.0
 

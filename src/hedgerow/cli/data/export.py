@@ -38,7 +38,7 @@ from hedgerow.queries.export import (
 )
 
 if TYPE_CHECKING:
-    from hedgerow.app.commands.export import ExportFolder
+    from hedgerow.app.commands.queries import ExportFolder
     from hedgerow.settings import Settings
 
 
@@ -77,7 +77,7 @@ def export_events(  # noqa: PLR0913 - the options of a command
     """
     request = ExportRequest(format=format, project=project, after=after, before=before, event=event)
     settings = load_service_settings(server, key, data_dir=data)
-    directory = commands.export.ExportFolder(folder)
+    directory = commands.queries.ExportFolder(folder)
     manifest = directory.load_manifest()
     if manifest is not None and manifest.request != request:
         raise OperatorError(

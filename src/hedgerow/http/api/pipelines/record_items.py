@@ -30,7 +30,7 @@ FAMILIES = {
     TRANSFORMATIONS: Family.TRANSFORMATION,
 }
 # Paths beside the ids of records, with their methods.
-RESERVED = {"rearrange": "PATCH", "health": "GET"}
+RESERVED = {"rearrange": "PATCH", "health": "GET, HEAD"}
 # Not a field of the body: clients send records back as they read them.
 SEEN = Parameter(
     "if_updated_at",
