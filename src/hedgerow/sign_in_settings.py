@@ -19,7 +19,7 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def parse_issuer(raw: str) -> str:
-    """Anybody on the way of a plain HTTP request could log in as everybody."""
+    """Anyone on the way of a plain HTTP request could log in as everyone."""
     try:
         url = parse_server_url(raw)
     except ValueError:
@@ -84,7 +84,7 @@ class SignInSettings:
     oidc_new_members: tuple[tuple[int, str], ...] = define_setting(
         (),
         parse_roles,
-        "Roles of people whom nobody invited, such as 1=viewer. Empty: only invited people join. "
+        "Roles of people whom no one invited, such as 1=viewer. Empty: only invited people join. "
         "Needs HEDGEROW_OIDC_DOMAINS.",
     )
     oidc_trust_emails: bool = define_setting(

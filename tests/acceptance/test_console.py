@@ -237,7 +237,7 @@ def test_edit_of_somebody_else_is_merged(server: LiveServer, opened: Opened) -> 
         assert client.patch(f"{FLAGS}{id}/", json=theirs).status_code == 200
         page.get_by_role("button", name="Review and save").click()
         page.get_by_role("dialog").get_by_role("button", name="Save").click()
-        dialog = page.get_by_role("dialog", name="Somebody else changed this flag")
+        dialog = page.get_by_role("dialog", name="Someone else changed this flag")
         expect(dialog).to_contain_text("Theirs")
         assert find_violations(page) == []
         dialog.get_by_role("button", name="Save").click()

@@ -49,7 +49,7 @@ class Service:
         return response.json()
 
     def join(self, name: str, role: str) -> str:
-        """Let somebody join, and return the email."""
+        """Let someone join, and return the email."""
         email = f"{name}@example.com"
         invite = {"target_email": email, "project_roles": {"1": role}}
         link = self.post("/api/organizations/@current/invites/", invite)["link"]
@@ -122,7 +122,7 @@ def read_code(page: Page, label: str) -> str:
 def test_owner_invites_a_viewer_who_may_only_look(service: Service, chromium: Browser) -> None:
     with open_page(chromium, service.owner) as page:
         go(page, service, "settings/organization-members")
-        page.get_by_role("button", name="Invite somebody").click()
+        page.get_by_role("button", name="Invite someone").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Email").fill("vera@example.com")
         expect(dialog.get_by_label("Role in project 1", exact=True)).to_have_value("viewer")
@@ -146,7 +146,7 @@ def test_owner_invites_a_viewer_who_may_only_look(service: Service, chromium: Br
         expect(page.get_by_role("button", name="Delete the project…")).to_be_disabled()
         go(page, service, "settings/organization-members")
         expect(page.get_by_text("vera@example.com")).to_have_count(2)
-        expect(page.get_by_role("button", name="Invite somebody")).to_have_count(0)
+        expect(page.get_by_role("button", name="Invite someone")).to_have_count(0)
         go(page, service, "system")
         expect(page.get_by_text("Only owners of the organization may do this.")).to_be_visible()
 

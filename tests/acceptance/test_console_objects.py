@@ -151,7 +151,7 @@ def test_flags_are_changed_together_and_back(page: Page, server: LiveServer) -> 
         page.get_by_role("checkbox", name="Select all flags of this page").check()
         page.get_by_role("button", name="Turn off…").click()
         dialog = page.get_by_role("dialog", name="Turn off: 4 flags")
-        expect(dialog).to_contain_text("3 flags are turned off: everybody gets false.")
+        expect(dialog).to_contain_text("3 flags are turned off: everyone gets false.")
         expect(dialog).to_contain_text("1 is so already and stays.")
         assert find_violations(page) == []
         dialog.get_by_role("button", name="Change 3 flags").click()
@@ -185,7 +185,7 @@ def test_experiment_from_the_form_to_a_shipped_variant(page: Page, server: LiveS
     page.get_by_role("button", name="Launch…").click()
     expect(page.get_by_role("dialog")).to_contain_text("green-button is turned on with 2 variants")
     page.get_by_role("dialog").get_by_role("button", name="Launch").click()
-    expect(page.get_by_text("Nobody has seen a variant yet.")).to_be_visible()
+    expect(page.get_by_text("No one has seen a variant yet.")).to_be_visible()
     with server.client() as client:
         send(client, exposures())
         page.get_by_role("button", name="Compute again").click()

@@ -220,7 +220,7 @@ def test_settings_that_the_service_refuses_stay_in_the_form(
         assert client.patch(f"{own}config/", json=theirs).status_code == 200
     page.get_by_role("button", name="Review and save").click()
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
-    dialog = page.get_by_role("dialog", name="Somebody else changed this")
+    dialog = page.get_by_role("dialog", name="Someone else changed this")
     expect(dialog).to_contain_text("config.batch_size")
     assert find_violations(page) == []
     dialog.get_by_role("button", name="Save").click()
@@ -273,7 +273,7 @@ def add_dead_letters(server: LiveServer, number: int) -> None:
 
 def test_dead_letters_of_ingestion_are_shown_and_retried(page: Page, server: LiveServer) -> None:
     with server.client() as client:
-        client.post("/e/", json={"api_key": PROJECT_KEY, "event": "nobody sent this"})
+        client.post("/e/", json={"api_key": PROJECT_KEY, "event": "no one sent this"})
     add_dead_letters(server, 3)
     page.goto(f"{server.address}/project/1/data-management/ingestion-warnings")
     expect(page.get_by_text("An event must have a distinct_id.")).to_be_visible()

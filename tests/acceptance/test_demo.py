@@ -53,7 +53,7 @@ def test_demo_has_something_on_every_page(server: LiveServer) -> None:
 
 
 def test_flags_give_the_variants_that_the_events_have(server: LiveServer) -> None:
-    """Otherwise nobody could find out why a person of the demo got a value."""
+    """Otherwise no one could find out why a person of the demo got a value."""
     query = (
         "select distinct_id, properties.$feature_flag_response from events "
         "where properties.$feature_flag = 'reminder-tone' limit 20"

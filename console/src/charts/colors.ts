@@ -1,4 +1,4 @@
-// Colors of series, which differ in lightness too, and dashes beyond them, so that nobody depends on hue.
+// Colors of series, which differ in lightness too, and dashes beyond them, so that no one depends on hue.
 import { useEffect, useState } from "preact/hooks";
 
 export const COLORS = 8;

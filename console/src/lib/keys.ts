@@ -1,4 +1,4 @@
-// Keyboard shortcuts: single keys and two keys in a row. They are off while somebody types.
+// Keyboard shortcuts: single keys and two keys in a row. They are off while someone types.
 import { useEffect, useRef } from "preact/hooks";
 
 const SEQUENCE_MS = 900;

@@ -52,7 +52,7 @@ export function formatAgo(iso: string, now: number = Date.now()): string {
   return relative.format(Math.round(seconds), "second");
 }
 
-// Characters that change how the text around them reads, or that nobody sees.
+// Characters that change how the text around them reads, or that no one sees.
 const STRANGE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
 /** Split text into plain parts and the codes of characters that must be made visible. */

@@ -1,4 +1,4 @@
-"""Limits of attempts to log in, which an attacker cannot use up for somebody else.
+"""Limits of attempts to log in, which an attacker cannot use up for someone else.
 
 Attempts are counted per account and address, per address, and per account as a whole. A browser in
 which a person has logged in before has a count of its own instead: it keeps working while others

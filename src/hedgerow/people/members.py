@@ -190,7 +190,7 @@ class Members:
         return user
 
     async def accept_for(self, email: str, first_name: str, now: datetime) -> User | None:
-        """Add the person with this email, which somebody else has verified, if it is invited."""
+        """Add the person with this email, which someone else has verified, if it is invited."""
         invite = await self._store.find_invite(email=email)
         if invite is None or invite.expires_at <= now:
             return None

@@ -51,7 +51,7 @@ class Mailbox:
         return "250 OK"
 
     def wait_for(self, recipient: str, number: int = 1) -> list[str]:
-        """Wait for so many messages to somebody, and return their texts."""
+        """Wait for so many messages to someone, and return their texts."""
 
         def find() -> list[str]:
             found = [each for each in list(self.received) if each["to"] == recipient]

@@ -163,7 +163,7 @@ def test_email_may_be_in_the_user_info(service: Service, provider: ScriptedProvi
     email, subject = service.invite()["target_email"], str(uuid4())
     provider.user_info = {"sub": subject, "email": email, "email_verified": True}
     assert log_in(service, provider, sub=subject, email=...)[1] == "/#logged-in"
-    provider.user_info = {"sub": "somebody else", "email": OWNER, "email_verified": True}
+    provider.user_info = {"sub": "someone else", "email": OWNER, "email_verified": True}
     _, place = log_in(service, provider, sub=str(uuid4()), email=...)
     assert place == "/login?error=provider_failed"
 
@@ -298,7 +298,7 @@ def test_callback_works_once_and_in_the_same_browser(
     for name, value in kept.items():
         browser.cookies.set(name, value, path=BEGIN.rstrip("/"))
     assert end(browser, **answer) == "/#logged-in"
-    # Replayed by somebody who has copied the address and the cookies.
+    # Replayed by someone who has copied the address and the cookies.
     thief = service.browser()
     for name, value in kept.items():
         thief.cookies.set(name, value)

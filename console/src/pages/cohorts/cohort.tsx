@@ -69,7 +69,7 @@ function SavedCohort({ cohort, path, crumbs }: { cohort: Cohort; path: string; c
     >
       <Tabs label={t("Parts of the cohort")} tabs={tabs} current={tab} />
       {tab === "members" ? (
-        <PersonList parameters={{ cohort: cohort.id }} empty={<Empty title={t("Nobody is in this cohort")}>{cohort.is_static ? t("Upload a list of distinct ids.") : t("No person matches its filters now.")}</Empty>} />
+        <PersonList parameters={{ cohort: cohort.id }} empty={<Empty title={t("No one is in this cohort")}>{cohort.is_static ? t("Upload a list of distinct ids.") : t("No person matches its filters now.")}</Empty>} />
       ) : tab === "used" ? (
         <div class="panel">
           <Await query={dependents}>{(found) => <Users found={found} />}</Await>

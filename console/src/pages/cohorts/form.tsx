@@ -77,14 +77,14 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
                   ]}
                   onChange={(value) => setStatic(value === "static")}
                 />
-                <p class="hint">{isStatic ? t("Who is in it changes only when you upload more. A cohort cannot change its kind later.") : t("Everybody who matches, always as of now. A cohort cannot change its kind later.")}</p>
+                <p class="hint">{isStatic ? t("Who is in it changes only when you upload more. A cohort cannot change its kind later.") : t("Everyone who matches, always as of now. A cohort cannot change its kind later.")}</p>
               </div>
             )}
           </section>
           {isStatic ? (
             <Upload csv={csv} onChange={setCsv} error={findError(save.error, "csv")} isNew={!saved} />
           ) : groups ? (
-            <FilterGroups groups={groups} onChange={setGroups} none={t("Without filters nobody is in the cohort.")} />
+            <FilterGroups groups={groups} onChange={setGroups} none={t("Without filters no one is in the cohort.")} />
           ) : (
             <section class="panel" aria-label={t("Filters")}>
               <div class="body stack">
@@ -129,7 +129,7 @@ function StaticNote({ saved, csv }: { saved: Cohort | null; csv: string }) {
         <span class="figure">
           <span class="value">{formatNumber(saved?.count ?? 0)}</span> {t("persons are in it")}
         </span>
-        <p class="muted">{csv.trim() ? t("Saving adds those of the list who are not in it yet. Nobody is removed.") : t("Upload a list to add persons.")}</p>
+        <p class="muted">{csv.trim() ? t("Saving adds those of the list who are not in it yet. No one is removed.") : t("Upload a list to add persons.")}</p>
       </div>
     </section>
   );
@@ -157,7 +157,7 @@ function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
     enabled: groups !== null && !body.includes('"groups":[]'),
     placeholderData: keepPreviousData,
     retry: false,
-    // A busy service counts nobody within its time.
+    // A busy service counts no one within its time.
     refetchInterval: ({ state }) => (state.data && isUncounted(state.data) ? BUSY_MS : false),
   });
   const found = counts.data;

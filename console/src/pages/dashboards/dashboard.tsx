@@ -171,7 +171,7 @@ function Loaded({ board, path, isFetching, range, onRange, onRefresh, onChanged 
             <div class="row">
               <PeriodChoice range={range} stored={stored} onRange={onRange} />
               {range && (
-                <Button isSmall disabled={edit.isPending || !!refusal} title={refusal} onClick={() => edit.mutate({ filters: { ...(board.persisted_filters ?? {}), date_from: range.date_from, date_to: range.date_to } }, { onSuccess: () => { onRange(null); notify(t("The period is saved for everybody.")); } })}>
+                <Button isSmall disabled={edit.isPending || !!refusal} title={refusal} onClick={() => edit.mutate({ filters: { ...(board.persisted_filters ?? {}), date_from: range.date_from, date_to: range.date_to } }, { onSuccess: () => { onRange(null); notify(t("The period is saved for everyone.")); } })}>
                   {t("Save this period")}
                 </Button>
               )}

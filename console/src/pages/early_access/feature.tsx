@@ -77,7 +77,7 @@ function Saved({ feature, path, crumbs }: { feature: Feature; path: string; crum
     >
       <Tabs label={t("Parts of the feature")} tabs={tabs} current={tab} />
       {tab === "enrolled" ? (
-        <PersonList parameters={enrolledIn(feature.feature_flag.key)} empty={<Empty title={t("Nobody has opted in yet")}>{t("Pages list features with posthog.getEarlyAccessFeatures, and people opt in with posthog.updateEarlyAccessFeatureEnrollment.")}</Empty>} />
+        <PersonList parameters={enrolledIn(feature.feature_flag.key)} empty={<Empty title={t("No one has opted in yet")}>{t("Pages list features with posthog.getEarlyAccessFeatures, and people opt in with posthog.updateEarlyAccessFeatureEnrollment.")}</Empty>} />
       ) : tab === "history" ? (
         <HistoryList path={`${path}activity/`} />
       ) : (

@@ -48,7 +48,7 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
       const texts: Record<Step, string> = {
         launch: t("The experiment runs."),
         end: t("The experiment has ended. The flag stays as it is."),
-        ship: t("{variant} is shipped to everybody.", { variant: chosen }),
+        ship: t("{variant} is shipped to everyone.", { variant: chosen }),
         archive: t("The experiment is archived."),
         reset: t("The experiment is a draft again."),
         delete: t("{name} is deleted.", { name: experiment.name }),
@@ -123,7 +123,7 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
           <Field label={t("Variant")}>{(attributes) => <Select {...attributes} label={t("Variant")} value={chosen} choices={variants.map((value) => ({ value, label: value }))} onChange={setWinner} />}</Field>
           <p>
             {status === "running" && `${t("The experiment ends with {n} persons.", { n: formatNumber(people) })} `}
-            {t("The flag {key} gives {variant} to everybody: a first condition for everyone, and 100 % for this variant. The results stay. The history of the flag can restore what was before.", { key: flag.key, variant: chosen })}
+            {t("The flag {key} gives {variant} to everyone: a first condition for everyone, and 100 % for this variant. The results stay. The history of the flag can restore what was before.", { key: flag.key, variant: chosen })}
           </p>
           {status === "running" && closingFields}
         </>,

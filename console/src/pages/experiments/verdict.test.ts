@@ -22,7 +22,7 @@ describe("the sentence on a metric", () => {
     const open = metric({ variant_results: [variant({ significant: false, credible_interval: [-0.05, 0.12] })] });
     expect(judgeMetric(open, 0.95)).toEqual({ tone: "open", text: "No difference in paid is certain yet: test is between −5 % and +12 % of control." });
     const early = metric({ variant_results: [variant({ significant: null, lift: null, credible_interval: null, validation_failures: ["no-exposures"] })] });
-    expect(judgeMetric(early, 0.95).text).toContain("nobody got this variant yet");
+    expect(judgeMetric(early, 0.95).text).toContain("no one got this variant yet");
   });
 });
 
@@ -33,7 +33,7 @@ describe("the sentence on an experiment", () => {
   });
 
   it("does not count people who saw several variants", () => {
-    expect(judge(results({ exposures: { total_exposures: { $multiple: 5 }, sample_ratio_mismatch: null } })).text).toContain("Nobody has seen");
+    expect(judge(results({ exposures: { total_exposures: { $multiple: 5 }, sample_ratio_mismatch: null } })).text).toContain("No one has seen");
     expect(judge(results({})).tone).toBe("good");
     expect(judge(results({ metrics: [] })).text).toContain("no metric");
   });

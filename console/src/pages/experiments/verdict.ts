@@ -10,7 +10,7 @@ export interface Verdict {
 }
 
 const REASONS: Record<string, string> = {
-  "no-exposures": t("nobody got this variant yet"),
+  "no-exposures": t("no one got this variant yet"),
   "no-variation": t("all values are equal so far"),
   "values-too-large": t("the values are too large to compare"),
   "denominator-is-zero": t("the denominator is zero"),
@@ -90,7 +90,7 @@ export function judge(results: ExperimentResults): Verdict {
   if (results.exposures.sample_ratio_mismatch?.is_mismatch)
     return { tone: "bad", text: t("Do not trust these figures: people are not split as the flag says. Perhaps one variant fails before it reports.") };
   if (results.status === "draft") return { tone: "open", text: t("The experiment is a draft. Launch it to count who sees which variant.") };
-  if (!people) return { tone: "open", text: t("Nobody has seen a variant yet. Code must ask for the flag where the variant is shown.") };
+  if (!people) return { tone: "open", text: t("No one has seen a variant yet. Code must ask for the flag where the variant is shown.") };
   const [first] = results.metrics;
   return first ? judgeMetric(first, results.level) : { tone: "open", text: t("There is no metric. Add one to compare the variants.") };
 }

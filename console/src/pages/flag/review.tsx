@@ -1,4 +1,4 @@
-// Look at the changes, then save. If somebody else has saved meanwhile, merge.
+// Look at the changes, then save. If someone else has saved meanwhile, merge.
 import { useState } from "preact/hooks";
 import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
 import type { Flag } from "../../api/types";
@@ -87,7 +87,7 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
   };
   return (
     <Dialog
-      title={merge ? t("Somebody else changed this flag") : saved ? t("Review the changes") : t("Review the new flag")}
+      title={merge ? t("Someone else changed this flag") : saved ? t("Review the changes") : t("Review the new flag")}
       isOpen={isOpen}
       isWide
       onClose={onClose}

@@ -36,10 +36,10 @@ export function describeBulk(flags: Flag[], planned: Planned[], action: BulkActi
   if ((action.kind === "tag" || action.kind === "untag") && !action.tag) return [t("Enter a tag.")];
   const verbs = {
     on: tn(planned.length, "{n} flag is turned on, as its conditions say.", "{n} flags are turned on, as their conditions say."),
-    off: tn(planned.length, "{n} flag is turned off: everybody gets false.", "{n} flags are turned off: everybody gets false."),
+    off: tn(planned.length, "{n} flag is turned off: everyone gets false.", "{n} flags are turned off: everyone gets false."),
     tag: tn(planned.length, "{n} flag gets the tag.", "{n} flags get the tag."),
     untag: tn(planned.length, "{n} flag loses the tag.", "{n} flags lose the tag."),
-    delete: tn(planned.length, "{n} flag is deleted: everybody gets false.", "{n} flags are deleted: everybody gets false."),
+    delete: tn(planned.length, "{n} flag is deleted: everyone gets false.", "{n} flags are deleted: everyone gets false."),
   };
   lines.push(verbs[action.kind]);
   if (same) lines.push(tn(same, "{n} is so already and stays.", "{n} are so already and stay."));

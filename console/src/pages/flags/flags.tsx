@@ -134,7 +134,7 @@ export function FlagsPage() {
 export function describeRelease(flag: Flag): string {
   const groups = flag.filters.groups ?? [];
   const [first] = groups;
-  if (!first) return t("Nobody");
+  if (!first) return t("No one");
   const share = formatPercent(first.rollout_percentage ?? 100);
   if (groups.length > 1) return tn(groups.length, "{n} condition", "{n} conditions");
   const filters = first.properties?.length ?? 0;
@@ -269,7 +269,7 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
           onConfirm={remove}
           onClose={() => setDeleting(false)}
         >
-          <p>{t("Everybody who asks for this flag gets false. You can undo it.")}</p>
+          <p>{t("Everyone who asks for this flag gets false. You can undo it.")}</p>
           <p class="muted">{flag.last_called_at ? t("Last called {when}.", { when: new Date(flag.last_called_at).toLocaleString() }) : t("It was never called.")}</p>
         </Confirm>
       </td>

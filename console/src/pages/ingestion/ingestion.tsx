@@ -198,7 +198,7 @@ function DeadLetters() {
             ) : search ? (
               <NoMatch onClear={clear} />
             ) : (
-              <Empty title={t("No dead letters")}>{t("An event that was accepted and cannot be processed is kept here unchanged, until somebody retries it.")}</Empty>
+              <Empty title={t("No dead letters")}>{t("An event that was accepted and cannot be processed is kept here unchanged, until someone retries it.")}</Empty>
             )
           }
         </Await>

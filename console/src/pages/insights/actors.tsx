@@ -81,7 +81,7 @@ export function ActorsDialog({ source, actors, onClose }: { source: Source; acto
                 )}
               </>
             ) : (
-              <Empty title={t("Nobody")}>{t("No person is behind this number.")}</Empty>
+              <Empty title={t("No one")}>{t("No person is behind this number.")}</Empty>
             )
           }
         </Await>

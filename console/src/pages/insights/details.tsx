@@ -151,7 +151,7 @@ export function SharingDialog({ path, title, onClose }: { path: string; title: s
           {(state) => (
             <>
               <div class="row spread">
-                <span>{state.enabled ? t("Everybody who has the link can see it, without a login.") : t("Only people with access to this project can see it.")}</span>
+                <span>{state.enabled ? t("Everyone who has the link can see it, without a login.") : t("Only people with access to this project can see it.")}</span>
                 <Switch isOn={state.enabled} disabled={toggle.isPending} label={t("The link works")} onChange={(enabled) => toggle.mutate(enabled)} />
               </div>
               {state.enabled && state.access_token && (
@@ -160,7 +160,7 @@ export function SharingDialog({ path, title, onClose }: { path: string; title: s
                   <p class="muted small">{t("The link shows the kept results. Visitors cannot change anything and see no other data.")}</p>
                   {isReplacing ? (
                     <div class="row">
-                      <span class="grow">{t("The link stops working for everybody who has it.")}</span>
+                      <span class="grow">{t("The link stops working for everyone who has it.")}</span>
                       <Button onClick={() => setReplacing(false)}>{t("Cancel")}</Button>
                       <Button kind="danger" disabled={replace.isPending} onClick={() => replace.mutate()}>
                         {t("Replace it")}

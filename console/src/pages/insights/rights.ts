@@ -1,4 +1,4 @@
-// Whether the person may change something. Only the API decides; pages say so before somebody tries.
+// Whether the person may change something. Only the API decides; pages say so before someone tries.
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
 import { t } from "../../lib/text";

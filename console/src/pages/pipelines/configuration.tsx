@@ -58,7 +58,7 @@ export function Configuration(props: RecordProps) {
     else sessionStorage.removeItem(storedName);
   }, [draft, base, isChanged, storedName]);
   useEffect(() => {
-    // Somebody turned it on or moved it, or nothing is typed: go on from there. Otherwise saving merges.
+    // Someone turned it on or moved it, or nothing is typed: go on from there. Otherwise saving merges.
     const isOther = !isSame(toParts(toDraft(record, settings), settings), toParts(saved, settings));
     if (record.updated_at === base.updated_at || (isChanged && isOther)) return;
     setEdit((edit) => ({ base: record, draft: isChanged ? edit.draft : toDraft(record, settings) }));

@@ -127,7 +127,7 @@ export function chooseEditor(setting: Setting): Editor {
   return ({ string: "text", text: "lines", boolean: "switch", integer: "number", choice: "choice" } as const)[setting.type];
 }
 
-/** What somebody typed. A secret is MASK while it stays as it is. JSON and numbers are texts. */
+/** What someone typed. A secret is MASK while it stays as it is. JSON and numbers are texts. */
 export interface Draft {
   name: string;
   description: string;

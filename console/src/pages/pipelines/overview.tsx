@@ -1,4 +1,4 @@
-// A destination at a glance, for somebody on call: does it work, why not, and what to do.
+// A destination at a glance, for someone on call: does it work, why not, and what to do.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useLocation } from "wouter-preact";
 import { call, get, queryClient } from "../../api/client";

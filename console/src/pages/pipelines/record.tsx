@@ -44,7 +44,7 @@ export function RecordPage() {
     queryKey: ["pipelines", api, name, "record", id],
     queryFn: () => get<PipelineRecord>(`${path}/`),
     enabled: !!family,
-    // An editor that is open notices a change of somebody else when it saves.
+    // An editor that is open notices a change of someone else when it saves.
     refetchOnWindowFocus: false,
   });
   const health = useQuery({

@@ -1,4 +1,4 @@
-// Look at the changes of a record, then save. If somebody else has saved meanwhile, merge.
+// Look at the changes of a record, then save. If someone else has saved meanwhile, merge.
 import { useState } from "preact/hooks";
 import { ApiError, buildCurl, call, get } from "../../api/client";
 import { t } from "../../lib/text";
@@ -57,7 +57,7 @@ export function Review({ record, path, draft, settings, onClose, onSaved, onRefu
   const curl = [hasConfig && buildCurl("PATCH", `${path}/config/`, maskSecrets(bodies.config, secrets)), hasFields && buildCurl("PATCH", `${path}/`, bodies.record)].filter(Boolean).join("\n");
   return (
     <Dialog
-      title={merge ? t("Somebody else changed this") : t("Review the changes")}
+      title={merge ? t("Someone else changed this") : t("Review the changes")}
       isOpen
       isWide
       onClose={onClose}

@@ -95,7 +95,7 @@ export function Note({ error, hint, id }: { error: string | undefined; hint: str
   );
 }
 
-/** A secret is never shown. It stays until somebody replaces or removes it. */
+/** A secret is never shown. It stays until someone replaces or removes it. */
 function Secret({ setting, value, error, isDisabled, onChange, label, isStored }: Props & { label: string; isStored: boolean }) {
   const isKept = isStored && value === MASK;
   if (isKept)

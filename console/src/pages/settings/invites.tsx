@@ -35,7 +35,7 @@ export function Invites() {
       title={t("Invites")}
       actions={
         <Button kind="primary" onClick={() => setNew(true)}>
-          {t("Invite somebody")}
+          {t("Invite someone")}
         </Button>
       }
       isFlush
@@ -113,7 +113,7 @@ function InviteDialog({ onClose, onCreated }: { onClose: () => void; onCreated: 
   const body = { target_email: email.trim(), level: roles.level, project_roles: roles.level === OWNER_LEVEL ? {} : roles.project_roles };
   const form = useSubmit(async () => onCreated(await call<Invite>("POST", PATH, { body })));
   return (
-    <Dialog title={t("Invite somebody")} description={t("You get a link that works once, for 7 days.")} isOpen onClose={onClose}>
+    <Dialog title={t("Invite someone")} description={t("You get a link that works once, for 7 days.")} isOpen onClose={onClose}>
       <form class="body stack" onSubmit={form.submit}>
         <FormError of={form} fields={["target_email", "level", "project_roles"]} />
         <TextField label={t("Email")} type="email" required autofocus autocomplete="off" error={form.errorOf("target_email")} value={email} onInput={setEmail} />

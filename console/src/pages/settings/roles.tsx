@@ -94,7 +94,7 @@ function RoleRow({ role, isOwner, onEdit }: { role: Role; isOwner: boolean; onEd
           />
         )}
         <Confirm title={t("Delete {name}?", { name: role.name })} action={t("Delete the role")} isDangerous isOpen={isDeleting} isBusy={remove.isPending} onConfirm={() => remove.mutate()} onClose={() => setDeleting(false)}>
-          <p>{t("No member has it: nobody loses a right. Invites that name it stop working.")}</p>
+          <p>{t("No member has it: no one loses a right. Invites that name it stop working.")}</p>
         </Confirm>
       </td>
     </tr>

@@ -61,7 +61,7 @@ export const newQuestion = (): DraftQuestion => ({ uid: newUid(), type: "open", 
 export function readTargeting(filters: FlagFilters | null | undefined): FilterGroup[] | null {
   const groups = filters?.groups ?? [];
   if (groups.some((each) => (each.rollout_percentage ?? 100) !== 100 || each.variant)) return null;
-  // A condition without filters is for everybody, as if there were none.
+  // A condition without filters is for everyone, as if there were none.
   if (groups.some((each) => !each.properties?.length)) return [];
   return groups.map((each) => ({ uid: newUid(), filters: (each.properties ?? []).map((filter: PropertyFilter) => ({ ...filter, uid: newUid() })) }));
 }

@@ -91,7 +91,7 @@ function Targeting({ draft, saved, error, onChange }: { draft: SurveyDraft; save
         <h2>{t("Who sees it")}</h2>
       </div>
       <div class="body stack">
-        <p class="muted">{t("Everybody who matches all of this, once each, while the survey runs.")}</p>
+        <p class="muted">{t("Everyone who matches all of this, once each, while the survey runs.")}</p>
         <div class="columns narrow">
           <Field label={t("Address of the page")}>{(attributes) => <Select {...attributes} label={t("Address of the page")} value={String(draft.conditions.urlMatchType || "icontains")} choices={MATCHES} onChange={(urlMatchType) => condition({ urlMatchType })} />}</Field>
           <TextField label={t("Text of the address")} placeholder={t("any page")} value={url} onInput={(value) => condition({ url: value, ...(value && !draft.conditions.urlMatchType ? { urlMatchType: "icontains" } : {}) })} error={findError(error, "conditions.url")} />
@@ -103,7 +103,7 @@ function Targeting({ draft, saved, error, onChange }: { draft: SurveyDraft; save
         </div>
         <h3>{t("Properties of the person")}</h3>
         {draft.groups ? (
-          <FilterGroups groups={draft.groups} none={t("Everybody, whatever their properties.")} onChange={(groups) => onChange({ groups })} />
+          <FilterGroups groups={draft.groups} none={t("Everyone, whatever their properties.")} onChange={(groups) => onChange({ groups })} />
         ) : (
           <p class="notice">
             {t("Its conditions have shares or variants.")}{" "}

@@ -52,13 +52,13 @@ def build_people(
 
 
 def check_login_settings(settings: Settings) -> None:
-    """Raise OperatorError if nobody could log in with these settings, or too many could."""
+    """Raise OperatorError if no one could log in with these settings, or too many could."""
     if settings.smtp_host:
         check_mail_settings(settings)
     if not settings.oidc_issuer:
         if not settings.password_login:
             raise OperatorError(
-                "Nobody could log in: HEDGEROW_PASSWORD_LOGIN is false, and HEDGEROW_OIDC_ISSUER "
+                "No one could log in: HEDGEROW_PASSWORD_LOGIN is false, and HEDGEROW_OIDC_ISSUER "
                 "is not set. Set one of them."
             )
         return
@@ -69,7 +69,7 @@ def check_login_settings(settings: Settings) -> None:
         raise OperatorError("HEDGEROW_OIDC_SCOPES must contain openid.")
     if settings.oidc_new_members and not settings.oidc_domains:
         raise OperatorError(
-            "Everybody whom the provider knows could join. Set HEDGEROW_OIDC_DOMAINS, or no "
+            "Everyone whom the provider knows could join. Set HEDGEROW_OIDC_DOMAINS, or no "
             "HEDGEROW_OIDC_NEW_MEMBERS."
         )
 

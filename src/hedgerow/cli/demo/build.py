@@ -98,7 +98,7 @@ class DemoBuilder:
         )
 
     def _tell(self, persons: Sequence[DemoPerson], survey: SurveyIds) -> list[dict[str, Any]]:
-        """Return what everybody did. Events have ids, so that a repeated batch is stored once."""
+        """Return what everyone did. Events have ids, so that a repeated batch is stored once."""
         events = tell_stories(self.seed, persons, survey, self.now, DAYS)
         random = Random(self.project_key)  # noqa: S311 - not for secrets
         for event in events:

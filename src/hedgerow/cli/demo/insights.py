@@ -43,7 +43,7 @@ def build_insights(paid_action: int) -> Sequence[SavedQuery]:
     return (
         SavedQuery(
             name="Active people per day",
-            description="Everybody who opened the dashboard, with the rhythm of the week.",
+            description="Everyone who opened the dashboard, with the rhythm of the week.",
             dashboard="product",
             query=_trends([_event("$pageview", math="dau")]),
         ),
@@ -149,7 +149,7 @@ def build_alerts(insight: int, destination: int) -> Sequence[Body]:
     return (
         {
             **common,
-            "name": "Nobody is there",
+            "name": "No one is there",
             "condition": {"type": "absolute_value"},
             "threshold": {"configuration": {"type": "absolute", "bounds": {"lower": 1}}},
         },

@@ -41,7 +41,7 @@ DEFINITIONS: Mapping[str, str] = {
     "invoice paid": "The bank reported the payment. `days` is the time since it was sent.",
     "upgraded plan": "A studio moved to a paid plan.",
     "exported report": "The figures of a month were downloaded.",
-    "invited teammate": "Somebody was invited to the studio.",
+    "invited teammate": "Someone was invited to the studio.",
     "searched help": "A search in the help pages. `term` is what was searched.",
 }
 PROPERTIES: Mapping[str, str] = {
@@ -49,7 +49,7 @@ PROPERTIES: Mapping[str, str] = {
     "currency": "Three letters, such as EUR.",
     "source": "The site that the person came from.",
 }
-# Nothing is sent: a sent invoice has no `days`, so that its body cannot be rendered. If somebody
+# Nothing is sent: a sent invoice has no `days`, so that its body cannot be rendered. If someone
 # corrects that, the address is one of those for documentation, which Hedgerow refuses.
 FAILING_DESTINATION: Body = {
     "url": "https://203.0.113.10/hooks/crm",
@@ -97,7 +97,7 @@ def build_flags(cohorts: Mapping[str, int]) -> Sequence[Body]:
         },
         {
             "key": "maintenance-banner",
-            "name": "A banner before planned maintenance. Switch it on for everybody",
+            "name": "A banner before planned maintenance. Switch it on for everyone",
             "active": False,
             "filters": {"groups": [{"properties": [], "rollout_percentage": 100}]},
         },
@@ -275,7 +275,7 @@ def build_annotations(now: datetime) -> Sequence[Body]:
         for text, days in (
             ("Fernleaf 2.4: the new signup form", SIGNUP_DAYS),
             ("Article in Studio Magazine", 17),
-            ("Reminders by mail for everybody", REMINDER_DAYS),
+            ("Reminders by mail for everyone", REMINDER_DAYS),
         )
     ]
 

@@ -256,7 +256,7 @@ def choose_variant(flag: str, id: str, variants: Mapping[str, int]) -> str:
 def tell_stories(
     seed: int, persons: Sequence[DemoPerson], survey: SurveyIds, now: datetime, days: int
 ) -> list[dict[str, Any]]:
-    """Return what everybody did, oldest first. Each person has random numbers of its own, so that
+    """Return what everyone did, oldest first. Each person has random numbers of its own, so that
     they do the same whatever others do."""
     events = []
     for person in persons:

@@ -1,6 +1,6 @@
 """The people of the demo: studios that use Fernleaf, an invoicing app that does not exist.
 
-Everybody is made from a seed, so that two runs make the same people.
+Everyone is made from a seed, so that two runs make the same people.
 """
 
 from dataclasses import dataclass

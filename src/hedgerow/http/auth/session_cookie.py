@@ -17,7 +17,7 @@ from hedgerow.people.model import SESSION_TIME, IssuedSession
 from hedgerow.people.oidc.model import LOGIN_TIME
 
 COOKIE = "hedgerow_session"
-# Of a browser in which somebody has logged in before; and of a login with a provider.
+# Of a browser in which someone has logged in before; and of a login with a provider.
 DEVICE_COOKIE = "hedgerow_device"
 PENDING_COOKIE = "hedgerow_login"
 PATH = "/api"

@@ -1,6 +1,6 @@
 """The web console: a page for all its addresses, and the files that the page loads.
 
-The page is an application over the public API. It is the same for everybody and needs no key.
+The page is an application over the public API. It is the same for everyone and needs no key.
 """
 
 import secrets

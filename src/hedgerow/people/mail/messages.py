@@ -1,4 +1,4 @@
-"""The texts of mail. All are plain text, and no subject contains what somebody has entered."""
+"""The texts of mail. All are plain text, and no subject contains what someone has entered."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ def build_reset_message(recipient: str, link: str) -> MailMessage:
         recipient=recipient,
         subject="Choose a new password for Hedgerow",
         text=(
-            "Somebody asked for a new password for your account. If it was you, choose one here:\n"
+            "Someone asked for a new password for your account. If it was you, choose one here:\n"
             f"\n{link}\n\n"
             "The link works once, within an hour. If it was not you, ignore this mail: your "
             "password stays as it is.\n"

@@ -25,7 +25,7 @@ CLAIM_TIME = timedelta(minutes=2)
 INITIAL_BACKOFF = timedelta(seconds=5)
 MAX_BACKOFF = timedelta(minutes=15)
 INVITE_MAIL_TIME = timedelta(hours=24)
-# More would only arrive if somebody asks for many accounts from many addresses.
+# More would only arrive if someone asks for many accounts from many addresses.
 MAX_WAITING = 10_000
 RESET_WINDOW = timedelta(hours=1)
 ACCOUNT_RESETS = 3
@@ -159,7 +159,7 @@ class Outbox:
     async def _build(
         self, mail: QueuedMail, logins: Logins, directory: Directory
     ) -> MailMessage | None:
-        """Return None if there is nobody to send it to."""
+        """Return None if there is no one to send it to."""
         if mail.kind == "invite":
             try:
                 link, inviter = self._load_cipher().decrypt(mail.details or "")

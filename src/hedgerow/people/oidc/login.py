@@ -1,6 +1,6 @@
 """Log in with a provider: begin in a browser, and end in the same browser, once.
 
-What belongs to one login is in an encrypted cookie of the browser, so that nobody else can end it:
+What belongs to one login is in an encrypted cookie of the browser, so that no one else can end it:
 neither with a stolen code, nor by sending a victim to a login of the attacker.
 """
 
@@ -240,7 +240,7 @@ def read_identity(claims: Mapping[str, Any], *, trusts_emails: bool) -> Provider
     given, is_verified = claims.get("email"), claims.get("email_verified")
     is_trusted = is_verified is True or (trusts_emails and is_verified is None)
     email = ""
-    # Only ASCII: other letters may become those of somebody else in lower case.
+    # Only ASCII: other letters may become those of someone else in lower case.
     if is_trusted and isinstance(given, str) and given.isascii():
         try:
             email = parse_email(given)

@@ -34,7 +34,7 @@ RESERVED = {"rearrange": "PATCH", "health": "GET, HEAD"}
 # Not a field of the body: clients send records back as they read them.
 SEEN = Parameter(
     "if_updated_at",
-    "The `updated_at` of the record as you read it. 409 if somebody changed the record since then.",
+    "The `updated_at` of the record as you read it. 409 if someone changed the record since then.",
 )
 NOT_TRANSFORMATIONS = FAMILIES.keys() - {TRANSFORMATIONS}
 
