@@ -111,6 +111,19 @@ def _last_rounds(client: httpx.Client, prefix: str) -> dict[str, tuple[int, int]
     }
 
 
+def test_state_of_the_installation_counts_its_processes(installation: Installation) -> None:
+    def read() -> dict[str, Any]:
+        with installation.servers[1].client() as client:
+            results = client.get("/api/instance_status/").json()["results"]
+        return {each["key"]: each["value"] for each in results["overview"]}
+
+    wait_for(lambda: read()["processes"] >= 2, TIMEOUT_S)
+    found = read()
+    assert found["database"].startswith("PostgreSQL ")
+    assert found["database_bytes"] > 100_000
+    assert found["event_store"] == "ClickHouse"
+
+
 def test_every_event_is_stored_once_and_in_order_per_person(
     installation: Installation,
 ) -> None:
@@ -212,19 +225,6 @@ def test_workers_share_leases_and_release_them(installation: Installation) -> No
         wait_for(lambda: len(installation.stored()) >= before + 50, at_most_s=TIMEOUT_S)
         stored = installation.stored()
         assert len(stored) == len(set(stored))
-
-
-def test_state_of_the_installation_counts_its_processes(installation: Installation) -> None:
-    def read() -> dict[str, Any]:
-        with installation.servers[1].client() as client:
-            results = client.get("/api/instance_status/").json()["results"]
-        return {each["key"]: each["value"] for each in results["overview"]}
-
-    wait_for(lambda: read()["processes"] >= 2, TIMEOUT_S)
-    found = read()
-    assert found["database"].startswith("PostgreSQL ")
-    assert found["database_bytes"] > 100_000
-    assert found["event_store"] == "ClickHouse"
 
 
 @pytest.mark.parametrize("command", [("worker",), ("serve", "--no-worker")], ids=" ".join)

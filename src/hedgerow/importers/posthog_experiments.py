@@ -91,12 +91,24 @@ def _select_supported_metrics(item: Item, field: str, note: Callable[[str], None
     supported = []
     for number, each in enumerate(get_objects(item, field)):
         try:
+            _refuse_actions(each)
             parse_metrics([each], field)
             supported.append(strip_unknown_fields(each, METRIC, f"{field}[{number}]", note))
         except Invalid as error:
             title = str(each.get("name") or each.get("metric_type") or each.get("kind"))
             note(f"Imported without the metric {title!r}: {error.detail}")
     return supported
+
+
+def _refuse_actions(value: Any) -> None:
+    """Raise Invalid if a metric counts an action: its number is another one in this project."""
+    if isinstance(value, list):
+        for each in value:
+            _refuse_actions(each)
+    elif isinstance(value, dict):
+        if value.get("kind") == "ActionsNode":
+            raise Invalid("Actions are not imported. Create the action, then add the metric.")
+        _refuse_actions(list(value.values()))
 
 
 def _read_supported(

@@ -141,6 +141,8 @@ ROUTES = build_routes(build_instances(ENDPOINT_CLASSES), AnonymousAuthenticator(
 
 def test_every_path_parameter_is_a_whole_segment() -> None:
     segments = {segment for route in ROUTES for segment in route.path.split("/")}
+    # The router of the console reads the rest of its addresses.
+    segments.discard("{rest:path}")
     assert [s for s in segments if "{" in s and not re.fullmatch(r"\{[a-z_]+\}", s)] == []
 
 

@@ -488,8 +488,8 @@ def test_experiment_keeps_its_supported_metrics() -> None:
     assert [(each.name, each.text) for each in reading.notes] == [
         (
             "Colours",
-            "Imported without the metric 'By action': \"ActionsNode\" is not a supported kind. "
-            "Expected: EventsNode.",
+            "Imported without the metric 'By action': Actions are not imported. Create the action, "
+            "then add the metric.",
         ),
         (
             "Colours",

@@ -1,6 +1,6 @@
 // The flag editor: left the draft, right what it does.
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { useLocation, useParams } from "wouter-preact";
 import { get } from "../../api/client";
 import type { Flag } from "../../api/types";
@@ -69,7 +69,8 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
   const problems = findProblems(draft);
   const changes = diff(saved ? toFields(toDraft(saved)) : {}, toFields(draft));
   const isChanged = saved ? changes.length > 0 : diff(toFields(emptyDraft()), toFields(draft)).length > 0;
-  useEffect(() => {
+  // At once: the page may be closed right after.
+  useLayoutEffect(() => {
     if (isChanged) sessionStorage.setItem(storedName, JSON.stringify(draft));
     else sessionStorage.removeItem(storedName);
   }, [draft, isChanged, storedName]);

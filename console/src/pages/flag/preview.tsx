@@ -9,7 +9,7 @@ import { useProject } from "../../shell/project";
 import { Combobox } from "../../ui/combobox";
 import { Value } from "../../ui/show";
 import { Failed, Loading } from "../../ui/states";
-import { type Draft, toFields } from "./draft";
+import { type Draft, type DraftFilter, findProblems, toFields } from "./draft";
 import { showOperator } from "./filters";
 
 const SETTLE_MS = 300;
@@ -35,14 +35,21 @@ function toPreviewed(draft: Draft, id: number | null): Record<string, unknown> {
   return { ...fields, active: true, key: draft.key || "new-flag", ...(id === null ? {} : { id }) };
 }
 
+/** Whether the service can evaluate the draft: a filter that is being entered may have no value yet. A preview needs no key. */
+function isComplete(draft: Draft): boolean {
+  const isFilled = ({ key, value, operator }: DraftFilter) => !!key && (/^is_(not_)?set$/.test(operator ?? "") || !(value == null || value === "" || (Array.isArray(value) && !value.length)));
+  return Object.keys(findProblems(draft)).every((each) => each === "key") && draft.conditions.every((each) => each.filters.every(isFilled));
+}
+
 /** Evaluate the draft over stored persons, a while after the last change. Counts belong to conditions, not to places. */
 export function usePreview(draft: Draft, id: number | null) {
   const { api } = useProject();
-  const body = useSettled(JSON.stringify(toPreviewed(draft, id)), SETTLE_MS);
+  const body = useSettled(isComplete(draft) ? JSON.stringify(toPreviewed(draft, id)) : "", SETTLE_MS);
   const uids = useSettled(draft.conditions.map((each) => each.uid).join(" "), SETTLE_MS);
   const preview = useQuery<PreviewResult & { uids: string }>({
     queryKey: ["preview", api, body, uids],
     queryFn: ({ signal }) => call<PreviewResult>("POST", `${api}/feature_flags/preview/`, { body: JSON.parse(body) as unknown, signal }).then((result) => ({ ...result, uids })),
+    enabled: body !== "",
     placeholderData: keepPreviousData,
     retry: false,
   });
@@ -150,11 +157,11 @@ export function TryPerson({ draft, id }: { draft: Draft; id: number | null }) {
     queryFn: ({ signal }) => get<Page<Person>>(`${api}/persons/`, { search, limit: 8 }, signal),
     staleTime: 30_000,
   });
-  const body = useSettled(JSON.stringify({ ...toPreviewed(draft, id), active: draft.active, distinct_id: person }), SETTLE_MS);
+  const body = useSettled(isComplete(draft) && person ? JSON.stringify({ ...toPreviewed(draft, id), active: draft.active, distinct_id: person }) : "", SETTLE_MS);
   const explained = useQuery({
     queryKey: ["explain", api, body],
     queryFn: ({ signal }) => call<Explanation>("POST", `${api}/feature_flags/explain/`, { body: JSON.parse(body) as unknown, signal }),
-    enabled: person !== "" && (JSON.parse(body) as { distinct_id: string }).distinct_id !== "",
+    enabled: body !== "",
     placeholderData: keepPreviousData,
     retry: false,
   });

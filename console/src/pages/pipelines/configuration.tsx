@@ -1,5 +1,5 @@
 // The settings form of a record, made from the schema of its component, with a preview beside it.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { get, queryClient } from "../../api/client";
 import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
@@ -53,7 +53,8 @@ export function Configuration(props: RecordProps) {
   const changes = listChanges(toParts(saved, settings), toParts(draft, settings), secrets);
   const isChanged = changes.length > 0;
   const problems = isChanged ? findProblems(draft, settings) : {};
-  useEffect(() => {
+  // At once: the page may be closed right after.
+  useLayoutEffect(() => {
     if (isChanged) sessionStorage.setItem(storedName, JSON.stringify({ draft: withoutSecrets(draft, saved, settings), base }));
     else sessionStorage.removeItem(storedName);
   }, [draft, base, isChanged, storedName]);
