@@ -102,7 +102,7 @@ def test_person_on_call_finds_why_a_destination_fails_and_sends_everything_again
     page.get_by_role("button", name="Details of ordered").first.click()
     expect(page.get_by_label("Payload", exact=True)).to_contain_text('"sku"')
     assert find_violations(page) == []
-    # The receiver is mended.
+    # The receiver works again.
     receiver.decide = lambda _: PlannedResponse()
     receiver.received.clear()
     began = time.monotonic()

@@ -5,7 +5,7 @@ import { signal } from "./signal";
 export type LoginState = "out" | "in" | "expired";
 
 const KEY = "hedgerow.key";
-// Whether this browser has logged in with a password, so that others are not asked in vain.
+// Whether this browser has logged in with a password, so that others are not asked.
 const HINT = "hedgerow.session";
 // How people can log in here; `provider` is the name of an OpenID Connect provider.
 type LoginMethods = { password: boolean; reset: boolean; provider: string };

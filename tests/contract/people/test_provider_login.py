@@ -230,8 +230,8 @@ def sign_with_other_algorithm(provider: ScriptedProvider, claims: dict[str, Any]
 
 def claim(**lies: Any) -> Lie:
     def sign(provider: ScriptedProvider, claims: dict[str, Any]) -> str:
-        told = {name: value for name, value in {**claims, **lies}.items() if value is not ...}
-        return provider.sign(told)
+        sent = {name: value for name, value in {**claims, **lies}.items() if value is not ...}
+        return provider.sign(sent)
 
     return sign
 

@@ -34,7 +34,7 @@ export function Alerts({ insight }: { insight: Insight }) {
   const [edited, setEdited] = useState<Alert | "new" | null>(null);
   const refusal = useRefusal("alert:write");
   const alerts = useQuery({ queryKey: ["alerts", api, insight.id], queryFn: () => get<Page<Alert>>(`${api}/alerts/`, { insight_id: insight.id, limit: 100 }), refetchInterval: 15_000 });
-  if (unwrap(insight.query).kind !== "TrendsQuery") return <Empty title={t("Alerts are for trends")}>{t("Save this question as a trend to be told when its value changes.")}</Empty>;
+  if (unwrap(insight.query).kind !== "TrendsQuery") return <Empty title={t("Alerts are for trends")}>{t("Save this question as a trend to get a message when its value changes.")}</Empty>;
   const add = (
     <Button kind="primary" icon="plus" disabled={!!refusal} title={refusal} onClick={() => setEdited("new")}>
       {t("New alert")}
