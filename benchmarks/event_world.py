@@ -1,7 +1,7 @@
 """A project with many events and the people behind them, the same each time but for the clock.
 
-Events lie over the last ninety days, evenly. They are made by the engine itself, from hashes of
-their numbers.
+Events lie over the last ninety days, evenly, and have 13 properties each. They are made by the
+engine itself, from hashes of their numbers.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -28,33 +28,43 @@ PROJECT_KEY = "phc_for-benchmarks-only"
 PERSONAL_KEY = "phx_for-benchmarks-only"
 DAYS = 90
 PEOPLE = 20_000
-BLOCK = 100_000
+BLOCK = 20_000
 SEED = 20260329
 # One event in so many has the property `rare`.
 RARE = 50_000
 NAMESPACE = UUID(int=SEED)
 
 _WORDS = "['about','pricing','docs','blog','login','signup','team','careers']"
+# Twenty properties that few events have, with values of several types.
+_SELDOM = """['seats','coupon','is_trial','variant','duration','score','source','campaign','level',
+    'items','theme','query','page','total','retries','status','channel','depth','tags','owner']"""
+_SELDOM_VALUE = """multiIf(pick.2 % 4 = 0, toString(pick.2 % 1000), pick.2 % 4 = 1,
+    concat('"', hex(pick.2 % 65536), '"'), pick.2 % 4 = 2, 'true', '12.5')"""
+_PROPERTIES = f"""concat(
+    '{{"$lib":"web","$lib_version":"1.200.', toString(h % 7),
+    '","$browser":"', ['Firefox','Chrome','Safari','Edge'][1 + intDiv(h, 8) % 4],
+    '","$os":"', ['Linux','Windows','Mac OS X'][1 + h % 3],
+    '","$device_type":"', ['Desktop','Mobile'][1 + intDiv(h, 64) % 2],
+    '","$session_id":"', hex(cityHash64(h, 1)), hex(cityHash64(h, 2)),
+    '","$current_url":"https://example.com/', {_WORDS}[1 + h % 8], '/', toString(h % 977),
+    '","$pathname":"/', {_WORDS}[1 + h % 8], '/', toString(h % 977),
+    '","$host":"example.com","price":', toString(h % 10000 / 100),
+    ',"plan":"', ['free','pro','team'][1 + h % 3], '"',
+    arrayStringConcat(arrayMap(pick -> concat(',"', pick.1, '":', {_SELDOM_VALUE}), picks)),
+    if(number % {RARE} = 0, ',"rare":"yes"', ''), '}}')"""
 _SQL = f"""
     INSERT INTO events ({", ".join(COLUMNS)})
     WITH cityHash64(number, {SEED}) AS h, h % {PEOPLE} AS who,
          now64(6) - toIntervalMicrosecond(toUInt64(
              ({{rows:UInt64}} - number) / {{rows:UInt64}} * {DAYS} * 86400e6
-         )) AS at
+         )) AS at,
+         {_SELDOM} AS seldom,
+         arrayMap(i -> (seldom[i + cityHash64(h, i) % 10], cityHash64(h, i, 1)), [1, 11]) AS picks
     SELECT 1, reinterpretAsUUID(concat(reinterpretAsString(h), reinterpretAsString(cityHash64(h)))),
            ['$pageview', '$autocapture', 'signed up', 'paid'][1 + h % 4],
-           concat('user-', toString(who)),
-           concat('{{"$lib":"web","$browser":"', ['Firefox','Chrome','Safari','Edge'][1 + h % 4],
-                  '","$os":"', ['Linux','Windows','Mac OS X'][1 + h % 3],
-                  '","$session_id":"', hex(cityHash64(h, 1)), hex(cityHash64(h, 2)),
-                  '","$current_url":"https://example.com/', {_WORDS}[1 + h % 8],
-                  '/', toString(h % 977),
-                  '","price":', toString(h % 10000 / 100),
-                  if(number % {RARE} = 0, ',"rare":"yes"', ''),
-                  ',"text":"',
-                  arrayStringConcat(arrayMap(i -> hex(cityHash64(h, i)), range(15)), ' '),
-                  '"}}'),
-           '', at, at, toUUID('00000000-0000-0000-0000-000000000000'), at, '{{}}', 'full', false
+           concat('user-', toString(who)), {_PROPERTIES},
+           '', at, at, toUUID('00000000-0000-0000-0000-000000000000'), at,
+           concat('{{"email":"user-', toString(who), '@example.com","plan":"free"}}'), 'full', false
     FROM numbers({{start:UInt64}}, {{count:UInt64}})
 """
 

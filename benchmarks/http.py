@@ -65,8 +65,29 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all threads of the process."""
-        times = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+        return _read_cpu_seconds(self.pid)
+
+    def engine_cpu_seconds(self) -> float:
+        """Return the CPU time of the embedded event engine, which is a process of its own."""
+        pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+        return sum(_read_cpu_seconds(pid) for pid in pids if _is_engine_of(pid, self.pid))
+
+
+def _read_cpu_seconds(pid: int) -> float:
+    times = _read_stat(pid)
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_engine_of(pid: int, parent: int) -> bool:
+    try:
+        is_engine = b"chdb_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return is_engine and int(_read_stat(pid)[1]) == parent
+    except OSError:  # it has ended
+        return False
+
+
+def _read_stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

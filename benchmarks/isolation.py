@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
@@ -41,6 +42,7 @@ FEW_DESCRIPTORS = 300
 SLOW_CONNECTIONS = 400
 LEVELS, REFERENCES = 11, 4
 FLOOD_PIPELINE = 16
+MANY_PERSONS, BATCH_SIZE = 20_000, 1_000
 
 
 @dataclass(slots=True)
@@ -245,6 +247,40 @@ async def attack_streams(world: World) -> None:
     await repeat(listen, copies=150)
 
 
+async def attack_exports(world: World) -> None:
+    await capture_persons(world)
+    await repeat(
+        lambda: world.send("GET", "/api/projects/1/events/", params={"format": "csv"}), copies=8
+    )
+
+
+async def attack_metrics(world: World) -> None:
+    """Without a key."""
+    await repeat(lambda: world.send("GET", "/metrics"), copies=400)
+
+
+async def attack_what_if(world: World) -> None:
+    await capture_persons(world)
+    group = {"properties": [{"key": "n", "type": "person", "operator": "gt", "value": "9"}]}
+    body = {"key": "draft", "filters": {"groups": [group]}}
+    await repeat(
+        lambda: world.send("POST", "/api/projects/1/feature_flags/what_if/", json=body), copies=8
+    )
+
+
+async def capture_persons(world: World) -> None:
+    """Store events of many persons."""
+    for start in range(0, MANY_PERSONS, BATCH_SIZE):
+        events = [
+            {"event": "seen", "distinct_id": f"p{number}", "properties": {"$set": {"n": number}}}
+            for number in range(start, start + BATCH_SIZE)
+        ]
+        body = {"api_key": world.key, "batch": events}
+        response = await world.client.post("/batch/", json=body)
+        if response.is_error:
+            raise Refused(f"{response.status_code} {response.text[:160]}")
+
+
 async def attack_slow_connections(world: World) -> None:
     """Connections that send one header byte a second."""
     writers = []
@@ -280,6 +316,9 @@ ATTACKS: dict[str, Attack] = {
     "large-answers": attack_large_answers,
     "slow-functions": attack_slow_functions,
     "streams": attack_streams,
+    "exports": attack_exports,
+    "metrics": attack_metrics,
+    "what-if": attack_what_if,
     "slow-connections": attack_slow_connections,
 }
 
@@ -313,29 +352,32 @@ def probe(port: int, key: str, seconds: float) -> None:
 
 
 async def measure_latencies(port: int, key: str, seconds: float) -> list[float]:
-    """A request that fails counts with its whole timeout."""
+    """A request that fails counts with its whole timeout. The first prepares the client."""
     latencies: list[float] = []
     body = {"api_key": key, "distinct_id": "bob"}
-    limits = httpx.Limits(max_connections=None)
-    address = f"http://127.0.0.1:{port}"
 
-    async def send(client: httpx.AsyncClient) -> None:
+    async def send(client: aiohttp.ClientSession) -> None:
         started = time.perf_counter()
         try:
-            response = await client.post("/decide/?v=3", json=body)
-            is_good = response.status_code == 200
-        except httpx.HTTPError:
+            async with client.post("/decide/?v=3", json=body) as response:
+                is_good = response.status == 200
+                await response.read()
+        except (aiohttp.ClientError, TimeoutError):
             is_good = False
         spent = time.perf_counter() - started
         latencies.append((spent if is_good else max(spent, TIMEOUT_S)) * 1000)
 
-    async with (
-        httpx.AsyncClient(base_url=address, timeout=TIMEOUT_S, limits=limits) as client,
-        asyncio.TaskGroup() as tasks,
-    ):
-        for _ in range(int(seconds * PROBES_PER_SECOND)):
-            tasks.create_task(send(client))
-            await asyncio.sleep(1 / PROBES_PER_SECOND)
+    async with aiohttp.ClientSession(
+        f"http://127.0.0.1:{port}",
+        timeout=aiohttp.ClientTimeout(TIMEOUT_S),
+        connector=aiohttp.TCPConnector(limit=0),
+    ) as client:
+        await send(client)
+        latencies.clear()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(int(seconds * PROBES_PER_SECOND)):
+                tasks.create_task(send(client))
+                await asyncio.sleep(1 / PROBES_PER_SECOND)
     return latencies
 
 

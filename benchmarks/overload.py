@@ -5,7 +5,8 @@
 Parts are decide, capture, mixed and reconnect; all of them by default. Each one first measures the
 capacity: 64 connections, each of which sends its next request when the last one is answered. Then
 requests start at `--factor` times that rate, whether or not earlier ones are answered, on as many
-connections as that takes. `reconnect` opens a connection for each request, in both halves.
+connections as that takes. `reconnect` opens a connection for each request, in both halves. The
+first second of each half, in which the connections are opened, does not count.
 
 The table shows the served requests a second in both halves and their ratio, which should be at
 least 0.8; the same ratio per second of CPU time of the service, which a busy machine changes less;
@@ -40,8 +41,9 @@ PROJECT_KEY = "phc_benchmark-key-of-overload"
 PARTS = ("decide", "capture", "mixed", "reconnect")
 CAPACITY_CONNECTIONS = 64
 MAX_CONNECTIONS = 1500
-MAX_REQUESTS = 500_000
+MAX_REQUESTS = 600_000
 TIMEOUT_S = 20.0
+RAMP_UP_S = 1.0
 TICK_S = 0.005
 PROBE_INTERVAL_S = 0.1
 PERSONS = 1000
@@ -79,7 +81,8 @@ class Load:
     requests: list[bytes]
     reconnects: bool
     rate: float
-    # Later answers do not count.
+    # Earlier and later answers do not count.
+    begins: float = 0.0
     ends: float = 0.0
     sent: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
@@ -95,8 +98,11 @@ class Load:
         return self.requests[self.sent % len(self.requests)]
 
     def count(self, status: str, request: bytes, seconds: float) -> None:
+        now = time.perf_counter()
+        if now < self.begins:
+            return
         self.statuses[status] += 1
-        if status.startswith("2") and time.perf_counter() < self.ends:
+        if status.startswith("2") and now < self.ends:
             self.served_s.append(seconds)
             self.served_by_path[request[5:8].decode()] += 1
         elif status in ("429", "503"):
@@ -181,9 +187,10 @@ _connecting: set["asyncio.Task[None]"] = set()
 
 
 async def run_load(load: Load, seconds: float) -> None:
-    load.ends = time.perf_counter() + seconds
+    load.begins = time.perf_counter() + RAMP_UP_S
+    load.ends = load.begins + seconds
     if load.rate:
-        await send_at_rate(load, seconds)
+        await send_at_rate(load, RAMP_UP_S + seconds)
         # Answers that are still on their way.
         deadline = time.perf_counter() + TIMEOUT_S
         while time.perf_counter() < deadline and (
@@ -193,7 +200,7 @@ async def run_load(load: Load, seconds: float) -> None:
     else:
         for _ in range(CAPACITY_CONNECTIONS):
             start_client(load)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(RAMP_UP_S + seconds)
     load.is_over = True
     for client in list(load.clients):
         if load.rate and client.is_waiting:
@@ -314,9 +321,10 @@ def start(*arguments: object) -> "subprocess.Popen[str]":
 
 def measure(service: Service, part: str, rate: float, seconds: float) -> dict[str, Any]:
     """Return the result of a load, with the longest health check."""
+    load = start("load", part, service.port, rate, seconds)
+    time.sleep(RAMP_UP_S)
     probes = start("probes", service.port, seconds)
     cpu_s = service.cpu_s()
-    load = start("load", part, service.port, rate, seconds)
     time.sleep(seconds)
     spent_s = service.cpu_s() - cpu_s
     result: dict[str, Any] = json.loads(load.communicate()[0])

@@ -1,4 +1,8 @@
 // Which page an address shows, and who may see it.
+import { Button } from "./ui/controls";
+import { FlagsPage } from "./pages/flags/flags";
+import { logOut, Shell } from "./shell/shell";
+import { Page } from "./ui/page";
 import { useQuery } from "@tanstack/react-query";
 import type { ComponentType, FunctionComponent } from "preact";
 import { lazy, Suspense } from "preact/compat";
@@ -10,18 +14,21 @@ import { useSignal } from "./api/signal";
 import type { Project, User } from "./api/types";
 import { reloadOnce } from "./lib/reload";
 import { t } from "./lib/text";
-import { FlagsPage } from "./pages/flags/flags";
 import { ConfirmLoginDialog, LoginDialog, LoginPage, tokenLink } from "./shell/login";
 import { ProjectContext } from "./shell/project";
-import { logOut, Shell } from "./shell/shell";
 import "./nonce";
-import { Button } from "./ui/controls";
-import { Page } from "./ui/page";
 import { Empty, Failed, Loading } from "./ui/states";
 import { Toasts } from "./ui/toasts";
 
 const page = (load: () => Promise<ComponentType>) => lazy(async () => ({ default: await load().catch(reloadOnce) })) as FunctionComponent<object>;
 const FlagPage = page(() => import("./pages/flag/flag").then((module) => module.FlagPage));
+const ScheduledChangesPage = page(() => import("./pages/flag/schedule/schedule").then((module) => module.ScheduledChangesPage));
+const RolloutsPage = page(() => import("./pages/rollouts/rollouts").then((module) => module.RolloutsPage));
+const RolloutPage = page(() => import("./pages/rollouts/rollout").then((module) => module.RolloutPage));
+const EnvironmentsPage = page(() => import("./pages/environments/environments").then((module) => module.EnvironmentsPage));
+const ChangesPage = page(() => import("./pages/changes/changes").then((module) => module.ChangesPage));
+const PoliciesPage = page(() => import("./pages/changes/policies").then((module) => module.PoliciesPage));
+const ChangePage = page(() => import("./pages/changes/change").then((module) => module.ChangePage));
 const PersonsPage = page(() => import("./pages/persons/persons").then((module) => module.PersonsPage));
 const PersonPage = page(() => import("./pages/persons/person").then((module) => module.PersonPage));
 const CohortsPage = page(() => import("./pages/cohorts/cohorts").then((module) => module.CohortsPage));
@@ -122,7 +129,14 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
             <FocusOnPage />
             <Switch>
               <Route path="/project/:project/feature_flags" component={FlagsPage} />
+              <Route path="/project/:project/feature_flags/scheduled_changes" component={ScheduledChangesPage} />
               <Route path="/project/:project/feature_flags/:flag" component={FlagPage} />
+              <Route path="/project/:project/rollout_plans" component={RolloutsPage} />
+              <Route path="/project/:project/rollout_plans/:plan" component={RolloutPage} />
+              <Route path="/project/:project/environments" component={EnvironmentsPage} />
+              <Route path="/project/:project/changes" component={ChangesPage} />
+              <Route path="/project/:project/changes/policies" component={PoliciesPage} />
+              <Route path="/project/:project/changes/:change" component={ChangePage} />
               <Route path="/project/:project/persons" component={PersonsPage} />
               <Route path="/project/:project/persons/:person" component={PersonPage} />
               <Route path="/project/:project/cohorts" component={CohortsPage} />

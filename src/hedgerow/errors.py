@@ -4,7 +4,7 @@ prints them.
 `detail` is shown to the caller. Information for operators only belongs in the log.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class AppError(Exception):
@@ -27,6 +27,8 @@ class AppError(Exception):
         self.attr = attr
         self.code = code or self.code
         self.headers = headers or {}
+        # Further fields of the response.
+        self.extra: dict[str, Any] = {}
         super().__init__(self.detail)
 
 

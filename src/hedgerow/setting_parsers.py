@@ -2,6 +2,7 @@
 expects.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -10,6 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MIN_RATE, MAX_RATE = 0.1, 1_000_000.0
+# An edge process holds a stream per key.
+MAX_EDGE_KEYS = 100
 
 Network = IPv4Network | IPv6Network
 
@@ -143,6 +146,20 @@ def parse_key(prefix: str) -> Callable[[str], str]:
         return value
 
     return parse
+
+
+def parse_edge_keys(raw: str) -> tuple[str, ...]:
+    """Parse secret keys, and personal keys with the id of a project: `phs_…,phx_…:3`."""
+    found = tuple(filter(None, (each.strip() for each in raw.split(","))))
+    for each in found:
+        if (
+            re.fullmatch(r"phs_[\w-]{16,200}|phx_[\w-]{16,200}(:[0-9]{1,18})?", each, re.ASCII)
+            is None
+        ):
+            raise ValueError("secret keys (phs_…), or personal keys (phx_…:PROJECT), with commas")
+    if len(found) > MAX_EDGE_KEYS:
+        raise ValueError(f"at most {MAX_EDGE_KEYS} keys")
+    return tuple(dict.fromkeys(found))
 
 
 def parse_owner_email(raw: str) -> str:

@@ -18,6 +18,7 @@ from hedgerow.setting_parsers import (
     parse_clickhouse_url,
     parse_database_url,
     parse_directory,
+    parse_edge_keys,
     parse_key,
     parse_networks,
     parse_owner_email,
@@ -164,6 +165,23 @@ class Settings(SignInSettings):
         "",
         parse_public_url,
         "URL that clients use, for links in responses. Empty: taken from each request.",
+    )
+    edge_keys: tuple[str, ...] = define_setting(
+        (),
+        parse_edge_keys,
+        "Secret keys of the projects that `hedgerow edge` serves, separated by commas. A personal "
+        "key is followed by : and the id of its project.",
+        secret=True,
+    )
+    edge_poll_interval_s: float = define_setting(
+        30.0,
+        parse_seconds(1, 3600),
+        "How often `hedgerow edge` asks for definitions while it has no stream of changes.",
+    )
+    edge_forward_timeout_s: float = define_setting(
+        1.0,
+        parse_seconds(0, 60),
+        "How long `hedgerow edge` waits for its origin, for flags that need stored data. 0: never.",
     )
     metrics_port: int = define_setting(
         0,
@@ -416,9 +434,9 @@ def mask_webhook(url: str) -> str:
 def _format_value(value: Any, *, secret: bool, is_webhook: bool) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not secret:
         return ",".join(str(part) for part in value)
-    text = str(value)
+    text = str(value) if value != () else ""
     if "://" in text:
         return mask_webhook(text) if is_webhook else mask_password(text)
     return "***" if secret and text else text

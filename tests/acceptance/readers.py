@@ -6,8 +6,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.forks.server import FORK_SERVER
 from tests.support.guides import Reader
-from tests.support.live import find_free_port
+from tests.support.live import build_environment, find_free_port
 from tests.support.postgres import PostgresTestServer
 
 SETTINGS = {"HEDGEROW_READ_AFTER_WRITE_TIMEOUT_S": "30"}
@@ -15,15 +16,19 @@ SETTINGS = {"HEDGEROW_READ_AFTER_WRITE_TIMEOUT_S": "30"}
 
 @contextmanager
 def new_reader(
-    folder: Path, postgres: PostgresTestServer, *, has_source: bool = True
+    folder: Path,
+    postgres: PostgresTestServer,
+    *,
+    has_source: bool = True,
+    is_forked: bool = True,
 ) -> Iterator[Reader]:
     """A reader with a running service and an empty PostgreSQL database. The source is a second
     installation, for the import from another instance."""
     with ExitStack() as stack:
-        reader = stack.enter_context(_running(folder / "clone"))
+        reader = stack.enter_context(_running(folder / "clone", is_forked=is_forked))
         reader.values["HEDGEROW_DATABASE_URL"] = postgres.create_database()
         if has_source:
-            source = stack.enter_context(_running(folder / "source"))
+            source = stack.enter_context(_running(folder / "source", is_forked=True))
             _fill(source)
             reader.values |= {
                 "POSTHOG_HOST": source.address,
@@ -35,8 +40,9 @@ def new_reader(
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[Reader]:
-    reader = Reader(folder=folder, port=find_free_port(), settings=SETTINGS)
+def _running(folder: Path, *, is_forked: bool) -> Iterator[Reader]:
+    forks_from = FORK_SERVER.listen(build_environment()) if is_forked else ""
+    reader = Reader(folder=folder, port=find_free_port(), settings=SETTINGS, forks_from=forks_from)
     try:
         reader.start_service()
         yield reader

@@ -186,7 +186,7 @@ def test_secret_keys_of_the_command_line_open_definitions(
     ended = secret("--end-previous")
     assert ended["secret_api_token_backup_mask"] is None
     gone, kept = values
-    wait_for(lambda: _status(server, gone, "/flags/definitions") == 401, at_most_s=30)
+    wait_for(lambda: _status(server, gone, "/flags/definitions") == 401, at_most_s=120)
     assert _status(server, kept, "/flags/definitions") == 200
     shown = installation.run_in_process("projects", "secret", str(project["id"]))
     assert (shown.returncode, kept in shown.stdout) == (0, False)

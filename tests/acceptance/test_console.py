@@ -72,14 +72,14 @@ def send_persons(server: LiveServer) -> None:
 
 
 @pytest.fixture
-def page(server: LiveServer, opened: Opened, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(server: LiveServer, tab: Opened, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page that is logged in, at the parameter `path` of the test or the list of flags. The test
     fails if it has errors at the end."""
     parameters = getattr(request.node, "callspec", None)
-    log_in(opened.page, server, parameters.params["path"] if parameters else "feature_flags")
-    yield opened.page
-    assert opened.errors == []
-    assert refused(opened) == []
+    log_in(tab.page, server, parameters.params["path"] if parameters else "feature_flags")
+    yield tab.page
+    assert tab.errors == []
+    assert refused(tab) == []
 
 
 def refused(opened: Opened) -> list[str]:
@@ -87,12 +87,12 @@ def refused(opened: Opened) -> list[str]:
     return [each for each in opened.failed if "ERR_ABORTED" not in each]
 
 
-def test_login_with_a_key(server: LiveServer, opened: Opened) -> None:
-    page = opened.page
+def test_login_with_a_key(server: LiveServer, tab: Opened) -> None:
+    page = tab.page
     page.goto(server.address)
     expect(page.get_by_role("heading", name="Hedgerow")).to_be_visible()
     assert find_violations(page) == []
-    assert opened.failed == []
+    assert tab.failed == []
     page.get_by_role("button", name="Use a personal API key").click()
     page.get_by_label("Personal API key").fill("phx_wrong")
     page.get_by_role("button", name="Log in", exact=True).click()
@@ -101,7 +101,7 @@ def test_login_with_a_key(server: LiveServer, opened: Opened) -> None:
     page.get_by_role("button", name="Log in", exact=True).click()
     expect(page.get_by_role("heading", name="Default project")).to_be_visible()
     assert page.url.startswith(f"{server.address}/project/1/home")
-    assert len(opened.failed) == 1
+    assert len(tab.failed) == 1
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Password")).to_be_visible()
 
@@ -144,6 +144,7 @@ def test_keys_go_to_pages_and_the_palette_finds_flags(page: Page) -> None:
     assert find_violations(page) == []
     page.keyboard.press("Escape")
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Search and commands")).to_be_focused()
     page.keyboard.type("flag-41")
     expect(page.get_by_role("option", name="flag-41")).to_be_visible()
     assert find_violations(page) == []
@@ -154,8 +155,8 @@ def test_keys_go_to_pages_and_the_palette_finds_flags(page: Page) -> None:
     page.wait_for_url("**/feature_flags")
 
 
-def test_ended_session_asks_for_the_key_over_the_page(server: LiveServer, opened: Opened) -> None:
-    page = opened.page
+def test_ended_session_asks_for_the_key_over_the_page(server: LiveServer, tab: Opened) -> None:
+    page = tab.page
     log_in(page, server)
     expect(page.get_by_text("60 flags")).to_be_visible()
     page.evaluate("sessionStorage.setItem('hedgerow.key', 'phx_ended')")
@@ -226,8 +227,8 @@ def test_conditions_move_by_keyboard_and_the_review_shows_it(
     expect(share).to_have_value("10")
 
 
-def test_edit_of_somebody_else_is_merged(server: LiveServer, opened: Opened) -> None:
-    page = opened.page
+def test_edit_of_somebody_else_is_merged(server: LiveServer, tab: Opened) -> None:
+    page = tab.page
     with server.client() as client:
         id = create_flag(client, "shared", name="Before")
         log_in(page, server)
@@ -244,7 +245,7 @@ def test_edit_of_somebody_else_is_merged(server: LiveServer, opened: Opened) -> 
         expect(page.get_by_text("Version 3")).to_be_visible()
         saved = client.get(f"{FLAGS}{id}/").json()
     assert (saved["name"], saved["tags"]) == ("Mine", ["theirs"])
-    assert [each.split()[0] for each in refused(opened)] == ["409"]
+    assert [each.split()[0] for each in refused(tab)] == ["409"]
 
 
 @pytest.mark.parametrize("path", PAGES)

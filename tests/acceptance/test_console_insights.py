@@ -73,12 +73,12 @@ def create_insight(client: httpx.Client, name: str, **fields: Any) -> dict[str, 
 
 
 @pytest.fixture
-def page(server: LiveServer, opened: Opened) -> Iterator[Page]:
+def page(server: LiveServer, tab: Opened) -> Iterator[Page]:
     """A page that is logged in. The test fails if it has errors at the end."""
-    log_in(opened.page, server, "insights/new")
-    yield opened.page
-    assert opened.errors == []
-    assert [each for each in opened.failed if "ERR_ABORTED" not in each] == []
+    log_in(tab.page, server, "insights/new")
+    yield tab.page
+    assert tab.errors == []
+    assert [each for each in tab.failed if "ERR_ABORTED" not in each] == []
 
 
 def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: LiveServer) -> None:
@@ -100,6 +100,9 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")
     expect(chart).to_have_attribute("aria-valuetext", re.compile("unique persons 1$"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(1)
+    page.keyboard.press("Escape")
     assert "q=" in page.url
     assert find_violations(page) == []
     page.get_by_role("button", name="Save…").click()
@@ -141,7 +144,7 @@ def test_funnel_shows_who_left(page: Page) -> None:
 
 
 def test_dashboard_is_arranged_by_keyboard_and_shared(
-    page: Page, server: LiveServer, opened: Opened
+    page: Page, server: LiveServer, tab: Opened
 ) -> None:
     with server.client() as client:
         made = [create_insight(client, name)["id"] for name in ("One", HOSTILE)]
@@ -177,7 +180,7 @@ def test_dashboard_is_arranged_by_keyboard_and_shared(
     page.get_by_role("menuitem", name="Share by a link…").click()
     page.get_by_role("switch", name="The link works").click()
     link = page.get_by_label("link", exact=True).inner_text().strip()
-    visitor = opened.page.context.browser
+    visitor = tab.page.context.browser
     assert visitor is not None
     with visitor.new_context() as anonymous:
         shared = anonymous.new_page()

@@ -2,6 +2,7 @@
 console, as a product manager does them, over a live service."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -66,15 +67,15 @@ def create(client: httpx.Client, path: str, **fields: Any) -> Any:
 
 
 @pytest.fixture
-def page(server: LiveServer, opened: Opened) -> Iterator[Page]:
+def page(server: LiveServer, tab: Opened) -> Iterator[Page]:
     """A page that is logged in. The test fails if it has errors at the end, or if something hostile
     ran."""
     dialogs: list[str] = []
-    opened.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    log_in(opened.page, server)
-    yield opened.page
-    assert opened.errors == []
-    assert [each for each in opened.failed if "ERR_ABORTED" not in each] == []
+    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    log_in(tab.page, server)
+    yield tab.page
+    assert tab.errors == []
+    assert [each for each in tab.failed if "ERR_ABORTED" not in each] == []
     assert dialogs == []
 
 
@@ -121,7 +122,7 @@ def test_cohort_by_filters_is_counted_before_and_used_after(page: Page, server: 
 
 
 def test_list_of_persons_is_uploaded_and_a_refusal_keeps_what_was_typed(
-    page: Page, server: LiveServer, opened: Opened
+    page: Page, server: LiveServer, tab: Opened
 ) -> None:
     page.goto(f"{server.address}/project/1/cohorts/new")
     page.get_by_role("button", name="By a list").click()
@@ -131,9 +132,9 @@ def test_list_of_persons_is_uploaded_and_a_refusal_keeps_what_was_typed(
     expect(page.get_by_text("3 distinct ids in the list.")).to_be_visible()
     page.get_by_role("button", name="Create the cohort").click()
     expect(page.get_by_text("no more than 400 characters")).to_be_visible()
-    assert [each.split()[0] for each in opened.failed if "ERR_ABORTED" not in each] == ["400"]
-    opened.failed.clear()
-    opened.errors.clear()
+    assert [each.split()[0] for each in tab.failed if "ERR_ABORTED" not in each] == ["400"]
+    tab.failed.clear()
+    tab.errors.clear()
     fill_name(page, "Testers")
     page.get_by_role("button", name="Create the cohort").click()
     expect(page.get_by_role("region", name="Size")).to_contain_text("2 persons are in it")
@@ -161,7 +162,7 @@ def test_flags_are_changed_together_and_back(page: Page, server: LiveServer) -> 
         expect(page.get_by_text("Undone.")).to_be_visible()
         assert count_active(client) == 3
     page.goto(f"{server.address}/project/1/feature_flags")
-    page.get_by_role("button", name="Only flags with the tag shop").first.click()
+    page.get_by_role("button", name="Only those with the tag shop").first.click()
     expect(page.get_by_text("4 flags", exact=True)).to_be_visible()
     assert "tag=shop" in page.url
     check_page(page)
@@ -171,6 +172,43 @@ def count_active(client: httpx.Client) -> int:
     found = client.get(f"{API}/feature_flags/", params={"search": "bulk", "active": "true"})
     count: int = found.json()["count"]
     return count
+
+
+def test_change_of_a_flag_is_scheduled_seen_and_cancelled(page: Page, server: LiveServer) -> None:
+    with server.client() as client:
+        flag = create(client, "feature_flags", key="later", filters={"groups": [{}]})["id"]
+        change = {"operation": "update_status", "value": False}
+        soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+        scheduled = {"record_id": flag, "model_name": "FeatureFlag", "scheduled_at": soon}
+        create(client, "scheduled_changes", **scheduled, payload=change)
+    page.goto(f"{server.address}/project/1/feature_flags/{flag}?tab=schedule")
+    page.get_by_role("button", name="Schedule a change").click()
+    dialog = page.get_by_role("dialog", name="Schedule a change")
+    dialog.get_by_label("What happens").select_option("Roll out in steps")
+    dialog.get_by_role("button", name="Remove step 4").click()
+    dialog.get_by_label("Percentage of step 3").fill("75")
+    assert find_violations(page) == []
+    dialog.get_by_role("button", name="Schedule", exact=True).click()
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(5)
+    page.get_by_role("button", name="Cancel “Roll out to 75 %”").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the change").click()
+    expect(rows).to_have_count(4)
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(5)
+    page.get_by_role("button", name="Schedule a change").click()
+    dialog.get_by_label("What happens").select_option("Turn the flag on")
+    dialog.get_by_label("Repeat").select_option("By a cron expression")
+    dialog.get_by_label("Cron expression").fill("0 9 * * 1-5")
+    dialog.get_by_role("button", name="Schedule", exact=True).click()
+    expect(rows).to_have_count(6)
+    # The one that was due has been executed by now.
+    page.goto(f"{server.address}/project/1/feature_flags/scheduled_changes?search=LATE")
+    expect(page.get_by_role("row", name="Turn the flag off")).to_contain_text("Done")
+    expect(page.get_by_role("row", name="Turn the flag on")).to_contain_text("0 9 * * 1-5, UTC")
+    check_page(page)
+    page.get_by_role("button", name="Ended").click()
+    expect(rows).to_have_count(2)
 
 
 def test_experiment_from_the_form_to_a_shipped_variant(page: Page, server: LiveServer) -> None:

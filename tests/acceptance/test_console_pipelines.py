@@ -41,12 +41,12 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def page(server: LiveServer, opened: Opened) -> Iterator[Page]:
-    log_in(opened.page, server, "pipeline")
-    expect(opened.page.get_by_role("heading", name="Pipelines")).to_be_visible()
-    yield opened.page
-    assert opened.errors == []
-    assert refused(opened) == []
+def page(server: LiveServer, tab: Opened) -> Iterator[Page]:
+    log_in(tab.page, server, "pipeline")
+    expect(tab.page.get_by_role("heading", name="Pipelines")).to_be_visible()
+    yield tab.page
+    assert tab.errors == []
+    assert refused(tab) == []
 
 
 def create(
@@ -153,14 +153,15 @@ def test_replay_of_a_period_can_be_left_and_found_again(
 
 
 def test_destination_is_created_from_the_catalogue_previewed_and_tested(
-    server: LiveServer, opened: Opened, receiver: Receiver
+    server: LiveServer, tab: Opened, receiver: Receiver
 ) -> None:
-    page = opened.page
+    page = tab.page
     log_in(page, server, "pipeline")
     with server.client() as client:
         capture(client, "bought", 1, price=3)
         wait_for(lambda: bool(client.get(f"{API}/events/?event=bought").json()["results"]), 60)
-    page.get_by_role("link", name="New destination").click()
+    page.get_by_role("link", name="New destination").first.click()
+    expect(page.get_by_role("button", name="Use Webhook")).to_be_visible()
     assert find_violations(page) == []
     page.get_by_role("button", name="Use Webhook").click()
     dialog = page.get_by_role("dialog", name="New Webhook")
@@ -194,15 +195,15 @@ def test_destination_is_created_from_the_catalogue_previewed_and_tested(
     page.get_by_role("button", name="Send now").click()
     expect(result).to_contain_text("come back later")
     # The preview of an address that is none.
-    assert {each.split()[0] for each in refused(opened)} == {"400"}
+    assert {each.split()[0] for each in refused(tab)} == {"400"}
 
 
 def test_settings_that_the_service_refuses_stay_in_the_form(
-    server: LiveServer, opened: Opened
+    server: LiveServer, tab: Opened
 ) -> None:
     with server.client() as client:
         own = create(client, DESTINATIONS, WEBHOOK, "Strict", enabled=False, url="https://a.test")
-    page = opened.page
+    page = tab.page
     log_in(page, server, f"pipeline/destinations/{find_id(own)}?tab=configuration")
     page.get_by_text("Sampling, order and batches").click()
     size = page.get_by_label("Batch size")
@@ -228,7 +229,7 @@ def test_settings_that_the_service_refuses_stay_in_the_form(
     with server.client() as client:
         saved = client.get(f"{own}config/").json()
     assert (saved["url"], saved["batch_size"]) == ("https://b.test", 50)
-    assert {each.split()[0] for each in refused(opened)} == {"400", "409"}
+    assert {each.split()[0] for each in refused(tab)} == {"400", "409"}
 
 
 def test_transformations_are_ordered_by_keyboard_and_drag(page: Page, server: LiveServer) -> None:
@@ -242,13 +243,13 @@ def test_transformations_are_ordered_by_keyboard_and_drag(page: Page, server: Li
         page.get_by_role("link", name="Transformations").click()
         page.get_by_role("button", name="Run Browser earlier").focus()
         page.keyboard.press("Alt+ArrowUp")
-        wait_for(lambda: list_names() == ["Mask", "Browser", "Bots"], at_most_s=30)
+        wait_for(lambda: list_names() == ["Mask", "Browser", "Bots"], at_most_s=120)
         expect(page.get_by_role("button", name="Run Browser earlier")).to_be_focused()
         page.get_by_role("button", name="Run Mask later").click()
-        wait_for(lambda: list_names() == ["Browser", "Mask", "Bots"], at_most_s=30)
+        wait_for(lambda: list_names() == ["Browser", "Mask", "Bots"], at_most_s=120)
         rows = page.get_by_role("row")
         rows.nth(3).locator(".grip").drag_to(rows.nth(1))
-        wait_for(lambda: list_names() == ["Bots", "Browser", "Mask"], at_most_s=30)
+        wait_for(lambda: list_names() == ["Bots", "Browser", "Mask"], at_most_s=120)
     assert find_violations(page) == []
     page.get_by_role("link", name="Mask", exact=True).click()
     page.get_by_role("link", name="Test", exact=True).click()

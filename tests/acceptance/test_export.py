@@ -173,7 +173,7 @@ def test_without_a_service_the_events_are_opened_directly(tmp_path: Path) -> Non
         _send(server, *(_event(number) for number in range(20)))
         busy = run_hedgerow("events", "export", str(tmp_path / "busy"), data=data)
         assert (busy.returncode, "HEDGEROW_PERSONAL_KEY" in busy.stderr) == (1, True)
-        wait_for(lambda: "20 event" in _export(server, _next(tmp_path)), at_most_s=30)
+        wait_for(lambda: "20 event" in _export(server, _next(tmp_path)), at_most_s=120)
     done = run_hedgerow("events", "export", str(tmp_path / "out"), data=data)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(_numbers(tmp_path / "out")) == list(range(20))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forks import ForkedProcess
+from tests.support.forks.server import ForkedProcess
 from tests.support.live import PROJECT_KEY, LiveServer
 
 

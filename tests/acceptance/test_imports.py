@@ -284,7 +284,7 @@ def test_the_command_line_sends_files(
     stranger = run_in_process(
         "import", str(file), *options, **(there | {"project_key": "phc_" + "x" * 20})
     )
-    assert (stranger.returncode, "stopped before line 1" in stranger.stderr) == (1, True)
+    assert (stranger.returncode, "stopped before line 1" in stranger.stderr) == (3, True)
     wrong = run_in_process("import", str(file), "--map", "who=x", **there)
     assert (wrong.returncode, "Unknown field" in wrong.stderr) == (1, True)
 

@@ -33,11 +33,11 @@ def test_while_another_process_migrates_it_is_alive_and_says_what_it_waits_for(
         other.execute("BEGIN IMMEDIATE")
         server = LiveServer(tmp_path, port=find_free_port())
         try:
-            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=120)
             waiting = httpx.get(f"{server.address}/_readiness", timeout=60, verify=False)
             refused = httpx.get(f"{server.address}/api/projects/", timeout=60, verify=False)
             other.execute("ROLLBACK")
-            wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=120)
             assert "is ready at" in server.wait_ready().output
         finally:
             server.stop()

@@ -102,7 +102,7 @@ def processes(
     folder = tmp_path_factory.mktemp("deletion")
     url = clickhouse.create_database()
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": url,
         "purge_interval_s": "1",
     }

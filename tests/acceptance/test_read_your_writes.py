@@ -30,7 +30,7 @@ def servers(
 ) -> Iterator[tuple[LiveServer, ...]]:
     folder = tmp_path_factory.mktemp("servers")
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
     }
@@ -127,7 +127,7 @@ def test_flags_see_groups_and_new_group_types(clients: Clients) -> None:
     body = {"key": "company", "filters": filters}
     assert clients[0].post("/api/projects/1/feature_flags/", json=body).status_code == 201
     for client in clients:  # all of them know the flag, and no group type
-        wait_for(partial(_knows_flag, client, "company"), at_most_s=30)
+        wait_for(partial(_knows_flag, client, "company"), at_most_s=120)
     for number, plan in enumerate(("pro", "free", "pro", "free")):
         there, here = clients[number % 3], clients[(number + 1) % 3]
         group = {"$group_type": "company", "$group_key": "acme", "$group_set": {"plan": plan}}

@@ -20,7 +20,7 @@ def test_installation_with_flags_only_never_loads_chdb(tmp_path: Path) -> None:
         assert server.find_engine() is None
         event = {**body, "event": "seen"}
         assert client.post("/capture/", json=event).is_success
-        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
+        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=120)
         assert server.find_engine() is not None
     replicas = read_stored_events(tmp_path, "SELECT properties FROM persons FINAL")
     assert len(replicas) == 1
@@ -31,8 +31,8 @@ def test_restart_with_events_runs_every_background_task(tmp_path: Path) -> None:
     with LiveServer(tmp_path) as server, server.client() as client:
         event = {"api_key": PROJECT_KEY, "distinct_id": "ann", "event": "seen"}
         assert client.post("/capture/", json=event).is_success
-        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
+        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=120)
     with LiveServer(tmp_path) as server:
-        wait_for(lambda: server.find_engine() is not None, at_most_s=30)
+        wait_for(lambda: server.find_engine() is not None, at_most_s=120)
         time.sleep(2 * CHECK_INTERVAL_S)
     assert "background task failed" not in server.errors

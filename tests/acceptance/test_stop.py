@@ -112,7 +112,7 @@ def test_it_ends_soon_while_it_waits_for_another_process_to_migrate(tmp_path: Pa
     with _lock(tmp_path):
         server = LiveServer(tmp_path, port=find_free_port())
         try:
-            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
+            wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=120)
         finally:
             status, took_s = _stop(server, signal.SIGINT)
     assert (status, took_s < SOON_S) == (0, True), took_s

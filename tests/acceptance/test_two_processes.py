@@ -24,7 +24,7 @@ def pair(
 ) -> Iterator[tuple[LiveServer, LiveServer]]:
     folder = tmp_path_factory.mktemp("pair")
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
     }
@@ -115,10 +115,10 @@ def test_rate_limits_are_shared(
 ) -> None:
     """The second process is called less often than the limit allows, and refuses nevertheless."""
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
-        "project_calls_per_s": "4",
+        "project_calls_per_s": "1",
     }
     call = {"api_key": PROJECT_KEY, "distinct_id": "ann"}
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.live import Installation, LiveServer, wait_for
 
 OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 PASSWORD = "correct horse battery"
 
 

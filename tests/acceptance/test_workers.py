@@ -247,7 +247,7 @@ def test_single_process_installation_rejects_split_roles(
 
 
 def test_second_event_folder_logs_a_warning(tmp_path: Path, postgres: PostgresTestServer) -> None:
-    alone = LiveServer(tmp_path / "one", database_url=postgres.create_database())
+    alone = LiveServer(tmp_path / "one", database_url=postgres.create_migrated_database())
     with alone, LiveServer(tmp_path / "two") as embedded:
         pass
     assert "set HEDGEROW_CLICKHOUSE_URL for all of them" in alone.errors

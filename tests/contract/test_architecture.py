@@ -5,16 +5,17 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.migrations.apply import migrate
 from hedgerow.storage.tables import metadata
+from tests.contract.api.cases import check_all
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "hedgerow"
@@ -85,6 +86,11 @@ def find_python_files(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def relative_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -121,7 +127,7 @@ def catches_everything(node: ast.AST) -> bool:
     return any(ast.unparse(one) in ("Exception", "BaseException") for one in caught)
 
 
-@pytest.mark.parametrize("path", ALL_FILES, ids=relative_name)
+@check_all("path", ALL_FILES)
 def test_file_is_short_enough(path: Path) -> None:
     assert count_lines(path) <= MAX_LINES
 
@@ -136,9 +142,9 @@ def test_no_catch_all_file_names() -> None:
     assert names & BANNED_NAMES == set()
 
 
-@pytest.mark.parametrize("path", SOURCE_FILES, ids=relative_name)
+@check_all("path", SOURCE_FILES)
 def test_module_has_a_docstring(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    docstring = ast.get_docstring(parse(path))
     assert docstring
     assert docstring.split("\n")[0].strip()
 
@@ -147,17 +153,17 @@ def test_catch_alls_are_listed() -> None:
     found = {
         f"{path.relative_to(SOURCE).as_posix()} {place}"
         for path in SOURCE_FILES
-        for place, node in iter_nodes(ast.parse(path.read_text()))
+        for place, node in iter_nodes(parse(path))
         if catches_everything(node)
     }
     assert found == CATCH_ALLS.keys()
 
 
-@pytest.mark.parametrize("path", SOURCE_FILES, ids=relative_name)
+@check_all("path", SOURCE_FILES)
 def test_no_import_inside_functions(path: Path) -> None:
     hidden = [
         ast.unparse(statement)
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(parse(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for statement in ast.walk(function)
         if isinstance(statement, ast.Import | ast.ImportFrom)
@@ -189,7 +195,7 @@ def test_folders_are_small_enough() -> None:
 def test_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = {}
     for path in SOURCE_FILES:
-        for _, node in iter_nodes(ast.parse(path.read_text())):
+        for _, node in iter_nodes(parse(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(relative_name(path))
     repeated = {name: found for name, found in places.items() if len(found) > 1}

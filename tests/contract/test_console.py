@@ -18,8 +18,8 @@ PAGES = (
 )
 POLICY = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'self' 'nonce-{0}'; "
-    "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
-    "require-trusted-types-for 'script'"
+    "connect-src 'self'; img-src 'self' data:; form-action 'none'; frame-ancestors 'none'; "
+    "base-uri 'none'; require-trusted-types-for 'script'"
 )
 
 

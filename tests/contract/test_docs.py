@@ -14,6 +14,7 @@ from hedgerow.cli.commands import load_command, walk_commands
 from hedgerow.cli.root import app
 from hedgerow.http.routes import documented_endpoints
 from hedgerow.settings import SettingOrigin, load_settings
+from tests.contract.api.cases import check_all
 from tests.contract.api.operations import DOCUMENT
 from tests.unit.error_family import ERROR_FAMILY
 
@@ -91,7 +92,7 @@ COMMANDS = list(commands())
 CODES = sorted({kind.code for kind in ERROR_FAMILY})
 
 
-@pytest.mark.parametrize("origin", ORIGINS, ids=lambda origin: origin.variable)
+@check_all("origin", ORIGINS)
 def test_every_setting_is_documented_with_its_default(origin: SettingOrigin) -> None:
     page = (REFERENCE / "settings.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if f"| `{origin.variable}` |" in line]
@@ -118,7 +119,7 @@ def test_the_options_of_hedgerow_itself_are_documented() -> None:
     assert [spelling for spelling in options(get_command(app)) if f"`{spelling}" not in page] == []
 
 
-@pytest.mark.parametrize("code", CODES)
+@check_all("code", CODES)
 def test_every_error_code_is_documented(code: str) -> None:
     assert f"`{code}`" in (REFERENCE / "errors.md").read_text()
 
@@ -131,20 +132,20 @@ def test_every_metric_is_documented() -> None:
     assert sorted(name for name in names if f"`{name}" not in page) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@check_all("page", PAGES)
 def test_every_module_that_a_page_names_exists(page: str) -> None:
     named = MODULE.findall((ROOT / page).read_text())
     roots = (SOURCE, ROOT, ROOT / "src")
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@check_all("page", PAGES)
 def test_every_link_to_a_file_finds_it(page: str) -> None:
     lost = [str(target) for target, _ in local_links(ROOT / page) if not target.exists()]
     assert lost == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@check_all("page", PAGES)
 def test_every_picture_exists_in_both_themes(page: str) -> None:
     """tests/browser/pictures.py makes them."""
     text = (ROOT / page).read_text()
@@ -155,7 +156,7 @@ def test_every_picture_exists_in_both_themes(page: str) -> None:
             assert ((ROOT / page).parent / f"{name}-{theme}.webp").is_file()
 
 
-@pytest.mark.parametrize("page", PAGES)
+@check_all("page", PAGES)
 def test_every_link_to_a_heading_finds_it(page: str) -> None:
     lost = [
         f"{target.name}#{anchor}"
@@ -224,7 +225,7 @@ def named_in(row: list[str]) -> set[str]:
     return set(re.findall(r"`([^`]+)`", row[0]))
 
 
-@pytest.mark.parametrize("path", PARAMETERS)
+@check_all("path", PARAMETERS)
 def test_every_endpoint_is_compared_with_its_parameters(path: str) -> None:
     """In the rows that name it, and no others."""
     about = [named for row in ENDPOINTS if path in (named := named_in(row))]
@@ -232,7 +233,7 @@ def test_every_endpoint_is_compared_with_its_parameters(path: str) -> None:
     assert PARAMETERS[path] - set[str]().union(*about) == set()
 
 
-@pytest.mark.parametrize("row", ENDPOINTS, ids=[row[0][:60] for row in ENDPOINTS])
+@check_all("row", ENDPOINTS)
 def test_every_parameter_stands_in_the_proof_of_its_row(row: list[str]) -> None:
     named = named_in(row)
     taken = set[str]().union(*(PARAMETERS.get(path, ()) for path in named))
@@ -247,10 +248,10 @@ def test_decisions_are_numbered_from_one_without_a_gap() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize(
     "heading", ["Context", "Decision", "Consequences", "Alternatives", "Enforced by"]
 )
+@check_all("decision", DECISIONS)
 def test_every_decision_has_its_parts(decision: str, heading: str) -> None:
     text = section((DOCS / "decisions" / decision).read_text(), heading)
     assert text.strip(), f"nothing under {heading}"

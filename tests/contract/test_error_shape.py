@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.api.cases import check_all
 from tests.contract.api.operations import (
     ANY_KEY,
     NO_IDS,
@@ -24,23 +25,25 @@ from tests.support.live import LiveServer, run_concurrently
 NO_KEY_ACCESS = "This action does not support Personal API Key access"
 PROJECTS_ONLY = "API keys with scoped projects are only supported on project-based endpoints."
 
-each_operation = pytest.mark.parametrize("operation", ONE_ROOT_OPERATIONS, ids=str)
-each_path = pytest.mark.parametrize(
-    "path", sorted({operation.path for operation in ONE_ROOT_OPERATIONS})
-)
-in_projects = pytest.mark.parametrize(
-    "operation", [operation for operation in OPERATIONS if operation.in_project], ids=str
+each_operation = check_all("operation", ONE_ROOT_OPERATIONS)
+each_path = check_all("path", sorted({operation.path for operation in ONE_ROOT_OPERATIONS}))
+in_projects = check_all(
+    "operation", [operation for operation in ONE_ROOT_OPERATIONS if operation.in_project]
 )
 # The fixtures have no such object: it is not found before its body is read.
-UNKNOWN_OBJECTS = ("{alert_id}", "{subscription_id}", "{property_definition_id}")
-with_body = pytest.mark.parametrize(
+UNKNOWN_OBJECTS = (
+    "{alert_id}",
+    "{subscription_id}",
+    "{property_definition_id}",
+    "{change_request_id}",
+)
+with_body = check_all(
     "operation",
     [
         operation
         for operation in ONE_FAMILY_OPERATIONS
         if operation.body and not any(each in operation.path for each in UNKNOWN_OBJECTS)
     ],
-    ids=str,
 )
 
 
@@ -143,6 +146,13 @@ def test_key_of_another_project_reads_and_changes_nothing(
         assert read_refusal(response)["detail"] == (
             f"API key does not have access to the requested project: ID {world.theirs.project_id}."
         )
+    elif operation.path.endswith("/copy_flags/"):
+        # The body names the projects: tests/contract/flags/environments.json.
+        assert read_refusal(response)["code"] == "required"
+    elif response.status_code == 404:
+        # A product is hidden from a key that can access none of its environments.
+        assert "{product_id}" in operation.path
+        assert read_refusal(response)["code"] == "not_found"
     elif not response.is_success:
         assert response.status_code == 403
         assert read_refusal(response)["detail"] in (PROJECTS_ONLY, NO_KEY_ACCESS)

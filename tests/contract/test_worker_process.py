@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.lib.workers.process import WorkerDied, WorkerProcess
+from hedgerow.lib.workers.process import NICENESS, WorkerDied, WorkerProcess
 from tests.support.receiver import wait_until
 
 HOST = "tests.contract.worker_process_host"
@@ -52,6 +52,13 @@ def test_stop_signals_do_not_end_the_process() -> None:
         os.kill(int(worker.request(b"who")), signal.SIGTERM)
         assert worker.request(b"abc") == b"cba"
         assert worker.starts == 1
+
+
+def test_process_gives_way_to_others_from_its_first_moment() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with open_worker(60) as worker:
+        process = int(worker.request(b"who"))
+        assert os.getpriority(os.PRIO_PROCESS, process) == min(own + NICENESS, 19)
 
 
 def is_running(process: int) -> bool:

@@ -9,8 +9,8 @@ from tests.support.live import Installation
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
-    """An empty installation. Tests that use it run on both engines."""
+    """An installation without contents. Tests that use it run on both engines."""
     settings = {}
     if request.param == "postgresql":
-        settings["database_url"] = request.getfixturevalue("postgres").create_database()
+        settings["database_url"] = request.getfixturevalue("postgres").create_migrated_database()
     return Installation(data=tmp_path / "data", settings=settings)

@@ -29,7 +29,7 @@ def clock(tmp_path: Path) -> Iterator[ShiftedClock]:
 def settings(request: pytest.FixtureRequest) -> dict[str, str]:
     settings = {"allow_private_destinations": "true"}
     if request.param == "postgresql":
-        settings["database_url"] = request.getfixturevalue("postgres").create_database()
+        settings["database_url"] = request.getfixturevalue("postgres").create_migrated_database()
     return settings
 
 

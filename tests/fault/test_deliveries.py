@@ -200,7 +200,7 @@ def test_other_worker_continues_after_a_kill(
     tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
 ) -> None:
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
         "allow_private_destinations": "true",

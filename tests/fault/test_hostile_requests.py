@@ -156,7 +156,7 @@ def test_hostile_requests_to_every_endpoint_get_no_5xx(
     tmp_path: Path, postgres: PostgresTestServer, tell: Callable[[str], None]
 ) -> None:
     rng = random.Random("hostile")
-    with LiveServer(tmp_path, database_url=postgres.create_database()) as server:
+    with LiveServer(tmp_path, database_url=postgres.create_migrated_database()) as server:
         with server.client() as client:
             document = client.get("/api/schema/").json()
         operations = [

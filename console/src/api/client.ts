@@ -1,36 +1,35 @@
 // Calls of the public API: the same that curl makes.
 import { QueryClient } from "@tanstack/react-query";
 import { buildUrl, type Parameters } from "../lib/url";
+import { ApiError } from "./errors";
 import { confirmLogin, credentials, markExpired } from "./session";
+
+export { ApiError } from "./errors";
 
 const RETRIES = 3;
 const MAX_WAIT_S = 30;
-
-/** A refused or failed call. `status` is 0 if no response arrived. */
-export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    readonly detail: string,
-    readonly code = "",
-    readonly attr: string | null = null,
-    readonly requestId = "",
-    readonly retryAfterS = 0,
-    readonly body: Record<string, unknown> = {},
-  ) {
-    super(detail);
-  }
-
-  /** Whether the same call may succeed later. */
-  get isTemporary(): boolean {
-    return this.status === 0 || this.status === 429 || this.status === 503;
-  }
-}
+const BEGUN_MS = 5000;
 
 export interface CallOptions {
   query?: Parameters;
   body?: unknown;
   signal?: AbortSignal;
   headers?: Record<string, string>;
+}
+
+declare global {
+  interface Window {
+    /** Requests that index.html has begun, by their address. */
+    begun?: Map<string, Promise<Response>>;
+  }
+}
+// The first requests are made at once; later ones must not get an old response.
+setTimeout(() => window.begun?.clear(), BEGUN_MS);
+
+function takeBegun(url: string): Promise<Response> | undefined {
+  const begun = window.begun?.get(url);
+  window.begun?.delete(url);
+  return begun;
 }
 
 async function send(method: string, path: string, options: CallOptions): Promise<Response> {
@@ -47,8 +46,9 @@ async function send(method: string, path: string, options: CallOptions): Promise
   };
   if (body !== undefined) init.body = JSON.stringify(body);
   if (signal) init.signal = signal;
+  const url = buildUrl(path, query);
   try {
-    return await fetch(buildUrl(path, query), init);
+    return await ((method === "GET" && takeBegun(url)) || fetch(url, init));
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "The service cannot be reached. Check the connection and try again.");

@@ -37,6 +37,18 @@ export type Subscription = Schemas["SubscriptionItem"];
 export type Annotation = Schemas["AnnotationItem"];
 export type EventDefinition = Schemas["EventDefinitionItem"];
 export type PropertyDefinition = Schemas["PropertyDefinitionItem"];
+export type ScheduledChange = Omit<Schemas["ScheduledChangeItem"], "payload" | "created_by"> & { payload: { operation?: string; value?: unknown }; created_by: { first_name?: string; email?: string } | null };
+export type Product = Schemas["ProductItem"];
+export type MatrixRow = Schemas["MatrixItem"];
+export type MatrixCell = Schemas["FlagCell"];
+export type FieldDifference = Schemas["FieldDifference"];
+export type Comparison = Schemas["ComparisonItem"];
+export type Promotion = Schemas["PromotionItem"];
+export type CodeReference = Schemas["CodeReferenceItem"];
+export type FlagStatus = Schemas["FlagStatus"];
+export type MetricEvidence = Schemas["MetricEvidence"];
+export type RolloutEvaluation = Schemas["EvaluationItem"];
+export type RolloutPlan = Omit<Schemas["RolloutPlanItem"], "steps" | "metrics" | "created_by"> & { steps: RolloutStep[]; metrics: Guardrail[]; created_by: { first_name?: string; email?: string } | null };
 export type Action = Omit<Schemas["ActionItem"], "steps"> & { steps: ActionStep[] };
 
 /** An event matches a step if it matches all its fields. */
@@ -51,6 +63,25 @@ export interface ActionStep {
   selector: string | null;
   tag_name: string | null;
   properties: PropertyFilter[];
+}
+
+export interface RolloutStep {
+  rollout_percentage: number;
+  duration_seconds: number;
+}
+
+/** A metric that must not get worse while a flag is rolled out. */
+export interface Guardrail {
+  name: string;
+  type: string;
+  harm: string;
+  min_persons: number;
+  event?: string;
+  properties?: PropertyFilter[];
+  denominator_event?: string;
+  denominator_properties?: PropertyFilter[];
+  property?: string;
+  expression?: string;
 }
 
 export interface FlagSummary {
@@ -101,4 +132,51 @@ export interface FlagFilters {
   payloads?: Record<string, unknown>;
   aggregation_group_type_index?: number | null;
   [name: string]: unknown;
+}
+
+/** Which changes of flags need how many approvals of whom. */
+export interface ApprovalPolicy {
+  id: string;
+  action_key: string;
+  conditions: { tags: string[]; fields: string[]; protected: boolean; changed_percent: number | null; properties: PropertyFilter[] };
+  approver_config: { quorum: number; users: number[]; roles: string[] };
+  expires_after: string;
+  enabled: boolean;
+  version: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface WhatIfFigures {
+  error?: string;
+  days: number;
+  total_persons: number;
+  evaluated_persons: number;
+  is_complete: boolean;
+  changed_persons: number;
+  changes: { before: string; after: string; persons: number }[];
+}
+
+/** A change that waits for approvals, or waited for them. */
+export interface ChangeRequest {
+  id: string;
+  action_key: string;
+  resource_type: string;
+  resource_id: string | null;
+  resource_name: string;
+  intent: { gated_changes: Record<string, unknown>; current_state: Record<string, unknown> };
+  required_approvals: { policy_id: string; quorum: number; approvals: number; roles: string[]; reason: string }[];
+  state: string;
+  created_by: { first_name: string };
+  created_at: string;
+  expires_at: string;
+  apply_error: string;
+  what_if: WhatIfFigures | null;
+  approvals: { id: string; created_by: { first_name: string }; decision: string; reason: string; created_at: string }[];
+  comments: { id: string; created_by: { first_name: string }; content: string; created_at: string }[];
+  can_approve: boolean;
+  can_cancel: boolean;
+  can_break_glass: boolean;
+  is_requester: boolean;
+  user_decision: string | null;
 }

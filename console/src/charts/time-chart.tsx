@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { formatNumber, t } from "../lib/text";
-import type { TimeSeries } from "../pages/insights/results";
+import type { TimeSeries } from "../pages/insights/results/results";
 import { Value } from "../ui/show";
 import { colorName, colorOf, dashOf, readColor, useThemeName } from "./colors";
 import "./charts.css";
@@ -38,6 +38,8 @@ export function TimeChart(props: Props) {
   const [hidden, setHidden] = useState<string[]>([]);
   const [at, setAt] = useState<number | null>(null);
   const [left, setLeft] = useState(0);
+  // The interval that the keys have reached: a chart that is drawn anew, with newer data or in another size, goes back to it.
+  const reached = useRef<number | null>(null);
   const [places, setPlaces] = useState<{ mark: Mark; left: number }[]>([]);
   const theme = useThemeName();
   const shown = series.filter((each) => !hidden.includes(each.label));
@@ -77,7 +79,10 @@ export function TimeChart(props: Props) {
       host,
     );
     plot.current = made;
-    const observer = new ResizeObserver(() => made.setSize({ width: Math.max(host.clientWidth, 120), height }));
+    const observer = new ResizeObserver(() => {
+      made.setSize({ width: Math.max(host.clientWidth, 120), height });
+      if (reached.current !== null) made.setCursor({ left: made.valToPos(reached.current, "x"), top: 0 });
+    });
     observer.observe(host);
     return () => {
       observer.disconnect();
@@ -90,6 +95,7 @@ export function TimeChart(props: Props) {
     const made = plot.current;
     if (!made) return;
     const to = Math.min(Math.max(index, 0), days.length - 1);
+    reached.current = to;
     made.setCursor({ left: made.valToPos(to, "x"), top: 0 });
   };
   const press = (event: KeyboardEvent) => {
@@ -98,7 +104,11 @@ export function TimeChart(props: Props) {
     if (to !== undefined) {
       event.preventDefault();
       move(to);
-    } else if (event.key === "Enter" && at !== null) pick();
+    } else if (event.key === "Enter" && at !== null) {
+      // Otherwise the same key would press the first button of the dialog that opens.
+      event.preventDefault();
+      pick();
+    }
   };
   const pick = () => {
     const chosen = at === null ? undefined : [...shown].sort((a, b) => (b.values[at] ?? 0) - (a.values[at] ?? 0)).find((each) => !each.isPrevious);
@@ -120,7 +130,10 @@ export function TimeChart(props: Props) {
           aria-valuetext={spoken}
           onKeyDown={press}
           onClick={pick}
-          onBlur={() => plot.current?.setCursor({ left: -10, top: -10 })}
+          onBlur={() => {
+            reached.current = null;
+            plot.current?.setCursor({ left: -10, top: -10 });
+          }}
         />
         {places.map(({ mark, left }) => (
           <button key={mark.id} type="button" class="mark" style={{ left: `${left}px` }} title={mark.text} aria-label={t("Note of {day}: {text}", { day: longDay(mark.at.slice(0, 10)), text: mark.text })} onClick={() => props.onMark?.(mark)} />

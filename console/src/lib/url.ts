@@ -1,5 +1,5 @@
 // The address holds the state of a page: what is searched, filtered and shown.
-import { useCallback } from "preact/hooks";
+import { useCallback, useState } from "preact/hooks";
 import { useLocation, useSearch } from "wouter-preact";
 
 export type Parameters = Record<string, string | number | undefined | null>;
@@ -13,8 +13,11 @@ export function buildUrl(path: string, parameters: Parameters = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-/** Read the parameters of the address, and change some of them. */
-export function useUrlState(): [URLSearchParams, (changes: Parameters) => void] {
+/** Parameters, and a function that changes some of them. */
+export type StateOf = [URLSearchParams, (changes: Parameters) => void];
+
+/** The parameters of the address. */
+export function useUrlState(): StateOf {
   const search = useSearch();
   const [path, navigate] = useLocation();
   const parameters = new URLSearchParams(search);
@@ -26,4 +29,11 @@ export function useUrlState(): [URLSearchParams, (changes: Parameters) => void] 
     [search, path, navigate],
   );
   return [parameters, change];
+}
+
+/** Parameters that the address does not hold, for a list that is a part of a page. */
+export function useLocalState(): StateOf {
+  const [stored, setStored] = useState<Parameters>({});
+  const parameters = new URLSearchParams(buildUrl("", stored).slice(1));
+  return [parameters, (changes) => setStored((before) => ({ ...before, ...changes }))];
 }

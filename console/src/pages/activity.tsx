@@ -2,17 +2,15 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { get } from "../api/client";
-import type { Activity, ActivityPage as PageOf } from "../api/types";
+import type { Activity } from "../api/types";
 import { t, tn } from "../lib/text";
-import { useUrlState } from "../lib/url";
 import { useProject } from "../shell/project";
 import { IconButton, Select } from "../ui/controls";
-import { Page, Pager } from "../ui/page";
+import { DETAILS, List, useListState } from "../ui/list";
+import { Page } from "../ui/page";
 import { Ago, Value } from "../ui/show";
-import { Await, Empty, NoMatch } from "../ui/states";
-import { diff } from "./flag/draft";
-import { readChanges } from "./flag/history";
+import { Empty } from "../ui/states";
+import { loadActivity, readDiff } from "./history";
 import { Changes } from "./flag/review";
 
 const LIMIT = 30;
@@ -23,57 +21,33 @@ const ADDRESSES: Record<string, string> = { FeatureFlag: "feature_flags", Cohort
 
 export function ActivityPage() {
   const { api } = useProject();
-  const [url, change] = useUrlState();
-  const scope = url.get("scope") ?? "";
-  const offset = Number(url.get("offset")) || 0;
+  const state = useListState("scope");
+  const { scope = "" } = state.filters;
   const log = useQuery({
-    queryKey: ["activity", api, scope, offset],
-    queryFn: () => get<PageOf>(`${api}/activity_log/`, { scope, limit: LIMIT, page: Math.floor(offset / LIMIT) + 1 }),
+    queryKey: ["activity", api, scope, state.offset],
+    queryFn: () => loadActivity(`${api}/activity_log/`, state.offset, LIMIT, { scope }),
     placeholderData: keepPreviousData,
   });
   return (
-    <Page title={t("Activity")} sub={log.data ? tn(log.data.total_count, "{n} change", "{n} changes") : undefined}>
-      <div class="row">
-        <Select
-          label={t("Kind")}
-          isNarrow
-          value={scope}
-          choices={[{ value: "", label: t("Everything") }, ...SCOPES.map((value) => ({ value, label: value.replace(/(?<=[a-z])(?=[A-Z])/g, " ") }))]}
-          onChange={(value) => change({ scope: value, offset: null })}
-        />
-      </div>
-      <div class="panel flush" aria-busy={log.isFetching}>
-        <Await query={log}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Details")}</span>
-                      </th>
-                      <th scope="col">{t("Who")}</th>
-                      <th scope="col">{t("What")}</th>
-                      <th scope="col">{t("When")}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((entry) => (
-                      <Row key={entry.id} entry={entry} />
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.total_count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : scope ? (
-              <NoMatch onClear={() => change({ scope: null, offset: null })} />
-            ) : (
-              <Empty title={t("Nothing has changed yet")} />
-            )
-          }
-        </Await>
-      </div>
+    <Page title={t("Activity")} sub={log.data ? tn(log.data.count, "{n} change", "{n} changes") : undefined}>
+      <List
+        query={log}
+        state={state}
+        limit={LIMIT}
+        controls={
+          <Select
+            label={t("Kind")}
+            isNarrow
+            value={scope}
+            choices={[{ value: "", label: t("Everything") }, ...SCOPES.map((value) => ({ value, label: value.replace(/(?<=[a-z])(?=[A-Z])/g, " ") }))]}
+            onChange={(value) => state.setFilter("scope", value)}
+          />
+        }
+        empty={<Empty title={t("Nothing has changed yet")} />}
+        columns={[DETAILS, t("Who"), t("What"), t("When")]}
+      >
+        {(items) => items.map((entry) => <Row key={entry.id} entry={entry} />)}
+      </List>
     </Page>
   );
 }
@@ -81,7 +55,7 @@ export function ActivityPage() {
 function Row({ entry }: { entry: Activity }) {
   const { root } = useProject();
   const [isOpen, setOpen] = useState(false);
-  const changes = readChanges(entry).flatMap((each) => diff(each.before, each.after, each.field));
+  const changes = readDiff(entry);
   const name = (entry.detail.name as string | null) ?? entry.item_id;
   return (
     <>

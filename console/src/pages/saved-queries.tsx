@@ -1,20 +1,22 @@
 // Saved queries: insights with HogQL. They can be on dashboards like any other.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { ApiError, call, get, queryClient } from "../api/client";
-import type { Insight, Page } from "../api/types";
-import { useSettled } from "../lib/debounce";
+import { call, get, queryClient } from "../api/client";
+import type { Insight } from "../api/types";
 import { t } from "../lib/text";
+import { useLocalState } from "../lib/url";
 import { useProject } from "../shell/project";
-import { Button, SearchInput } from "../ui/controls";
+import { useRefusal } from "../shell/rights";
+import { Button } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
+import { List, useList, useListStateIn } from "../ui/list";
 import { Ago, Value } from "../ui/show";
-import { Await, Empty } from "../ui/states";
-import { notify } from "../ui/toasts";
+import { Empty } from "../ui/states";
+import { notify, notifyError } from "../ui/toasts";
 import { DetailsDialog } from "./insights/details";
 import { describeSource, unwrap, wrap } from "./insights/query";
 
-const LIMIT = 50;
+const LIMIT = 10;
 
 interface Props {
   /** The short id of the saved query that is open. */
@@ -27,6 +29,7 @@ interface Props {
 export function SavedQueries({ current, text, onOpen, onSaved }: Props) {
   const { api } = useProject();
   const [open, setOpen] = useState<"" | "list" | "save">("");
+  const refusal = useRefusal("insight:write");
   const saved = useQuery({
     queryKey: ["insight", api, current],
     queryFn: () => get<Insight>(`${api}/insights/${encodeURIComponent(current ?? "")}/`),
@@ -45,7 +48,7 @@ export function SavedQueries({ current, text, onOpen, onSaved }: Props) {
       keep(insight);
       notify(t("“{name}” is saved.", { name: insight.name ?? "" }));
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   const isChanged = saved.data && unwrap(saved.data.query).query !== text;
   return (
@@ -57,13 +60,13 @@ export function SavedQueries({ current, text, onOpen, onSaved }: Props) {
       )}
       <Button onClick={() => setOpen("list")}>{t("Saved queries")}</Button>
       {isChanged && (
-        <Button disabled={update.isPending} onClick={() => update.mutate()}>
+        <Button disabled={update.isPending || !!refusal} title={refusal} onClick={() => update.mutate()}>
           {t("Save")}
         </Button>
       )}
-      <Button onClick={() => setOpen("save")}>{t("Save as…")}</Button>
+      <Button disabled={!!refusal} title={refusal} onClick={() => setOpen("save")}>{t("Save as…")}</Button>
       {open === "list" && (
-        <List
+        <SavedList
           onOpen={(insight) => {
             setOpen("");
             onOpen(insight, unwrap(insight.query).query ?? "");
@@ -87,40 +90,36 @@ export function SavedQueries({ current, text, onOpen, onSaved }: Props) {
   );
 }
 
-function List({ onOpen, onClose }: { onOpen: (insight: Insight) => void; onClose: () => void }) {
+function SavedList({ onOpen, onClose }: { onOpen: (insight: Insight) => void; onClose: () => void }) {
   const { api } = useProject();
-  const [text, setText] = useState("");
-  const search = useSettled(text.trim());
-  const found = useQuery({
-    queryKey: ["insights", api, "sql", search],
-    queryFn: ({ signal }) => get<Page<Insight>>(`${api}/insights/`, { insight: "SQL", search, basic: "true", limit: LIMIT }, signal),
-    placeholderData: keepPreviousData,
-  });
+  const state = useListStateIn(useLocalState());
+  const found = useList<Insight>("insights", `${api}/insights/`, state, { insight: "SQL", basic: "true" }, { limit: LIMIT });
   return (
     <Dialog title={t("Saved queries")} isOpen onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
       <div class="body stack">
-        <SearchInput label={t("Search saved queries")} value={text} onInput={setText} />
-        <Await query={found} rows={4}>
-          {(page) =>
-            page.results.length ? (
-              <ul class="stack s" aria-label={t("Saved queries")}>
-                {page.results.map((each) => (
-                  <li key={each.id} class="row spread">
-                    <Button kind="quiet" onClick={() => onOpen(each)}>
-                      <Value value={each.name || describeSource(unwrap(each.query))} maxChars={60} />
-                    </Button>
-                    <span class="muted small">
-                      <Ago at={each.last_modified_at} />
-                    </span>
-                  </li>
-                ))}
-                {page.count > LIMIT && <li class="muted small">{t("{n} more: search for a name.", { n: page.count - LIMIT })}</li>}
-              </ul>
-            ) : (
-              <Empty title={search ? t("Nothing matches") : t("No saved queries yet")}>{search ? t("No saved query has this name.") : t("Save a query to find it again, and to put it on a dashboard.")}</Empty>
-            )
+        <List
+          query={found}
+          state={state}
+          search={t("Search saved queries")}
+          limit={LIMIT}
+          empty={<Empty title={t("No saved queries yet")}>{t("Save a query to find it again, and to put it on a dashboard.")}</Empty>}
+          columns={[t("Query"), t("Changed")]}
+        >
+          {(items) =>
+            items.map((each) => (
+              <tr key={each.id}>
+                <td class="first">
+                  <Button kind="quiet" isSmall onClick={() => onOpen(each)}>
+                    <Value value={each.name || describeSource(unwrap(each.query))} maxChars={60} />
+                  </Button>
+                </td>
+                <td class="muted">
+                  <Ago at={each.last_modified_at} />
+                </td>
+              </tr>
+            ))
           }
-        </Await>
+        </List>
       </div>
     </Dialog>
   );

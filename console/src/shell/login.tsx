@@ -1,13 +1,14 @@
 // Log in: with a password, a provider, a personal API key, or with a link.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, queryClient } from "../api/client";
+import { explain } from "../api/errors";
 import { endConfirmation, forget, keepKey, LOGIN, markLoggedIn, rememberSession, usesKey } from "../api/session";
 import { signal, useSignal } from "../api/signal";
 import type { User } from "../api/types";
 import { t } from "../lib/text";
 import { Button } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
-import { FormError, TextField, useSubmit } from "../ui/form";
+import { Refusal, TextField, useSubmit } from "../ui/forms";
 import { Logo } from "../ui/icons";
 import { notify } from "../ui/toasts";
 
@@ -86,7 +87,7 @@ function KeyForm() {
         autocomplete="off"
         required
         autofocus
-        error={form.error?.detail}
+        error={form.error ? explain(form.error) : undefined}
         hint={t("It starts with phx_. `hedgerow keys create` makes one. This tab forgets it when you close it.")}
         value={key}
         onInput={setKey}
@@ -115,7 +116,7 @@ function PasswordForm({ known }: { known: string }) {
   });
   return (
     <form class="stack" onSubmit={form.submit}>
-      <FormError of={form} fields={["email"]} />
+      <Refusal error={form.error} shown={["email"]} />
       <TextField label={t("Email")} type="email" autocomplete="username" required autofocus={!known} error={form.errorOf("email")} value={email} onInput={setEmail} />
       <TextField label={t("Password")} type="password" autocomplete="current-password" required autofocus={!!known} value={password} onInput={setPassword} />
       {wantsCode && (
@@ -171,7 +172,7 @@ function ForgottenForm() {
         autocomplete="username"
         required
         autofocus
-        error={form.error?.detail}
+        error={form.error ? explain(form.error) : undefined}
         hint={t("You get a link with which you choose a new password.")}
         value={email}
         onInput={setEmail}
@@ -191,7 +192,7 @@ function LoginLinkForm({ token }: { token: string }) {
   });
   return (
     <form class="stack" onSubmit={form.submit}>
-      <FormError of={form} />
+      <Refusal error={form.error} />
       <Button kind="primary" type="submit" disabled={form.isBusy}>
         {LINK_ACTIONS.login}
       </Button>
@@ -222,7 +223,7 @@ function LinkForm({ kind, token }: { kind: LinkKind; token: string }) {
   return (
     <form class="stack" onSubmit={form.submit}>
       <h2>{LINK_TITLES[kind]}</h2>
-      <FormError of={form} fields={["email", "first_name", "password"]} />
+      <Refusal error={form.error} shown={["email", "first_name", "password"]} />
       {kind !== "reset" && <TextField label={t("Your name")} autocomplete="name" required autofocus maxLength={150} error={form.errorOf("first_name")} value={name} onInput={setName} />}
       {kind === "setup" && <TextField label={t("Email")} type="email" autocomplete="username" required error={form.errorOf("email")} value={email} onInput={setEmail} />}
       <TextField

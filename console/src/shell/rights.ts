@@ -38,3 +38,8 @@ export function useRights(): Rights {
 export function useMay(scope: string): boolean {
   return useRights().may(scope);
 }
+
+/** Return why the person may not use a scope, as a tip on a disabled control; undefined if the person may. */
+export function useRefusal(scope: string): string | undefined {
+  return useRights().reason(scope);
+}

@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ComponentChildren } from "preact";
 import { lazy, Suspense } from "preact/compat";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { call, get, queryClient } from "../api/client";
 import { forget, usesKey } from "../api/session";
@@ -12,14 +12,16 @@ import { t, tn } from "../lib/text";
 import { applyTheme, readTheme, type Theme } from "../lib/theme";
 import { Button, IconButton } from "../ui/controls";
 import { Dialog } from "../ui/dialog";
-import { FormError, TextField, useSubmit } from "../ui/form";
+import { Refusal, TextField, useSubmit } from "../ui/forms";
 import { Icon, type IconName, Logo } from "../ui/icons";
 import { Menu } from "../ui/menu";
 import { Boundary } from "./boundary";
 import { useProject } from "./project";
 import { useRights } from "./rights";
 
-const Palette = lazy(() => import("./palette").then((module) => ({ default: module.Palette })));
+const loadPalette = () => import("./palette");
+const Palette = lazy(() => loadPalette().then((module) => ({ default: module.Palette })));
+const IDLE_MS = 1500;
 
 export interface Destination {
   path: string;
@@ -27,9 +29,13 @@ export interface Destination {
   icon: IconName;
   keys: string;
   section?: string;
+  /** Not in the navigation: a tab of another page leads there. */
+  isMinor?: boolean;
   /** The start of the addresses that belong to it, if it is not its path. */
-  below?: string;
+  below?: string | RegExp;
 }
+
+const isBelow = ({ below, path }: Destination, at: string): boolean => (below instanceof RegExp ? below.test(at) : at.startsWith(below ?? path));
 
 export const DESTINATIONS: Destination[] = [
   { path: "/home", label: t("Home"), icon: "home", keys: "g h" },
@@ -38,7 +44,10 @@ export const DESTINATIONS: Destination[] = [
   { path: "/activity/explore", label: t("Explore"), icon: "list", keys: "g e" },
   { path: "/activity/live", label: t("Live events"), icon: "live", keys: "g l" },
   { path: "/sql", label: t("Query"), icon: "query", keys: "g q" },
-  { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f", section: t("Releases") },
+  { path: "/feature_flags", label: t("Feature flags"), icon: "flag", keys: "g f", section: t("Releases"), below: /^\/(feature_flags|rollout_plans|environments)/ },
+  { path: "/rollout_plans", label: t("Rollouts"), icon: "flag", keys: "g u", isMinor: true },
+  { path: "/environments", label: t("Environments"), icon: "flag", keys: "g t", isMinor: true },
+  { path: "/changes", label: t("Changes"), icon: "history", keys: "g b" },
   { path: "/experiments", label: t("Experiments"), icon: "experiment", keys: "g x" },
   { path: "/early_access_features", label: t("Early access"), icon: "early", keys: "g w" },
   { path: "/surveys", label: t("Surveys"), icon: "survey", keys: "g v" },
@@ -59,6 +68,11 @@ export function Shell({ children }: { children: ComponentChildren }) {
   const [hasPalette, setPalette] = useState(false);
   const [hasHelp, setHelp] = useState(false);
   const [isOpen, setOpen] = useState(false);
+  // Loaded before it is needed: keys that are typed right after Ctrl K must arrive there.
+  useEffect(() => {
+    const timer = setTimeout(() => void loadPalette().catch(() => undefined), IDLE_MS);
+    return () => clearTimeout(timer);
+  }, []);
   useShortcuts({
     "mod+k": () => setPalette(true),
     "?": () => setHelp(true),
@@ -114,10 +128,10 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         <span class="kbd">⌘K</span>
       </Button>
       <nav class="nav" aria-label={t("Main")} onClick={props.onClose}>
-        {DESTINATIONS.map((each) => (
+        {DESTINATIONS.filter((each) => !each.isMinor).map((each) => (
           <>
             {each.section && <span class="section">{each.section}</span>}
-            <Link key={each.path} href={root + each.path} aria-current={path.startsWith(root + (each.below ?? each.path)) ? "page" : undefined}>
+            <Link key={each.path} href={root + each.path} aria-current={isBelow(each, path.slice(root.length)) ? "page" : undefined}>
               <Icon name={each.icon} />
               {each.label}
             </Link>
@@ -212,7 +226,7 @@ function NewProject({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title={t("New project")} description={t("A project has its own events, persons, flags and keys.")} isOpen onClose={onClose}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["name"]} />
+        <Refusal error={form.error} shown={["name"]} />
         <TextField label={t("Name")} required autofocus maxLength={200} error={form.errorOf("name")} value={name} onInput={setName} />
         <div class="row end">
           <Button onClick={onClose}>{t("Cancel")}</Button>

@@ -1,5 +1,6 @@
 // A text field with suggestions, after the ARIA pattern of a combobox with a list box.
-import { useId, useRef, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { t } from "../lib/text";
 import { Value } from "./show";
 
@@ -28,8 +29,10 @@ export function Combobox(props: Props) {
   const [isOpen, setOpen] = useState(false);
   const [active, setActive] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
+  const list = useRef<HTMLDivElement>(null);
   const { options } = props;
-  const shown = isOpen && (options.length > 0 || props.isLoading);
+  const shown = !!(isOpen && (options.length > 0 || props.isLoading));
+  usePlaceBelow(field, list, shown);
 
   const choose = (option: Option) => {
     props.onChoose(option.value);
@@ -61,7 +64,7 @@ export function Combobox(props: Props) {
         class={props.className ? "" : "input"}
         role="combobox"
         aria-label={props.label}
-        aria-expanded={!!shown}
+        aria-expanded={shown}
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
         aria-activedescendant={shown && active >= 0 ? `${id}-${active}` : undefined}
@@ -85,7 +88,7 @@ export function Combobox(props: Props) {
         onKeyDown={press}
       />
       {shown && (
-        <div class="options" role="listbox" id={`${id}-list`} aria-label={props.label} tabIndex={-1}>
+        <div ref={list} popover="manual" class="options" role="listbox" id={`${id}-list`} aria-label={props.label} tabIndex={-1}>
           {options.map((option, index) => (
             <div
               key={option.value}
@@ -114,12 +117,43 @@ export function Combobox(props: Props) {
   );
 }
 
+const GAP_PX = 3;
+
+/** Show a list below its field, or above it where there is more room. It is above the page, so that nothing around the field cuts it. */
+function usePlaceBelow(field: RefObject<HTMLElement>, list: RefObject<HTMLElement>, isShown: boolean): void {
+  useLayoutEffect(() => {
+    const shown = list.current;
+    if (!isShown || !shown || !field.current) return;
+    shown.showPopover();
+    const place = () => {
+      const at = field.current?.getBoundingClientRect();
+      if (!at) return;
+      const below = innerHeight - at.bottom;
+      const isAbove = below < shown.offsetHeight + GAP_PX && at.top > below;
+      shown.style.minWidth = `${at.width}px`;
+      shown.style.left = `${Math.max(0, Math.min(at.left, innerWidth - shown.offsetWidth))}px`;
+      shown.style.top = `${isAbove ? at.top - shown.offsetHeight - GAP_PX : at.bottom + GAP_PX}px`;
+    };
+    place();
+    const observer = new ResizeObserver(place);
+    observer.observe(shown);
+    window.addEventListener("scroll", place, true);
+    window.addEventListener("resize", place);
+    return () => {
+      observer.disconnect();
+      window.removeEventListener("scroll", place, true);
+      window.removeEventListener("resize", place);
+    };
+  }, [isShown]);
+}
+
 /** Several values, each with its own button to remove it. */
 export function ValuesInput(props: {
   label: string;
   values: string[];
   options: Option[];
   isLoading?: boolean;
+  placeholder?: string;
   onSearch: (text: string) => void;
   onChange: (values: string[]) => void;
 }) {
@@ -154,7 +188,7 @@ export function ValuesInput(props: {
         value={text}
         options={props.options.filter((each) => !props.values.includes(each.value))}
         isLoading={props.isLoading ?? false}
-        placeholder={props.values.length ? "" : t("Value")}
+        placeholder={props.placeholder ?? (props.values.length ? "" : t("Value"))}
         onInput={change}
         onChoose={add}
         onBackspace={() => props.onChange(props.values.slice(0, -1))}

@@ -99,6 +99,7 @@ export function Select<T extends string>(props: {
   choices: Choice<T>[];
   onChange: (value: T) => void;
   isNarrow?: boolean;
+  disabled?: boolean;
   id?: string;
 }) {
   return (
@@ -106,6 +107,7 @@ export function Select<T extends string>(props: {
       class={`input ${props.isNarrow ? "narrow" : ""}`}
       id={props.id}
       aria-label={props.id ? undefined : props.label}
+      disabled={props.disabled}
       value={props.value}
       onChange={(event) => props.onChange(event.currentTarget.value as T)}
     >

@@ -1,6 +1,8 @@
-// Forms: texts with their errors, what the service refused, and the bar that saves.
-import type { ComponentChildren } from "preact";
+// Forms: what was typed stays after an error, the error of the API is shown beside its field, and the bar that saves.
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
+import { explain } from "../api/errors";
 import { t } from "../lib/text";
 import { Button, Field } from "./controls";
 
@@ -8,11 +10,8 @@ import { Button, Field } from "./controls";
 export function findError(error: unknown, ...names: string[]): string | undefined {
   if (!(error instanceof ApiError) || error.attr === null) return undefined;
   const { attr } = error;
-  return names.some((name) => attr === name || attr.startsWith(`${name}.`) || attr.startsWith(`${name}[`)) ? error.detail : undefined;
-}
-
-export function explain(error: unknown): string {
-  return error instanceof ApiError ? error.detail : String(error);
+  const isOf = (name: string) => attr === name || [".", "[", "__"].some((each) => attr.startsWith(name + each));
+  return names.some(isOf) ? error.detail : undefined;
 }
 
 /** A refusal that does not belong to one of the shown fields. */
@@ -21,14 +20,49 @@ export function Refusal({ error, shown = [] }: { error: unknown; shown?: string[
   const known = error instanceof ApiError ? error : null;
   return (
     <p class="notice bad" role="alert">
-      {known?.attr && <code>{known.attr} </code>}
       {explain(error)}
-      {known?.requestId && ` (${t("request id")} ${known.requestId})`}
+      {known?.requestId && known.status >= 500 && ` (${t("request id")} ${known.requestId})`}
     </p>
   );
 }
 
-interface TextProps {
+export interface Submission {
+  submit: (event?: Event) => void;
+  isBusy: boolean;
+  error: unknown;
+  /** Return the error of a field. */
+  errorOf: (name: string) => string | undefined;
+  reset: () => void;
+}
+
+/** Run a form's work when it is submitted, once at a time, and keep its error. */
+export function useSubmit(work: () => Promise<unknown>): Submission {
+  const [error, setError] = useState<unknown>(null);
+  const [isBusy, setBusy] = useState(false);
+  const run = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await work();
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return {
+    submit: (event) => {
+      event?.preventDefault();
+      if (!isBusy) void run();
+    },
+    isBusy,
+    error,
+    errorOf: (name) => findError(error, name),
+    reset: () => setError(null),
+  };
+}
+
+interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, "label" | "value" | "onInput"> {
   label: string;
   value: string;
   onInput: (value: string) => void;
@@ -36,24 +70,20 @@ interface TextProps {
   error?: string | undefined;
   isCode?: boolean;
   isLong?: boolean;
-  isRequired?: boolean;
-  disabled?: boolean;
-  placeholder?: string;
-  type?: "text" | "number" | "url" | "color";
 }
 
-export function TextField(props: TextProps) {
-  const { value, onInput, isCode, isLong, isRequired, disabled, placeholder } = props;
-  const common = { value, disabled, placeholder, required: isRequired, spellcheck: !isCode, autocomplete: "off" };
+/** A labelled text field. With `autofocus` it has the focus when it appears, in a dialog too. */
+export function TextField({ label, value, onInput, hint, error, isCode, isLong, autofocus, class: extra, ...rest }: TextFieldProps) {
+  const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (autofocus) field.current?.focus();
+  }, []);
+  const names = ["input", isCode && (isLong ? "code" : "mono"), extra].filter(Boolean).join(" ");
+  const type = (event: { currentTarget: { value: string } }) => onInput(event.currentTarget.value);
+  const common = { autocomplete: "off", spellcheck: !isCode, ...rest, ref: field, class: names, value, onInput: type };
   return (
-    <Field label={props.label} hint={props.hint} error={props.error}>
-      {(attributes) =>
-        isLong ? (
-          <textarea {...attributes} {...common} class={`input ${isCode ? "code" : ""}`} onInput={(event) => onInput(event.currentTarget.value)} />
-        ) : (
-          <input {...attributes} {...common} type={props.type ?? "text"} class={`input ${isCode ? "mono" : ""}`} onInput={(event) => onInput(event.currentTarget.value)} />
-        )
-      }
+    <Field label={label} hint={hint} error={error}>
+      {(attributes) => (isLong ? <textarea {...(common as object)} {...attributes} /> : <input {...common} {...attributes} />)}
     </Field>
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { formatNumber, t } from "../lib/text";
+import { t } from "../lib/text";
 import { Button } from "./controls";
 
 export function Page(props: {
@@ -65,20 +65,27 @@ export function Tabs({ label, tabs, current }: { label: string; tabs: { label: s
 
 export function Pager({ offset, limit, count, onMove }: { offset: number; limit: number; count: number; onMove: (offset: number) => void }) {
   if (count <= limit && offset === 0) return null;
+  const range = { from: Math.min(offset + 1, count), to: Math.min(offset + limit, count), count };
+  return (
+    <CursorPager
+      position={t("{from}–{to} of {count}", range)}
+      toPrevious={offset > 0 ? () => onMove(Math.max(0, offset - limit)) : undefined}
+      toNext={offset + limit < count ? () => onMove(offset + limit) : undefined}
+    />
+  );
+}
+
+/** A pager for pages whose number is not known. */
+export function CursorPager({ position, toPrevious, toNext }: { position?: string; toPrevious: (() => void) | undefined; toNext: (() => void) | undefined }) {
+  if (!toPrevious && !toNext) return null;
   return (
     <nav class="pager" aria-label={t("Pages")}>
-      <span>
-        {t("{from}–{to} of {count}", {
-          from: formatNumber(Math.min(offset + 1, count)),
-          to: formatNumber(Math.min(offset + limit, count)),
-          count: formatNumber(count),
-        })}
-      </span>
+      <span>{position}</span>
       <span class="row tight">
-        <Button isSmall icon="left" disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - limit))}>
+        <Button isSmall icon="left" disabled={!toPrevious} onClick={toPrevious}>
           {t("Previous")}
         </Button>
-        <Button isSmall disabled={offset + limit >= count} onClick={() => onMove(offset + limit)}>
+        <Button isSmall disabled={!toNext} onClick={toNext}>
           {t("Next")}
         </Button>
       </span>

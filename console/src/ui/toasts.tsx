@@ -1,3 +1,5 @@
+// Short messages in a corner.
+import { explain } from "../api/errors";
 import { signal, useSignal } from "../api/signal";
 
 interface Toast {
@@ -17,6 +19,9 @@ export function notify(text: string, tone: Toast["tone"] = "good", action?: Toas
   toasts.set([...toasts.get(), { id, text, tone, ...(action ? { action } : {}) }].slice(-4));
   setTimeout(() => close(id), action ? SHOWN_MS * 2 : SHOWN_MS);
 }
+
+/** Say why an action failed. */
+export const notifyError = (error: unknown): void => notify(explain(error), "bad");
 
 const close = (id: number) => toasts.set(toasts.get().filter((each) => each.id !== id));
 

@@ -1,13 +1,12 @@
 """The query of a check: one series or formula of the insight, over the intervals that count."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from hedgerow.alerts.model import AlertCondition, AlertConfig, ConditionType
 from hedgerow.charts.from_results import unwrap_query
 from hedgerow.errors import Invalid
+from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.insights.date_range import Interval
 from hedgerow.insights.trends.query import TrendsQuery, parse_trends_query
 
@@ -46,8 +45,7 @@ def build_check_query(
     trend: TrendsQuery,
     condition: AlertCondition,
     config: AlertConfig,
-    now: datetime,
-    zone: ZoneInfo,
+    time: QueryTime,
 ) -> dict[str, Any]:
     """Return the insight's query with the chosen series or formula only. The date range begins as
     many intervals ago as the condition needs; a total or a cumulative trend keeps its own."""
@@ -61,7 +59,7 @@ def build_check_query(
     query["trendsFilter"] = options
     if not trend.is_total and not trend.is_cumulative:
         count = count_intervals(condition) + trend.smoothing
-        query["dateRange"] = {"date_from": _format_start(trend.interval, count, now, zone)}
+        query["dateRange"] = {"date_from": _format_start(trend.interval, count, time)}
     return query
 
 
@@ -81,7 +79,8 @@ def _choose_formula(trend: TrendsQuery, index: int) -> dict[str, Any]:
     return {"formula": None, "formulas": None, "formulaNodes": [node]}
 
 
-def _format_start(interval: Interval, count: int, now: datetime, zone: ZoneInfo) -> str:
+def _format_start(interval: Interval, count: int, time: QueryTime) -> str:
     """Return the local start of the interval `count` - 1 before the current one."""
-    start = interval.add_to(interval.start_of(now.astimezone(zone)), 1 - count)
+    now = time.now.astimezone(time.zone)
+    start = interval.add_to(interval.start_of(now, time.week_start), 1 - count)
     return start.isoformat() if interval.has_time_of_day else start.date().isoformat()

@@ -12,6 +12,7 @@ from hedgerow.alerts.model import Alert, AlertState, AlertView, CheckVerdict
 from hedgerow.alerts.schedule import find_next_check, is_weekend
 from hedgerow.alerts.store import AlertStore, CheckedAlert
 from hedgerow.errors import AppError
+from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock, format_iso
@@ -91,7 +92,8 @@ class AlertChecker:
     async def _compute(self, view: AlertView, project: Project) -> CheckVerdict:
         alert, zone = view.alert, ZoneInfo(project.timezone)
         trend = parse_insight(view.insight.query)
-        query = build_check_query(trend, alert.condition, alert.config, self._clock(), zone)
+        time = QueryTime(now=self._clock(), zone=zone, week_start=project.week_start_day)
+        query = build_check_query(trend, alert.condition, alert.config, time)
         response = await self._execute(project, query, Refresh.BLOCKING, "")
         assert isinstance(response, QueryResponse)
         results = jsonio.decode(bytes(response.results or b"[]"))

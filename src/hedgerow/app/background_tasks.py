@@ -17,6 +17,7 @@ from hedgerow.events.deletion import EventRetention
 from hedgerow.events.project_erasure import SETTLING_TIME, ProjectErasure
 from hedgerow.events.purge import DeletedDataPurge
 from hedgerow.flags.schedules.runner import ScheduledChangeRunner
+from hedgerow.flags.stale_flags import StaleFlagReports
 from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.lib.clock import ClockWatch, utc_now
@@ -35,6 +36,7 @@ from hedgerow.storage.engine.free_pages import overwrite_free_pages
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
+from hedgerow.storage.flags.stale_flags import SqlStaleFlagStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
 from hedgerow.storage.projects.rate_usage import SqlUsageExchange
@@ -53,6 +55,7 @@ BACKLOG_INTERVAL_S = 5.0
 SCHEDULE_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 1.0
 ERASURE_INTERVAL_S = 5.0
+MOVE_INTERVAL_S = 10.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 # Part of the interval of a task during which no other process runs it. Less than all of it, so that
@@ -125,6 +128,11 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             max_backoff_s=DELIVERY_MAX_BACKOFF_S,
         ),
         PeriodicTask(
+            name="follow the move to typed columns",
+            interval_s=MINUTE_S,
+            run=container.event_store.follow_column_move,
+        ),
+        PeriodicTask(
             name="close idle connections",
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,
@@ -161,6 +169,11 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             max_backoff_s=DELIVERY_MAX_BACKOFF_S,
         ),
         *_build_definition_tasks(container),
+        PeriodicTask(
+            name="count behaviors of cohorts",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.behaviors.run,
+        ),
         *_build_delivery_tasks(container),
         *_build_job_tasks(container),
         PeriodicTask(
@@ -195,6 +208,23 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=CHECK_INTERVAL_S,
             run=_build_scheduled_changes(container).execute_due,
         ),
+        # Each plan is claimed by one process, and its flag is changed with it.
+        PeriodicTask(
+            name="check rollouts",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.rollouts.runner.check_due,
+        ),
+        PeriodicTask(
+            name="reallocate bandits",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.rollouts.bandit_runner.reallocate_due,
+        ),
+        _run_in_one_process(
+            container,
+            "report stale flags",
+            HOUR_S,
+            StaleFlagReports(SqlStaleFlagStore(container.database), utc_now).run,
+        ),
         PeriodicTask(
             name="delete old pictures",
             interval_s=HOUR_S,
@@ -221,6 +251,12 @@ def build_worker_tasks(container: Container) -> list[PeriodicTask]:
             "enforce event retention",
             HOUR_S,
             EventRetention(container.deletion, _project_loader(container), utc_now).enforce,
+        ),
+        _run_in_one_process(
+            container,
+            "move events to typed columns",
+            MOVE_INTERVAL_S,
+            container.event_store.move_columns,
         ),
         _run_in_one_process(
             container,

@@ -14,17 +14,20 @@ from hedgerow.app.event_queries import (
     DashboardServices,
     EventQueryServices,
     ExperimentServices,
+    RolloutServices,
     SurveyServices,
     build_alerts,
     build_dashboards,
     build_event_queries,
     build_experiments,
+    build_rollouts,
     build_surveys,
 )
 from hedgerow.app.event_store import LazyEventStore, event_store_location
 from hedgerow.app.ingestion import (
     InboxShares,
     Ingestion,
+    build_behavior_backfill,
     build_definition_upkeep,
     build_deletion,
     build_ingestion,
@@ -36,6 +39,7 @@ from hedgerow.app.pipelines import Pipelines, build_pipelines
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.definitions.definitions import DefinitionCatalogue
 from hedgerow.definitions.relearn import DefinitionUpkeep
+from hedgerow.events.behavior_backfill import BehaviorBackfill
 from hedgerow.events.deletion import EventDeletion
 from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -89,12 +93,14 @@ class Container:
     replication: Replicator
     jobs: JobSystem
     event_queries: EventQueryServices
+    behaviors: BehaviorBackfill
     scan_workers: FunctionPool
     person_scanner: SqlPersonScanner
     definitions: DefinitionCatalogue
     definition_upkeep: DefinitionUpkeep
     surveys: SurveyServices
     experiments: ExperimentServices
+    rollouts: RolloutServices
     dashboards: DashboardServices
     alerts: AlertServices
     task_health: TaskHealth
@@ -125,7 +131,9 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     database = open_database(location)
     geoip = GeoIp(settings.geoip_file)
     state = build_state(database)
-    flag_store = SqlFlagStore(database)
+    scan_workers = FunctionPool(WORKER_LIMITS)
+    scanner = SqlPersonScanner(location, scan_workers)
+    flag_store = SqlFlagStore(database, scanner)
     flag_cache = FlagCache(flag_store, run_in_thread)
     evaluation_pacer = EvaluationPacer(_log_exceeded_budget)
     pipelines = build_pipelines(database, encryption_keys)
@@ -144,8 +152,6 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         ),
     )
     replication = build_replication(database, event_store)
-    scan_workers = FunctionPool(WORKER_LIMITS)
-    scanner = SqlPersonScanner(location, scan_workers)
     event_queries = build_event_queries(
         database,
         event_store,
@@ -154,6 +160,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         ingestion.read_barrier.fetch_state,
         StoredFlagEvaluator(flag_cache, scanner),
     )
+    behaviors = build_behavior_backfill(state, ingestion, event_store, event_queries.executor)
     task_health = TaskHealth()
     people = build_people(settings, database, state.directory, lambda: encryption_keys)
     provider_http = LazyHttpClient(SsrfGuard(allow_private=True))
@@ -182,10 +189,11 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         delivery=delivery,
         refusals=refusals,
         ingestion=ingestion,
-        deletion=build_deletion(database, event_store, ingestion.read_barrier),
+        deletion=build_deletion(database, event_store, ingestion.read_barrier, behaviors),
         replication=replication,
         jobs=build_jobs(settings, database, pipelines, delivery, ingestion),
         event_queries=event_queries,
+        behaviors=behaviors,
         scan_workers=scan_workers,
         person_scanner=scanner,
         definitions=DefinitionCatalogue(SqlDefinitionStore(database)),
@@ -194,6 +202,9 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         ),
         surveys=build_surveys(database, flag_store, flag_cache, event_queries.executor),
         experiments=build_experiments(database, flag_store, flag_cache, event_queries),
+        rollouts=build_rollouts(
+            flag_store, flag_cache, event_queries.executor, state, lambda: encryption_keys
+        ),
         dashboards=build_dashboards(database, state.directory, event_queries),
         alerts=build_alerts(
             settings,

@@ -2,6 +2,7 @@
 the kept results of insights and dashboards.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,7 +10,8 @@ import structlog
 
 from hedgerow.alerts.alerts import Alerts
 from hedgerow.alerts.checker import AlertChecker, FindProject
-from hedgerow.app.event_store import LazyEventStore
+from hedgerow.app.event_store import LazyEventReader, LazyEventStore
+from hedgerow.app.state import State
 from hedgerow.dashboards.annotations import Annotations
 from hedgerow.dashboards.dashboards import Dashboards
 from hedgerow.dashboards.refresher import Refresher
@@ -33,6 +35,7 @@ from hedgerow.insights.paths.runner import PathsQueryRunner
 from hedgerow.insights.retention.runner import RetentionQueryRunner
 from hedgerow.insights.trends.runner import TrendsQueryRunner
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.encryption import Cipher
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolLimits
@@ -43,6 +46,10 @@ from hedgerow.queries.cache import FetchState, Freshness
 from hedgerow.queries.events_query import EventsQueryRunner
 from hedgerow.queries.hogql_query import HogQLQueryRunner
 from hedgerow.queries.queries import Queries
+from hedgerow.rollouts.bandits.bandits import Bandits
+from hedgerow.rollouts.bandits.runner import BanditRunner
+from hedgerow.rollouts.rollout_plans import RolloutPlans
+from hedgerow.rollouts.runner import RolloutRunner
 from hedgerow.settings import Settings
 from hedgerow.storage.alerts.alerts import SqlAlertStore
 from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
@@ -53,9 +60,10 @@ from hedgerow.storage.dashboards.insights import SqlInsightStore
 from hedgerow.storage.dashboards.results import SqlResultStore
 from hedgerow.storage.dashboards.shared_links import SqlSharedLinkStore
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.flags import SqlFlagStore
+from hedgerow.storage.flags.rollouts.bandits import SqlBanditStore
+from hedgerow.storage.flags.rollouts.rollout_plans import SqlRolloutPlanStore
 from hedgerow.storage.flags.surveys import SqlSurveyStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.persons.event_persons import SqlEventPersons
@@ -111,7 +119,7 @@ def build_event_queries(
     workers = FunctionPool(WORKER_LIMITS)
     actions = SqlActionStore(database)
     reading = QueryExecutor(
-        ClickHouseEventReader(events.open_or_unavailable, workers),
+        LazyEventReader(events, workers, lambda: events.reads_typed_columns),
         QueryDefinitions(cohorts=SqlCohortStore(database), actions=actions, flags=flags),
         QueryLimiter(),
         arrived,
@@ -184,6 +192,32 @@ def build_experiments(
     results = ExperimentAnalyzer(reading.executor, reading.freshness, reading.fetch_state)
     reading.queries.register(ExperimentQueryRunner(experiments, results).handlers())
     return ExperimentServices(experiments=experiments, results=results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutServices:
+    plans: RolloutPlans
+    runner: RolloutRunner
+    bandits: Bandits
+    bandit_runner: BanditRunner
+
+
+def build_rollouts(
+    flag_records: SqlFlagStore,
+    flags: FlagCache,
+    reading: QueryExecutor,
+    state: State,
+    load_cipher: Callable[[], Cipher],
+) -> RolloutServices:
+    store = SqlRolloutPlanStore(state.database, flag_records)
+    bandits = SqlBanditStore(state.database, flag_records)
+    experiments = SqlExperimentStore(state.database, flag_records)
+    return RolloutServices(
+        plans=RolloutPlans(store, reading, flags, load_cipher),
+        runner=RolloutRunner(store, reading, flags, state.directory, load_cipher, utc_now),
+        bandits=Bandits(bandits, experiments, reading, flags, load_cipher),
+        bandit_runner=BanditRunner(bandits, reading, flags, state.directory, load_cipher, utc_now),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@ installation that only evaluates flags does not need it.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -13,12 +13,15 @@ from hedgerow.app.state import events_folder
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
-from hedgerow.events.store import EventStore
+from hedgerow.events.store import EventReader, EventStore, QueryLimits, QueryResult, Shape
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.threads import consume_exception, run_in_thread
+from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import (
     EventStoreLocation,
+    describe_missing_packages,
     has_event_store,
     lock_event_store,
     open_event_store,
@@ -26,6 +29,11 @@ from hedgerow.storage.connect import (
 
 if TYPE_CHECKING:  # importing it loads the driver
     from hedgerow.storage.events.events import ClickHouseEventStore
+    from hedgerow.storage.events.queries import ClickHouseEventReader
+
+T = TypeVar("T")
+
+READER_MODULE = "hedgerow.storage.events.queries"
 
 _log = structlog.get_logger("hedgerow")
 
@@ -36,6 +44,12 @@ def event_store_location(settings: Settings) -> EventStoreLocation:
         folder=events_folder(settings),
         timeout_s=settings.database_timeout_s,
     )
+
+
+def warn_of_missing_packages(settings: Settings) -> None:
+    """Log that events will wait if this installation lacks the packages of its event store."""
+    if missing := describe_missing_packages(event_store_location(settings)):
+        _log.warning("captured events wait until the event store can be opened", reason=missing)
 
 
 class LazyEventStore:
@@ -129,6 +143,21 @@ class LazyEventStore:
             await self._store.compact()
 
     @property
+    def reads_typed_columns(self) -> bool:
+        """Whether queries should read typed columns."""
+        return self._store is not None and self._store.reads_typed_columns
+
+    async def move_columns(self) -> None:
+        """Move older events to typed columns if the store is open."""
+        if self._store is not None:
+            await self._store.move_columns()
+
+    async def follow_column_move(self) -> None:
+        """Look whether the move has ended if the store is open."""
+        if self._store is not None:
+            await self._store.follow_column_move()
+
+    @property
     def may_contain_data(self) -> bool:
         return self._store is not None or self._is_old or bool(self._place.url)
 
@@ -149,3 +178,50 @@ class LazyEventStore:
             await self._store.close()
         if self._lock is not None:
             self._lock.release()
+
+
+class LazyEventReader(EventReader):
+    """Queries on a store that opens on first use, and with it loads its driver."""
+
+    def __init__(
+        self,
+        events: LazyEventStore,
+        workers: FunctionPool | None = None,
+        reads_typed_columns: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._events = events
+        self._workers = workers
+        self._reads_typed_columns = reads_typed_columns
+        self._reader: ClickHouseEventReader | None = None
+
+    @property
+    def reads_typed_columns(self) -> bool:
+        return self._reads_typed_columns()
+
+    async def read(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        tables: Mapping[str, bytes] = {},
+    ) -> QueryResult:
+        return await (await self._load()).read(sql, parameters, limits, tables)
+
+    async def read_shaped(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        shape: Shape[T],
+        tables: Mapping[str, bytes] = {},
+    ) -> T:
+        return await (await self._load()).read_shaped(sql, parameters, limits, shape, tables)
+
+    async def _load(self) -> "ClickHouseEventReader":
+        if self._reader is None:
+            await self._events.open_or_unavailable()
+            self._reader = import_package(READER_MODULE).ClickHouseEventReader(
+                self._events.open_or_unavailable, self._workers, self._reads_typed_columns
+            )
+        assert self._reader is not None
+        return self._reader

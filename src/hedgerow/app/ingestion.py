@@ -1,20 +1,26 @@
 """Ingestion: from an accepted request through the inbox to the event store."""
 
+import asyncio
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
 
-from hedgerow.app.event_store import LazyEventStore
+from hedgerow.app.event_store import LazyEventReader, LazyEventStore
 from hedgerow.app.state import State
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.relearn import DefinitionUpkeep
 from hedgerow.definitions.schema_registry import WORKER_LIMITS as SCHEMA_WORKER_LIMITS
 from hedgerow.definitions.schema_registry import SchemaRegistry
-from hedgerow.events.deletion import CountableEvents, EventDeletion
+from hedgerow.errors import Unavailable
+from hedgerow.events.behavior_backfill import BehaviorBackfill
+from hedgerow.events.deletion import BehaviorRepairs, CountableEvents, EventDeletion
+from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
@@ -38,13 +44,13 @@ from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
-from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.ingestion.definition_marks import ClickHouseSeenEvents, SqlMarkStore
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
+from hedgerow.storage.persons.behaviors import SqlBehaviorStore
 from hedgerow.storage.projects.activity import SqlActivityStore
 
 # Partitions of the inbox: how many workers can process events at the same time.
@@ -52,6 +58,10 @@ BUCKETS = 16
 # How long a worker waits for more events when it found none.
 EMBEDDED_IDLE_S = 0.5
 SHARED_IDLE_S = 0.05
+# How long the counting of behaviors waits until the processed events are stored, and how often it
+# looks.
+STORE_TIMEOUT_S = 60.0
+STORE_POLL_INTERVAL_S = 0.05
 
 _log = structlog.get_logger("hedgerow.ingestion")
 
@@ -89,7 +99,10 @@ class Ingestion:
 
 
 def build_deletion(
-    database: Database, events: CountableEvents, read_barrier: ReadBarrier
+    database: Database,
+    events: CountableEvents,
+    read_barrier: ReadBarrier,
+    behaviors: BehaviorRepairs,
 ) -> EventDeletion:
     copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
     return EventDeletion(
@@ -98,7 +111,38 @@ def build_deletion(
         SqlActivityStore(database),
         SqlDeletionLog(database),
         read_barrier.wait_until_stored,
+        behaviors,
     )
+
+
+def build_behavior_backfill(
+    state: State, ingestion: Ingestion, events: LazyEventStore, executor: QueryExecutor
+) -> BehaviorBackfill:
+    return BehaviorBackfill(
+        SqlBehaviorStore(state.database),
+        executor,
+        partial(_wait_until_all_stored, ingestion),
+        lambda: events.may_contain_data,
+        state.directory.get_project,
+        utc_now,
+    )
+
+
+async def _wait_until_all_stored(ingestion: Ingestion) -> None:
+    """Wait until the events that are processed now are stored. Raises Unavailable after a while."""
+    progress, accepted = ingestion.progress, ingestion.progress.accepted
+    last = (await ingestion.inbox.fetch_positions()).last_unstored
+    deadline = time.monotonic() + STORE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if ingestion.is_embedded:
+            if progress.stored >= accepted:
+                return
+            await progress.wait_until_stored(timeout_s=1.0)
+        else:
+            if (await ingestion.inbox.fetch_positions()).first_unstored > last:
+                return
+            await asyncio.sleep(STORE_POLL_INTERVAL_S)
+    raise Unavailable("Events are not stored in time. Try again shortly.")
 
 
 def build_ingestion(  # noqa: PLR0913 - collaborators
@@ -170,7 +214,7 @@ def build_definition_upkeep(
     state: State, ingestion: Ingestion, events: LazyEventStore, workers: FunctionPool
 ) -> DefinitionUpkeep:
     database, directory = state.database, state.directory
-    reader = ClickHouseEventReader(events.open_or_unavailable, workers)
+    reader = LazyEventReader(events, workers)
 
     async def load_projects() -> Iterable[Project]:
         await directory.refresh()

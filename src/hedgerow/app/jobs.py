@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import structlog
 
 from hedgerow.app.delivery import MEGABYTE, DeliverySystem
+from hedgerow.app.event_store import LazyEventReader
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.pipelines import Pipelines
 from hedgerow.ingestion.import_events import EventImporter
@@ -21,7 +22,6 @@ from hedgerow.pipelines.jobs.runner import JobRunner
 from hedgerow.pipelines.model import JobId
 from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.pipelines.dead_letters import SqlDeadLetterQueue
 from hedgerow.storage.pipelines.import_states import SqlImportStore
 from hedgerow.storage.pipelines.replay import ClickHouseReplayEvents, SqlReplayQueue
@@ -43,9 +43,7 @@ def build_jobs(
     delivery: DeliverySystem,
     ingestion: Ingestion,
 ) -> JobSystem:
-    stored = ClickHouseReplayEvents(
-        ClickHouseEventReader(ingestion.event_store.open_or_unavailable), ingestion.inbox
-    )
+    stored = ClickHouseReplayEvents(LazyEventReader(ingestion.event_store), ingestion.inbox)
     replay = ReplayJob(stored, SqlReplayQueue(database), delivery.deliverer.wake, utc_now)
     imports = SqlImportStore(database)
     importing = ImportJob(

@@ -42,8 +42,6 @@ from hedgerow.ingestion.parsing.v1_format import build_results
 from hedgerow.lib.workers.process import serve_requests
 from hedgerow.storage.ingestion.inbox_packing import pack_captured
 
-# The event loop goes first.
-NICENESS = 10
 # Small enough for the event loop to register in a millisecond.
 EVENTS_PER_IDS = 1000
 EVENTS_PER_PART = 200
@@ -120,7 +118,8 @@ def _decode(request: PayloadRequest) -> Any:
 
     def parse_in_pieces(text: bytes) -> Any:
         check_counts(text, raw.is_lenient, limits)
-        has_token = request.capture is not None and request.capture.v1 is not None
+        capture = request.capture
+        has_token = capture is not None and (capture.v1 or capture.segment) is not None
         payload = decode_in_pieces(text, has_token=has_token)
         return parse_json(text, raw.is_lenient, limits) if payload is None else payload
 
@@ -181,7 +180,6 @@ def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], byt
 
 
 def build_handler() -> Callable[[bytes], bytes]:
-    os.nice(NICENESS)
     # JSON values have no cycles, and collections in between would take longer than parsing.
     gc.disable()
     return _give_back_memory(handle)

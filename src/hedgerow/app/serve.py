@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -14,7 +15,7 @@ from hedgerow.app.background_tasks import (
     build_worker_tasks,
 )
 from hedgerow.app.container import Container, build_container
-from hedgerow.app.http import build_http
+from hedgerow.app.http.edge import build_http
 from hedgerow.app.periodic_tasks import PeriodicTask, run_tasks
 from hedgerow.app.pipelines import register_components
 from hedgerow.app.startup import wait_for_database
@@ -23,11 +24,14 @@ from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
 from hedgerow.storage.backup import encryption_check
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.migrations.apply import prepare_database
+
+T = TypeVar("T")
 
 _log = structlog.get_logger("hedgerow")
 
@@ -83,14 +87,28 @@ async def _run(
     """Prepare the database, report that the service is ready, run the tasks until cancelled."""
     settings, pipelines = container.settings, container.pipelines
     keys = choose_initial_keys(settings)
+    location = state_location(settings)
+
+    def prepare() -> bool:
+        return prepare_database(location, keys, utc_now())
+
+    def report(waiting_for: str) -> None:
+        readiness.waiting_for = waiting_for
+
+    async def wait_for(step: Callable[[], Awaitable[T]], name: str) -> T:
+        return await wait_for_database(step, name, report)
+
     try:
-        is_new = await _prepare(settings, readiness, keys)
-        await register_components(pipelines)
-        await container.ingestion.processor.start()
+        is_new = await wait_for(lambda: run_in_thread(prepare), "applying migrations")
+        await wait_for(lambda: register_components(pipelines), "loading components")
+        await wait_for(container.ingestion.processor.start, "reading the inbox")
         for task in tasks:
             if not task.has_backoff:  # fill the caches before the first request
-                await task.run()
-        if not await encryption_check.check_keys(container.database, pipelines.encryption_keys):
+                await wait_for(task.run, "filling caches")
+        if not await wait_for(
+            lambda: encryption_check.check_keys(container.database, pipelines.encryption_keys),
+            "checking the encryption key",
+        ):
             _log.error(WRONG_ENCRYPTION_KEY)
     except Exception as error:  # noqa: BLE001 - reported to the caller, who ends the process
         events.failed(error)
@@ -98,15 +116,3 @@ async def _run(
     readiness.waiting_for = None
     events.ready(keys if is_new else None)
     await run_tasks(tasks, container.task_health)
-
-
-async def _prepare(settings: Settings, readiness: Readiness, keys: InitialKeys) -> bool:
-    """Apply migrations and the first data, waiting while the database is not available."""
-    place = state_location(settings)
-
-    def report(waiting_for: str) -> None:
-        readiness.waiting_for = waiting_for
-
-    return await wait_for_database(
-        lambda: prepare_database(place, keys, utc_now()), "applying migrations", report
-    )

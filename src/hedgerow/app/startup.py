@@ -1,13 +1,12 @@
-"""Backlog for the database while a process starts."""
+"""Wait for the database while a process starts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
 
 from hedgerow.errors import Unavailable
-from hedgerow.lib.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -16,14 +15,16 @@ RETRY_INTERVAL_S = 1.0
 _log = structlog.get_logger("hedgerow")
 
 
-async def wait_for_database(step: Callable[[], T], name: str, report: Callable[[str], None]) -> T:
-    """Run `step` in a thread and repeat it until the database is available. `report` receives
-    what the process is waiting for: `name` while the step runs, then "database"."""
+async def wait_for_database(
+    step: Callable[[], Awaitable[T]], name: str, report: Callable[[str], None]
+) -> T:
+    """Run `step` and repeat it until the database is available. `report` receives what the process
+    is waiting for: `name` while the step runs, then "database"."""
     last_reason = ""
     while True:
         report(name)
         try:
-            return await run_in_thread(step)
+            return await step()
         except Unavailable as error:
             report("database")
             if error.detail != last_reason:

@@ -13,6 +13,7 @@ from hedgerow.app.state import state_location
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
@@ -34,9 +35,17 @@ async def run_worker(
     try:
         with _expose(container.metrics, metrics_address) as address:
             location = state_location(settings)
-            await wait_for_database(lambda: _check_schema(location), "migrations", lambda _: None)
+
+            def report(waiting_for: str) -> None:
+                """A worker answers no probe; its log has the reason."""
+
+            await wait_for_database(
+                lambda: run_in_thread(lambda: _check_schema(location)), "migrations", report
+            )
             ready(address)
-            await register_components(container.pipelines)
+            await wait_for_database(
+                lambda: register_components(container.pipelines), "components", report
+            )
             tasks = [*build_shared_tasks(container), *build_worker_tasks(container)]
             await run_tasks(tasks, container.task_health)
     finally:

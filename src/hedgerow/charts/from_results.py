@@ -1,5 +1,6 @@
 """Turns the results of a query, in PostHog's shape, into a chart."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -247,28 +248,46 @@ def _build_funnel_table(funnels: Sequence[Sequence[Mapping[str, Any]]]) -> Body:
     return TableChart(columns=columns, rows=rows, omitted=max(0, len(funnels) - MAX_ROWS))
 
 
+def list_past_values(
+    results: Sequence[Mapping[str, Any]],
+) -> list[list[Mapping[str, Any]]]:
+    """Return the values of each row of a retention without those of intervals after the range,
+    which are always 0."""
+    bases: Counter[Any] = Counter()
+    sizes = Counter(_label_value(row) for row in results)
+    found = []
+    for row in results:
+        value = _label_value(row)
+        found.append(list(row["values"][: sizes[value] - bases[value]]))
+        bases[value] += 1
+    return found
+
+
+def _label_value(row: Mapping[str, Any]) -> str:
+    return str(row.get("breakdown_value"))
+
+
 def _build_retention(query: Query, results: Sequence[Mapping[str, Any]]) -> Body:
     shown = MAX_COLUMNS - 2
     pattern = _MOMENT_FORMATS.get(
         str((query.get("retentionFilter") or {}).get("period", "")).lower(), "%-d %b %Y"
     )
-    has_breakdown = any("breakdown_value" in row for row in results)
+    has_breakdown = any(row.get("breakdown_value") is not None for row in results)
+    past = list_past_values(results)
     rows = []
-    for row in results[:MAX_ROWS]:
+    for row, values in zip(results[:MAX_ROWS], past[:MAX_ROWS], strict=True):
         moment = _parse_moment(row.get("date"))
         name = moment.strftime(pattern) if moment else str(row.get("label"))
         if has_breakdown:
             name = f"{_format_value(row.get('breakdown_value'))} · {name}"
-        counts = [_number(value.get("count")) for value in row["values"]]
+        counts = [_number(value.get("count")) for value in values]
         size = counts[0] if counts else 0.0
         cells = [Cell(text=name), Cell(text=format_number(size))]
         for count in counts[:shown]:
             share = count / size if size else 0.0
             cells.append(Cell(text=format_percent(share) if size else "–", share=share))
         rows.append(cells)
-    labels = [
-        value["label"] for value in max(results, key=lambda row: len(row["values"]))["values"]
-    ]
+    labels = [value["label"] for value in max(past, key=len)]
     return TableChart(
         columns=["Cohort", "Size", *labels[:shown]],
         rows=rows,
@@ -326,7 +345,7 @@ def _format_value(value: Any) -> str:
     if is_drawable(value):
         return format_number(value)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
+        return ", ".join(each or "(no value)" for each in value)
     return "" if value is None else jsonio.encode(value).decode()
 
 

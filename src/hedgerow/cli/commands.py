@@ -50,6 +50,10 @@ COMMANDS: Mapping[str, Entry] = {
         "installation.worker:worker",
         "Process events and run background tasks, without answering requests.",
     ),
+    "edge": CommandEntry(
+        "installation.edge:edge",
+        "Answer /decide, /flags and OFREP without a database, with the definitions of a service.",
+    ),
     "init": CommandEntry(
         "installation.init:init", "Create the database, a project and its first keys."
     ),
@@ -70,6 +74,16 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "demo": CommandEntry(
         "demo.demo:demo", "Create a project with a made-up product, full of data to look at."
+    ),
+    "login": CommandEntry(
+        "data.login:log_in",
+        "Store the address of a service and a personal API key, for later commands.",
+    ),
+    "mcp": CommandEntry(
+        "data.mcp:serve_assistant", "Answer an assistant with the Model Context Protocol."
+    ),
+    "logout": CommandEntry(
+        "data.login:log_out", "Forget the service and the key of `hedgerow login`."
     ),
     "keys": GroupEntry(
         "Manage personal API keys.",
@@ -163,12 +177,60 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "environments": GroupEntry(
+        "Join projects as the environments of a product, and promote flags.",
+        {
+            "list": CommandEntry(
+                "config.environments:list_products", "List products with their environments."
+            ),
+            "create": CommandEntry(
+                "config.environments:create_product",
+                "Create a product from projects, which become its environments.",
+            ),
+            "add": CommandEntry(
+                "config.environments:add_environment",
+                "Add a project to a product as an environment.",
+            ),
+            "protect": CommandEntry(
+                "config.environments:protect_environment",
+                "Protect an environment: changes of its flags need an approval.",
+            ),
+            "remove": CommandEntry(
+                "config.environments:remove_environment",
+                "Take an environment out of a product, or remove the product.",
+            ),
+            "matrix": CommandEntry(
+                "config.promotion:show_matrix",
+                "Show the flags of a product in each environment, and how they differ.",
+            ),
+            "promote": CommandEntry(
+                "config.promotion:promote_flags",
+                "Promote flags from one environment to another.",
+            ),
+        },
+    ),
     "components": CommandEntry(
         "config.components:components", "List the components that pipeline records can use."
     ),
     "flags": GroupEntry(
-        "Explain flag values, and manage flags as a YAML file.",
+        "Manage flags on a service or as a YAML file, and explain their values.",
         {
+            "list": CommandEntry(
+                "data.flags:list_flags", "List the flags of a project, newest first."
+            ),
+            "show": CommandEntry(
+                "data.flags:show_flag", "Show a flag with its conditions and variants."
+            ),
+            "create": CommandEntry("data.flags:create_flag", "Create a flag with one condition."),
+            "enable": CommandEntry(
+                "data.flags:enable_flag", "Enable a flag. Its conditions decide who gets it."
+            ),
+            "disable": CommandEntry(
+                "data.flags:disable_flag", "Disable a flag: no person gets it any more."
+            ),
+            "rollout": CommandEntry(
+                "data.flags:roll_out_flag", "Set the percentage of a flag's condition."
+            ),
             "evaluate": CommandEntry(
                 "config.flag_evaluation:evaluate_flags",
                 "Evaluate flags for a distinct id and explain why.",
@@ -178,6 +240,17 @@ COMMANDS: Mapping[str, Entry] = {
             ),
             "apply": CommandEntry(
                 "config.flags:apply_flags", "Make a project's flags match a YAML file."
+            ),
+            "scan": CommandEntry(
+                "config.flag_scan:scan_flags",
+                "Find the flags that source code names, and upload where.",
+            ),
+            "test": CommandEntry(
+                "config.flag_tests:run_flag_tests", "Run the tests of a flag file."
+            ),
+            "what-if": CommandEntry(
+                "config.what_if:ask_what_if",
+                "Show for whom the flags of a YAML file would change.",
             ),
         },
     ),
@@ -314,6 +387,39 @@ COMMANDS: Mapping[str, Entry] = {
                 "data.dead_letters:discard_dead_letters",
                 "Delete dead letters permanently.",
                 replaced_by="events dead-letters discard",
+            ),
+        },
+    ),
+    "rollouts": GroupEntry(
+        "Show, start and stop rollout plans of flags.",
+        {
+            "list": CommandEntry(
+                "data.rollouts:list_rollouts",
+                "List rollout plans, newest first.",
+            ),
+            "show": CommandEntry(
+                "data.rollouts:show_rollout",
+                "Show the state of a rollout plan, its latest evidence and its history.",
+            ),
+            "start": CommandEntry(
+                "data.rollouts:start_rollout",
+                "Start a rollout plan: its condition gets the percentage of the first step.",
+            ),
+            "pause": CommandEntry(
+                "data.rollouts:pause_rollout",
+                "Pause a running rollout plan. The flag keeps its percentage.",
+            ),
+            "resume": CommandEntry(
+                "data.rollouts:resume_rollout",
+                "Resume a paused rollout plan. Its step begins anew.",
+            ),
+            "stop": CommandEntry(
+                "data.rollouts:stop_rollout",
+                "End a rollout plan. The flag keeps its percentage.",
+            ),
+            "rollback": CommandEntry(
+                "data.rollouts:roll_back_rollout",
+                "End a rollout plan, with the percentage from before it.",
             ),
         },
     ),

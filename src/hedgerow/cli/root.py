@@ -7,6 +7,7 @@ import typer
 from hedgerow import __version__
 from hedgerow.cli.commands import RootGroup
 from hedgerow.errors import AppError, OperatorError
+from hedgerow.lib.optional_packages import MissingPackage
 from hedgerow.lib.text import escape_control_characters
 from hedgerow.lib.tokens import redact_secrets
 from hedgerow.settings import SettingError
@@ -45,14 +46,15 @@ def _root(
 
 
 def main() -> None:
-    """Run a command. An expected failure prints one line on stderr and exits with status 1."""
+    """Run a command. An expected failure prints one line on stderr, and exits with status 1 or
+    the status of its error."""
     try:
         app()
-    except (AppError, SettingError, OperatorError) as error:
+    except (AppError, SettingError, OperatorError, MissingPackage) as error:
         field = f"{error.attr}: " if isinstance(error, AppError) and error.attr else ""
         # The text may come from another service, so secrets and line breaks are removed.
         print(
             escape_control_characters(f"hedgerow: {field}{redact_secrets(str(error))}"),
             file=sys.stderr,
         )
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_status", 1))

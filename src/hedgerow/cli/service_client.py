@@ -6,12 +6,14 @@ It is built on urllib: httpx takes 0.24 s of CPU to import, aiohttp 0.37 s, urll
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http.client import HTTPException
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from hedgerow.cli.options import describe_missing_project, load_command_settings
+from hedgerow.cli.stored_login import read_login
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.settings import Settings
 
@@ -26,6 +28,8 @@ RETRY_PAUSES_S = (1, 2, 5, 10, 10, 30)
 class ServiceUnavailable(OperatorError):
     """The service is unreachable or busy. `retry_after_s` is the pause that it requests."""
 
+    exit_status = 5
+
     def __init__(self, text: str, retry_after_s: float = 0) -> None:
         super().__init__(text)
         self.retry_after_s = retry_after_s
@@ -33,6 +37,18 @@ class ServiceUnavailable(OperatorError):
 
 class ServiceForbidden(OperatorError):
     """The key may not do this."""
+
+    exit_status = 3
+
+
+class ServiceRejectedKey(ServiceForbidden):
+    """The service does not know the key."""
+
+
+class ServiceNotFound(OperatorError):
+    """The service has no such object."""
+
+    exit_status = 4
 
 
 def with_retries(call: Callable[[], T]) -> T:
@@ -135,8 +151,12 @@ class ServiceClient:
             return ServiceUnavailable(
                 f"{self._url}: {detail}", float(pause) if pause.isdecimal() else 0
             )
+        if error.code == 401:
+            return ServiceRejectedKey(f"{self._url}: {detail}")
         if error.code == 403:
             return ServiceForbidden(f"{self._url}: {detail}")
+        if error.code == 404:
+            return ServiceNotFound(f"{self._url}: {detail}")
         return OperatorError(f"{self._url}: {detail}")
 
 
@@ -144,17 +164,28 @@ def connect_service(
     server: str | None, key: str | None, project: int | None, scope: str = "query:read"
 ) -> ServiceClient:
     """Build a client from options and settings. Raises OperatorError if there is no key."""
-    settings = load_service_settings(server, key)
+    settings = use_stored_login(load_service_settings(server, key))
     check_personal_key(settings, scope)
     return ServiceClient(resolve_service_url(settings), settings.personal_key, project)
+
+
+def use_stored_login(settings: Settings) -> Settings:
+    """Add the service and key of `hedgerow login` to settings that name no key. The key is never
+    sent to another service."""
+    if settings.personal_key:
+        return settings
+    login = read_login()
+    if login is None or settings.server_url.rstrip("/") not in ("", login.url):
+        return settings
+    return replace(settings, server_url=login.url, personal_key=login.key)
 
 
 def check_personal_key(settings: Settings, scope: str) -> None:
     if not settings.personal_key:
         raise OperatorError(
-            "This command calls the running service and needs a personal API key. Use --key or "
-            "HEDGEROW_PERSONAL_KEY. Create a key with `hedgerow keys create --label cli --scope "
-            f"{scope}`."
+            "This command calls the running service and needs a personal API key. Use `hedgerow "
+            "login`, --key or HEDGEROW_PERSONAL_KEY. Create a key with `hedgerow keys create "
+            f"--label cli --scope {scope}`."
         )
 
 

@@ -15,7 +15,7 @@ from hedgerow.dashboards.model import (
     SavedInsight,
 )
 from hedgerow.dashboards.results import InsightResults
-from hedgerow.dashboards.saved_query import apply_filters, locate_error, unwrap_query
+from hedgerow.dashboards.saved_query import apply_filters, locate_error, parse_node
 from hedgerow.dashboards.store import (
     InsightFilter,
     InsightStore,
@@ -114,7 +114,7 @@ class SavedInsights:
         check_storable(query, "query")
         if len(jsonio.encode(query)) > MAX_QUERY_BYTES:
             raise Invalid(f"A query has at most {MAX_QUERY_BYTES} bytes.", attr="query")
-        source = unwrap_query(query)
+        source = parse_node(query)
         try:
             await self._results.validate(project, source)
         except Invalid as error:
@@ -123,7 +123,7 @@ class SavedInsights:
 
 def build_runnable(insight: SavedInsight, filters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the query to run for an insight, on a dashboard with these filters."""
-    return apply_filters(unwrap_query(insight.query), filters)
+    return apply_filters(parse_node(insight.query), filters)
 
 
 def generate_short_id() -> str:

@@ -48,7 +48,7 @@ FILTERS = Shape("date_from", "date_to", "properties", "breakdown_filter", "expli
 BROKEN_DOWN_KINDS = ("TrendsQuery", "FunnelsQuery", "RetentionQuery")
 
 
-def unwrap_query(query: Mapping[str, Any]) -> Mapping[str, Any]:
+def parse_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the query that a node shows. Raises Invalid for a node with unknown fields."""
     kind = query.get("kind")
     if isinstance(kind, str) and kind in _UNSAVED_KINDS:

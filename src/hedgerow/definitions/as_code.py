@@ -37,10 +37,10 @@ from hedgerow.definitions.model import (
     NAME_MAX_CHARS,
     TAG_MAX_CHARS,
     EventDefinition,
+    EventSchemaMode,
     PropertyDefinition,
     PropertyKind,
     PropertyValueType,
-    SchemaMode,
 )
 from hedgerow.definitions.schemas import check_schema
 from hedgerow.definitions.store import (
@@ -261,7 +261,7 @@ _DETAILS: Parsers = {
 _EVENT_FIELDS: Parsers = {
     **_DETAILS,
     "schema": (None, _parse_schema),
-    "schema_mode": (SchemaMode.WARN, _parse_choice(SchemaMode)),
+    "schema_mode": (EventSchemaMode.PROJECT, _parse_choice(EventSchemaMode)),
 }
 _PROPERTY_FIELDS: Parsers = {**_DETAILS, "property_type": (None, _parse_choice(PropertyValueType))}
 _IDENTITY = frozenset(("name", "type", "group_type_index"))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from hedgerow.projects.model import ProjectId
+from hedgerow.projects.model import ProjectId, SchemaMode
 
 NAME_MAX_CHARS = 400
 DESCRIPTION_MAX_CHARS = 4000
@@ -34,9 +34,11 @@ class PropertyValueType(StrEnum):
     DATETIME = "DateTime"
 
 
-class SchemaMode(StrEnum):
-    """What happens to an event that breaks its schema: nothing, a warning, or a dead letter."""
+class EventSchemaMode(StrEnum):
+    """What happens to an event that breaks its schema: what the project chooses, or another
+    mode."""
 
+    PROJECT = "project"
     OFF = "off"
     WARN = "warn"
     REJECT = "reject"
@@ -77,7 +79,7 @@ class EventDefinition(Details):
     last_seen_at: datetime | None = None
     volume_30_day: int = 0
     schema: Mapping[str, Any] | None = None
-    schema_mode: SchemaMode = SchemaMode.WARN
+    schema_mode: EventSchemaMode = EventSchemaMode.PROJECT
     created_at: datetime
     updated_at: datetime
 

@@ -13,6 +13,7 @@ from hedgerow.events.store import EventStore
 from hedgerow.lib.clock import Clock, format_iso
 from hedgerow.lib.dates import parse_iso_date
 from hedgerow.lib.text import explain_unstorable, truncate
+from hedgerow.persons.behaviors.store import BehaviorStore
 from hedgerow.persons.store import PersonQuery, PersonStore
 from hedgerow.projects.activity import SYSTEM, ActivityEntry, Actor
 from hedgerow.projects.model import Project, ProjectId
@@ -110,6 +111,47 @@ class EventCopies(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRepair:
+    """What a deletion of events changes for cohorts by behavior: what these distinct ids did, None
+    for all, and only by this event, if one is given."""
+
+    distinct_ids: Sequence[str] | None
+    event: str
+
+
+class BehaviorRepairs(Protocol):
+    """Keeps what cohorts count in accordance with the stored events."""
+
+    async def begin_deletion(
+        self, project_id: ProjectId, selection: EventSelection
+    ) -> PendingRepair | None:
+        """Return what the deletion will change, None if cohorts count nothing. What it changes is
+        counted again even if this process dies."""
+        ...
+
+    async def end_deletion(self, project_id: ProjectId, repair: PendingRepair) -> None: ...
+
+
+class BehaviorRebuild(BehaviorRepairs):
+    """For commands: the service counts everything again."""
+
+    def __init__(self, store: BehaviorStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def begin_deletion(
+        self, project_id: ProjectId, selection: EventSelection
+    ) -> PendingRepair | None:
+        if not await self._store.doubt(project_id, self._clock()):
+            return None
+        return PendingRepair(distinct_ids=None, event=selection.event)
+
+    async def end_deletion(self, project_id: ProjectId, repair: PendingRepair) -> None:
+        await self._store.rebuild(project_id, self._clock(), event=repair.event)
+        await self._store.trust(project_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedEvents:
     """How many events were deleted, and how many copies of them."""
 
@@ -128,7 +170,9 @@ class EventDeletion:
         activity: ActivityStore,
         deletions: DeletionLog,
         read_barrier: Callable[[], Awaitable[None]],
+        behaviors: BehaviorRepairs,
     ) -> None:
+        self._behaviors = behaviors
         self._events = events
         self._copies = copies
         self._activity = activity
@@ -174,6 +218,7 @@ class EventDeletion:
                 copies += await each.delete_copies(
                     project_id, selection.uuids, selection.distinct_ids
                 )
+        repair = await self._behaviors.begin_deletion(project_id, selection)
         events = await self._events.delete(
             project_id,
             uuids=selection.uuids,
@@ -181,6 +226,8 @@ class EventDeletion:
             event=selection.event,
             before=selection.before,
         )
+        if repair is not None:
+            await self._behaviors.end_deletion(project_id, repair)
         return DeletedEvents(events=events, copies=copies)
 
     @asynccontextmanager

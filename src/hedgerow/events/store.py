@@ -74,6 +74,11 @@ Shape = Callable[[QueryResult], T]
 
 
 class EventReader(Protocol):
+    @property
+    def reads_typed_columns(self) -> bool:
+        """Whether typed columns are the faster way to properties. The result is the same."""
+        ...
+
     async def read(
         self,
         sql: str,

@@ -6,8 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.experiments.criteria import FREQUENTIST, StatsConfig
-from hedgerow.experiments.frequentist import build_difference_test, confidence_interval
+from hedgerow.experiments.frequentist import (
+    DifferenceTest,
+    build_difference_test,
+    confidence_interval,
+)
 from hedgerow.experiments.result_types import VariantResult
+from hedgerow.experiments.sequential import (
+    MIN_PERSONS,
+    GroupSums,
+    build_sequential_test,
+    find_threshold,
+)
 from hedgerow.experiments.statistics import (
     MeanPosterior,
     Posterior,
@@ -27,6 +37,7 @@ BASELINE_NOT_COMPARABLE = "baseline-not-comparable"
 BASELINE_ZERO = "baseline-mean-is-zero"
 BASELINE_NEAR_ZERO = "baseline-mean-may-be-zero"
 TOO_FEW_CONVERSIONS = "too-few-conversions"
+TOO_FEW_EXPOSURES = "too-few-exposures"
 # A difference of variances below this part of them is a rounding error.
 ROUNDING_TOLERANCE = 1e-12
 # The minimum effective number of people who contribute to the denominator. Revenue per order, for
@@ -46,10 +57,20 @@ class MetricSums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueHistory:
+    """What the people of a variant did before their exposure, and its `covariance` with their
+    values. Variances and covariance are those of the population."""
+
+    sums: MetricSums
+    covariance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantMeasurement:
     """The measurement of a variant. `posterior` is None if nothing can be concluded. `total` and
     `squares`, the sum of squares, are None if they overflow. `value` is the rate, mean or ratio. A
-    ratio also has the sums of its denominator and the sum of products."""
+    ratio also has the sums of its denominator and the sum of products. `observed` are the sums
+    before the values were adjusted by `history`."""
 
     key: str
     people: int
@@ -60,6 +81,8 @@ class VariantMeasurement:
     denominator: float | None = None
     denominator_squares: float | None = None
     products: float | None = None
+    history: ValueHistory | None = None
+    observed: MetricSums | None = None
 
     @property
     def has_too_few_samples(self) -> bool:
@@ -69,6 +92,28 @@ class VariantMeasurement:
         return (
             _effective_sample_size(self.denominator, self.denominator_squares)
             < MIN_EFFECTIVE_SAMPLES
+        )
+
+    @property
+    def group_sums(self) -> GroupSums | None:
+        """The sums for a sequential test, None if they overflow."""
+        denominator: float = self.people
+        squares: float | None = self.people
+        products = self.total
+        if self.denominator is not None:
+            denominator, squares = self.denominator, self.denominator_squares
+            products = self.products
+        if self.total is None or self.squares is None or squares is None or products is None:
+            return None
+        return GroupSums(
+            persons=self.people,
+            numerator=self.total,
+            denominator=denominator,
+            numerator_squares=self.squares,
+            denominator_squares=squares,
+            products=products,
+            # For conversions, this is their number.
+            positive=round(_effective_sample_size(self.total, self.squares)),
         )
 
     @property
@@ -183,6 +228,8 @@ def compare_variants(
     """Compare each variant with the first, which is control."""
     control = found[0] if found else None
     pairs = [(each, None if each is control else control) for each in found]
+    if stats.is_sequential:
+        return [_compare_sequential(each, other, stats.level) for each, other in pairs]
     if stats.method == FREQUENTIST:
         return [_compare_frequentist(each, other, stats.level) for each, other in pairs]
     best = _estimate_best(found, is_lower_better=is_lower_better)
@@ -219,6 +266,69 @@ def _compare_frequentist(
         p_value=chance,
         confidence_interval=lift_range,
         significant=None if chance is None else chance < 1 - level,
+    )
+
+
+def _compare_sequential(
+    of: VariantMeasurement, control: VariantMeasurement | None, level: float
+) -> VariantResult:
+    """Compare with intervals that hold at all times together."""
+    alpha = 1 - level
+    failures = _find_failures(of, control, level)
+    lift = lift_range = chance = None
+    if control is not None and of.posterior is not None and control.posterior is not None:
+        pair = _build_sequential(of, control, alpha)
+        if pair is None:
+            is_small = min(of.people, control.people) < MIN_PERSONS
+            failures.append(TOO_FEW_EXPOSURES if is_small else TOO_FEW_CONVERSIONS)
+        else:
+            chance, found = pair
+            if not failures and of.value is not None and control.value:
+                lift = None if found is None else _finite(_observed_lift(of.value, control.value))
+                lift_range = None if lift is None else found
+                failures += [BASELINE_NEAR_ZERO] if lift is None else []
+    return _build_result(
+        of,
+        failures,
+        value_interval=_find_sequential_interval(of, alpha),
+        lift=lift,
+        p_value=chance,
+        confidence_interval=lift_range,
+        significant=None if chance is None else chance <= alpha,
+    )
+
+
+def _build_sequential(
+    of: VariantMeasurement, control: VariantMeasurement, alpha: float
+) -> tuple[float, tuple[float, float] | None] | None:
+    """Return the two-sided p-value and the interval of the lift, None if there is no test."""
+    sums, base = of.group_sums, control.group_sums
+    test = None if sums is None or base is None else build_sequential_test(sums, base)
+    if test is None or sums is None or base is None:
+        return None
+    one, other = sums.person_variance / of.people, base.person_variance / control.people
+    share = one / (one + other) if one + other > 0 else 0.5
+    difference = DifferenceTest(
+        mean=test.treated,
+        variance=test.error**2 * share,
+        control=test.control,
+        control_variance=test.error**2 * (1 - share),
+        freedom=math.inf,
+    )
+    chance = 2 * min(test.p_value(is_increase=each) for each in (True, False))
+    interval = difference.find_lift_interval(find_threshold(test.size, alpha / 2))
+    return min(chance, 1.0), interval
+
+
+def _find_sequential_interval(of: VariantMeasurement, alpha: float) -> tuple[float, float] | None:
+    sums = of.group_sums
+    if sums is None or of.value is None or of.posterior is None:
+        return None
+    error = math.sqrt(max(sums.person_variance, 0.0) / of.people)
+    margin = find_threshold(of.people, alpha / 2) * error
+    low, high = of.value - margin, of.value + margin
+    return (
+        (max(low, 0.0), min(high, 1.0)) if isinstance(of.posterior, RatePosterior) else (low, high)
     )
 
 
@@ -268,18 +378,32 @@ def _compare_bayesian(
 def _build_result(of: VariantMeasurement, failures: Sequence[str], **found: Any) -> VariantResult:
     """Combine a measurement with the fields of a comparison. Missing fields are null."""
     nothing = dict.fromkeys(_COMPARISON_FIELDS)
+    seen = of.observed
     return VariantResult(
         key=of.key,
         number_of_samples=of.people,
-        sum=of.total,
-        sum_squares=of.squares,
+        sum=of.total if seen is None else seen.total,
+        sum_squares=of.squares if seen is None else seen.squares(of.people),
         denominator_sum=of.denominator,
         denominator_sum_squares=of.denominator_squares,
         numerator_denominator_sum_product=of.products,
         value=of.value,
         validation_failures=failures,
+        **_list_covariates(of),
         **(nothing | found),
     )
+
+
+def _list_covariates(of: VariantMeasurement) -> dict[str, Any]:
+    history, seen = of.history, of.observed
+    if history is None or seen is None:
+        return {}
+    products = history.covariance * of.people + seen.total * history.sums.total / of.people
+    return {
+        "covariate_sum": history.sums.total,
+        "covariate_sum_squares": _finite(history.sums.squares(of.people)),
+        "main_covariate_sum_product": _finite(products),
+    }
 
 
 _COMPARISON_FIELDS = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from hedgerow.filters.validate import raise_invalid
@@ -12,6 +13,7 @@ BAYESIAN, FREQUENTIST = "bayesian", "frequentist"
 DEFAULT_LEVEL = 0.95
 MIN_LEVEL, MAX_LEVEL = 0.5, 0.999
 MIN_ALPHA, MAX_ALPHA = 0.001, 0.5
+DEFAULT_LOOKBACK_DAYS, MAX_LOOKBACK_DAYS = 7, 30
 
 _CRITERIA_ATTR = "exposure_criteria"
 _STATS_ATTR = "stats_config"
@@ -32,10 +34,13 @@ class ExposureCriteria:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsConfig:
     """`level` is the probability that a credible interval contains the true value, or the coverage
-    of a confidence interval."""
+    of a confidence interval. With `is_sequential`, that holds however often one looks. `lookback`
+    is how far before its exposure the history of a person counts, None if it does not."""
 
     method: str
     level: float
+    is_sequential: bool = False
+    lookback: timedelta | None = None
 
 
 def parse_criteria(sent: Mapping[str, Any], flag_key: str) -> ExposureCriteria:
@@ -81,9 +86,37 @@ def parse_stats(sent: Mapping[str, Any]) -> StatsConfig:
     # Both are validated, whichever method is used.
     level = _parse_number(sent, BAYESIAN, "ci_level", MIN_LEVEL, MAX_LEVEL)
     alpha = _parse_number(sent, FREQUENTIST, "alpha", MIN_ALPHA, MAX_ALPHA)
+    is_sequential = _parse_sequential(sent)
+    lookback = _parse_lookback(sent)
     if method == FREQUENTIST:
-        return StatsConfig(method=FREQUENTIST, level=DEFAULT_LEVEL if alpha is None else 1 - alpha)
-    return StatsConfig(method=BAYESIAN, level=DEFAULT_LEVEL if level is None else level)
+        return StatsConfig(
+            method=FREQUENTIST,
+            level=DEFAULT_LEVEL if alpha is None else 1 - alpha,
+            is_sequential=is_sequential,
+            lookback=lookback,
+        )
+    return StatsConfig(
+        method=BAYESIAN, level=DEFAULT_LEVEL if level is None else level, lookback=lookback
+    )
+
+
+def _parse_lookback(sent: Mapping[str, Any]) -> timedelta | None:
+    """Names, default and maximum are PostHog's, which changes larger numbers silently. Evidence:
+    PostHog's products/experiments/backend/hogql_queries/cuped_config.py."""
+    cuped, attr = sent.get("cuped"), f"{_STATS_ATTR}.cuped"
+    if cuped is None:
+        return None
+    if not isinstance(cuped, dict):
+        detail = f'Expected a dictionary of items but got type "{type(cuped).__name__}".'
+        raise_invalid(attr, detail, "not_a_dict")
+    enabled, days = cuped.get("enabled"), cuped.get("lookback_days")
+    if not isinstance(enabled, bool | None):
+        raise_invalid(f"{attr}.enabled", "Must be a valid boolean.")
+    days = DEFAULT_LOOKBACK_DAYS if days is None else days
+    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MAX_LOOKBACK_DAYS:
+        detail = f"Expected a whole number from 1 to {MAX_LOOKBACK_DAYS}."
+        raise_invalid(f"{attr}.lookback_days", detail)
+    return timedelta(days=days) if enabled else None
 
 
 def _parse_number(
@@ -105,3 +138,11 @@ def _parse_number(
             f"{_STATS_ATTR}.{method}.{name}", f"Expected a number from {minimum} to {maximum}."
         )
     return float(number)
+
+
+def _parse_sequential(sent: Mapping[str, Any]) -> bool:
+    enabled = (sent.get(FREQUENTIST) or {}).get("sequential_testing_enabled")
+    if not isinstance(enabled, bool | None):
+        attr = f"{_STATS_ATTR}.{FREQUENTIST}.sequential_testing_enabled"
+        raise_invalid(attr, "Must be a valid boolean.")
+    return bool(enabled)

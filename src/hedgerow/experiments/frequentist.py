@@ -6,7 +6,6 @@ excludes zero exactly when the test is significant.
 
 import math
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from hedgerow.experiments.statistics import (
@@ -15,6 +14,7 @@ from hedgerow.experiments.statistics import (
     RatePosterior,
     credible_interval,
 )
+from hedgerow.lib.optional_packages import import_package
 
 # The normal approximation needs this many conversions, and as many non-conversions.
 MIN_CONVERSIONS = 5
@@ -38,7 +38,11 @@ class DifferenceTest:
 
     def lift_interval(self, level: float) -> tuple[float, float] | None:
         """The interval of (variant - control) / |control|. None if control may be zero."""
-        z_squared = _quantile((1 + level) / 2, self.freedom) ** 2
+        return self.find_lift_interval(_quantile((1 + level) / 2, self.freedom))
+
+    def find_lift_interval(self, z: float) -> tuple[float, float] | None:
+        """The interval of the lifts that differ from the observed one by less than `z` errors."""
+        z_squared = z * z
         a = self.control * self.control - z_squared * self.control_variance
         if not a > 0:
             return None
@@ -121,4 +125,4 @@ def _quantile(chance: float, freedom: float) -> float:
 
 
 def _special() -> Any:
-    return import_module("scipy.special")
+    return import_package("scipy.special")

@@ -67,9 +67,10 @@ STATS = Shape(
     "method",
     bayesian=Shape("ci_level"),
     frequentist=Shape(
-        "alpha", unused=("sequential_testing_enabled", "sequential_tuning_parameter")
+        "alpha", "sequential_testing_enabled", unused=("sequential_tuning_parameter",)
     ),
-    unused=("version", "baseline_variant_key", "cuped"),
+    cuped=Shape("enabled", "lookback_days"),
+    unused=("version", "baseline_variant_key"),
 )
 PARAMETERS = Shape(
     *("rollout_percentage", "aggregation_group_type_index"),

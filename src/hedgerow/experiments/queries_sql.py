@@ -6,7 +6,7 @@ counting happens in the event store.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.query.context import QueryContext, find_action, match_action
@@ -16,6 +16,7 @@ from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, equals, field
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
+from hedgerow.lib.dates import EARLIEST
 
 # Longer than any experiment, in microseconds.
 _MAX_WINDOW_US = 10**16
@@ -85,10 +86,16 @@ def build_exposure_query(exposure: ExposureQuery, context: QueryContext) -> Sele
     )
 
 
-def build_metric_query(metric: Metric, exposure: ExposureQuery, context: QueryContext) -> Select:
+def build_metric_query(
+    metric: Metric,
+    exposure: ExposureQuery,
+    context: QueryContext,
+    lookback: timedelta | None = None,
+) -> Select:
     """Build a query for rows of variant number, number of people, and the sum and variance of their
     values; a funnel has the value 1 for each conversion. A ratio also has the sum and variance of
-    the denominator and the covariance of both."""
+    the denominator and the covariance of both. With `lookback`, a mean has those of the values
+    before the exposure."""
     steps = [_build_step(step, context) for step in metric.steps]
     end = (
         exposure.end
@@ -102,12 +109,12 @@ def build_metric_query(metric: Metric, exposure: ExposureQuery, context: QueryCo
         f"SELECT {{unit}} AS unit, timestamp AS at, {columns} FROM events "  # noqa: S608 - ours
         "WHERE timestamp >= {start} AND timestamp < {end} AND {filters}",
         unit=field(exposure.unit),
-        start=constant(exposure.start),
+        start=constant(max(exposure.start - (lookback or timedelta()), EARLIEST)),
         end=constant(end),
         filters=any_of(steps),
         **dict(zip(names, amounts, strict=True)),
     )
-    text, measures = _build_measures(metric, names)
+    text, measures = _build_measures(metric, names, lookback)
     return build_select(
         text,
         done=done,
@@ -173,7 +180,9 @@ def _build_amount(summed: str | None) -> Expr:
     return call("ifNotFinite", call("ifNull", number, constant(0)), constant(0))
 
 
-def _build_measures(metric: Metric, names: Sequence[str]) -> tuple[str, dict[str, Expr]]:
+def _build_measures(
+    metric: Metric, names: Sequence[str], lookback: timedelta | None
+) -> tuple[str, dict[str, Expr]]:
     """Build the values of one person. A person without events has one empty row with a time before
     all exposures."""
     counts = "done.at >= exposed.since"
@@ -184,6 +193,12 @@ def _build_measures(metric: Metric, names: Sequence[str]) -> tuple[str, dict[str
         sums = [parse_expr(f"sumIf(ifNull(done.{name}, 0), {counts})") for name in names]
         if metric.type == RATIO:
             return _RATIO_SQL, dict(zip(("above", "below"), sums, strict=True))
+        if lookback is not None:
+            seconds = int(lookback.total_seconds())
+            begin = f"exposed.since - toIntervalSecond({seconds})"
+            earlier = f"done.at < exposed.since AND done.at >= {begin}"
+            history = parse_expr(f"sumIf(ifNull(done.{names[0]}, 0), {earlier})")
+            return _RATIO_SQL, {"above": sums[0], "below": history}
         return _MEASURED_SQL, {"measured": sums[0]}
     reached = [f"ifNull(done.{name}, 0) = 1 AND {counts}" for name in names]
     if len(reached) == 1:

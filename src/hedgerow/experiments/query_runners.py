@@ -46,6 +46,7 @@ FAILURES = {
     analysis.NO_VARIATION: NOT_ENOUGH_METRIC_DATA,
     analysis.VALUES_TOO_LARGE: NOT_ENOUGH_METRIC_DATA,
     analysis.DENOMINATOR_ZERO: NOT_ENOUGH_METRIC_DATA,
+    analysis.TOO_FEW_EXPOSURES: NOT_ENOUGH_EXPOSURES,
     analysis.TOO_FEW_CONVERSIONS: NOT_ENOUGH_METRIC_DATA,
     analysis.BASELINE_NOT_COMPARABLE: NOT_ENOUGH_METRIC_DATA,
     analysis.BASELINE_ZERO: BASELINE_MEAN_ZERO,
@@ -58,6 +59,7 @@ RATIO_FIELDS = (
     "denominator_sum_squares",
     "numerator_denominator_sum_product",
 )
+COVARIATE_FIELDS = ("covariate_sum", "covariate_sum_squares", "main_covariate_sum_product")
 
 
 class ExperimentQueryRunner:
@@ -191,6 +193,8 @@ def _format_base(of: VariantResult) -> dict[str, Any]:
     }
     if of.denominator_sum is not None:
         found |= {name: getattr(of, name) for name in RATIO_FIELDS}
+    if of.covariate_sum is not None:
+        found |= {name: getattr(of, name) for name in COVARIATE_FIELDS}
     return found
 
 

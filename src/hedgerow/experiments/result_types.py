@@ -37,7 +37,9 @@ class Exposures(msgspec.Struct, frozen=True, kw_only=True):
 
 class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """`value` is the observed conversion rate, mean or ratio, and `value_interval` the interval of
-    the true one. The sums with `denominator` belong to ratio metrics.
+    the true one. The sums with `denominator` belong to ratio metrics, those with `covariate` to
+    metrics that are adjusted by history; then `value` is the adjusted mean, and `sum` stays as
+    observed.
 
     The other fields compare with control. They are null for control and where no comparison is
     possible; `validation_failures` says why. Chances and `credible_interval` belong to the Bayesian
@@ -61,6 +63,19 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     confidence_interval: tuple[float, float] | None
     significant: bool | None
     validation_failures: Sequence[str]
+    covariate_sum: float | None = None
+    covariate_sum_squares: float | None = None
+    main_covariate_sum_product: float | None = None
+
+
+class CupedSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a metric was adjusted by what people did before their exposure. A value loses `theta`
+    times what its person did more than others. `variance_reduction` is the share of the variance
+    that history explains."""
+
+    lookback_days: int
+    theta: float
+    variance_reduction: float
 
 
 class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +88,8 @@ class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`baseline` is control. A metric that cannot be measured has an `error` and no results."""
+    """`baseline` is control. A metric that cannot be measured has an `error` and no results.
+    `cuped` is null if the metric is not adjusted by history."""
 
     uuid: str | None
     name: str
@@ -82,19 +98,22 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True):
     baseline: VariantResult | None
     variant_results: Sequence[VariantResult]
     error: ResultProblem | None
+    cuped: CupedSummary | None = None
 
 
 class ExperimentResults(msgspec.Struct, frozen=True, kw_only=True):
     """`level` is the probability that a credible interval contains the true value, or the coverage
-    of a confidence interval. `warnings` name stored settings that cannot be parsed; defaults are
-    used instead. `last_refresh` is when the results were computed; they are valid until
-    `cache_target_age` unless something changes."""
+    of a confidence interval; with `sequential_testing_enabled`, however often one looks. `warnings`
+    name stored settings that cannot be parsed; defaults are used instead.
+    `last_refresh` is when the results were computed; they are valid until `cache_target_age` unless
+    something changes."""
 
     experiment_id: int
     feature_flag_key: str
     status: str
     method: str
     level: float
+    sequential_testing_enabled: bool
     date_range: ResultsDateRange
     last_refresh: datetime
     is_cached: bool = False

@@ -4,6 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,13 +16,20 @@ from hedgerow.events.query.context import QueryContext
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.experiments import statistics
-from hedgerow.experiments.analysis import MetricSums, VariantMeasurement, compare_variants
+from hedgerow.experiments.analysis import (
+    MetricSums,
+    ValueHistory,
+    VariantMeasurement,
+    compare_variants,
+)
+from hedgerow.experiments.cuped import adjust_by_history
 from hedgerow.experiments.experiments import ExperimentWithFlag
 from hedgerow.experiments.inputs import AnalysisInputs, build_inputs
-from hedgerow.experiments.metrics import FUNNEL, RATIO, Metric, parse_metric
+from hedgerow.experiments.metrics import FUNNEL, MEAN, RATIO, Metric, parse_metric
 from hedgerow.experiments.model import MULTIPLE, Experiment
 from hedgerow.experiments.queries_sql import build_exposure_query, build_metric_query
 from hedgerow.experiments.result_types import (
+    CupedSummary,
     ExperimentResults,
     Exposures,
     MetricResult,
@@ -109,7 +117,7 @@ class ExperimentAnalyzer:
             )
             inputs = await run_in_thread(partial(build_inputs, experiment, flag, context))
             measured = await self._measure(metric, inputs, context)
-            results = await run_in_thread(_prepare_comparison(measured, inputs, metric))
+            results, _ = await run_in_thread(_prepare_comparison(measured, inputs, metric))
             return inputs, results
 
     async def count_exposures(
@@ -143,6 +151,7 @@ class ExperimentAnalyzer:
             status=experiment.status.value,
             method=inputs.stats.method,
             level=inputs.stats.level,
+            sequential_testing_enabled=inputs.stats.is_sequential,
             date_range=ResultsDateRange(
                 date_from=experiment.start_date,
                 date_to=experiment.end_date,
@@ -199,9 +208,8 @@ class ExperimentAnalyzer:
                 if metric is None
                 else _build_metric_result(metric, [], problem)
             )
-        return _build_metric_result(
-            metric, await run_in_thread(_prepare_comparison(found, inputs, metric)), None
-        )
+        variants, cuped = await run_in_thread(_prepare_comparison(found, inputs, metric))
+        return msgspec.structs.replace(_build_metric_result(metric, variants, None), cuped=cuped)
 
     async def _measure(
         self, metric: Metric, inputs: AnalysisInputs, context: QueryContext
@@ -210,11 +218,14 @@ class ExperimentAnalyzer:
         rows: Sequence[Sequence[Any]] = ()
         if exposure is not None:
             rows = await self._fetch_rows(
-                context, partial(build_metric_query, metric, exposure, context)
+                context,
+                partial(
+                    build_metric_query, metric, exposure, context, _get_lookback(metric, inputs)
+                ),
             )
         by_number = {row[0]: row[1:] for row in rows}
         return [
-            _build_measurement(metric, name, by_number.get(number))
+            build_measurement(metric, name, by_number.get(number))
             for number, name in enumerate(inputs.variants, 1)
         ]
 
@@ -224,22 +235,46 @@ class ExperimentAnalyzer:
         return (await self._executor.execute(context, ask)).rows
 
 
-def _build_measurement(metric: Metric, key: str, row: Sequence[Any] | None) -> VariantMeasurement:
+def build_measurement(metric: Metric, key: str, row: Sequence[Any] | None) -> VariantMeasurement:
     if metric.type == RATIO:
         people, total, spread, whole, whole_spread, both = row or (0, 0, 0, 0, 0, 0)
         above = MetricSums(total=float(total), variance=float(spread))
         below = MetricSums(total=float(whole), variance=float(whole_spread))
         return VariantMeasurement.from_ratio(key, int(people), above, below, float(both))
-    people, total, spread = row or (0, 0, 0)
+    people, total, spread, *history = row or (0, 0, 0)
     if metric.type == FUNNEL:
         return VariantMeasurement.from_funnel(key, int(people), int(total))
-    return VariantMeasurement.from_mean(key, int(people), float(total), float(spread))
+    found = VariantMeasurement.from_mean(key, int(people), float(total), float(spread))
+    if not history:
+        return found
+    earlier, earlier_spread, both = (float(each) for each in history)
+    sums = MetricSums(total=earlier, variance=earlier_spread)
+    return replace(found, history=ValueHistory(sums=sums, covariance=both))
+
+
+def _get_lookback(metric: Metric, inputs: AnalysisInputs) -> timedelta | None:
+    """Only means are adjusted by history."""
+    return inputs.stats.lookback if metric.type == MEAN else None
 
 
 def _prepare_comparison(
     found: Sequence[VariantMeasurement], inputs: AnalysisInputs, metric: Metric
-) -> Callable[[], list[VariantResult]]:
-    return partial(compare_variants, found, inputs.stats, is_lower_better=metric.is_lower_better)
+) -> Callable[[], tuple[list[VariantResult], CupedSummary | None]]:
+    return partial(_compare, found, inputs, metric)
+
+
+def _compare(
+    found: Sequence[VariantMeasurement], inputs: AnalysisInputs, metric: Metric
+) -> tuple[list[VariantResult], CupedSummary | None]:
+    lookback, summary = _get_lookback(metric, inputs), None
+    adjusted = None if lookback is None else adjust_by_history(found)
+    if adjusted is not None and lookback is not None:
+        found, theta, explained = adjusted
+        summary = CupedSummary(
+            lookback_days=lookback.days, theta=theta, variance_reduction=explained
+        )
+    results = compare_variants(found, inputs.stats, is_lower_better=metric.is_lower_better)
+    return results, summary
 
 
 def _build_metric_result(

@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from hedgerow.lib.optional_packages import import_package
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -238,8 +239,8 @@ def _approximate_cdf(of: Posterior, values: FloatArray) -> FloatArray:
 
 
 def _numpy() -> Any:
-    return import_module("numpy")
+    return import_package("numpy")
 
 
 def _special() -> Any:
-    return import_module("scipy.special")
+    return import_package("scipy.special")

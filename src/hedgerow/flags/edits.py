@@ -23,9 +23,12 @@ from hedgerow.flags.validate import (
     check_not_reserved,
     check_setting_conflicts,
     referenced_flag_ids,
+    referenced_flag_values,
     validate_filters,
+    variant_keys,
 )
 from hedgerow.lib import jsonio
+from hedgerow.lib.text import truncate
 from hedgerow.projects.validation import check_storable
 
 NEW = FlagId(0)
@@ -48,6 +51,7 @@ class FlagFields:
     bucketing_identifier: Bucketing | None = None
     evaluation_contexts: Sequence[str] | None = None
     tags: Sequence[str] | None = None
+    owners: Sequence[str] | None = None
 
     def as_changes(self) -> dict[str, Any]:
         return {
@@ -130,6 +134,7 @@ def apply_fields(
     if fields.filters is not None or is_added or is_switched_on:
         after = replace(after, filters=_checked_filters(after, fields, definitions, others))
         _check_total_size(before, after, others)
+        _check_variants_unused(before, after, others)
     if before.active and not after.active and not after.deleted:
         _check_no_dependents(after, others, "disabled")
     check_setting_conflicts(after)
@@ -177,3 +182,19 @@ def _check_no_dependents(flag: Flag, others: Mapping[FlagId, Flag], action: str)
         raise Invalid(
             f"Cannot be {action}: other flags depend on it ({', '.join(dependents[:5])})."
         )
+
+
+def _check_variants_unused(before: Flag, after: Flag, others: Mapping[FlagId, Flag]) -> None:
+    """Raise Invalid if a variant is removed that an active flag depends on: its condition would
+    match no one, or could no longer be stored."""
+    removed = {*variant_keys(before.filters)} - {*variant_keys(after.filters)}
+    if not removed:
+        return
+    for other in others.values():
+        wanted = referenced_flag_values(other.filters, before.id) if other.active else set()
+        if used := removed & wanted:
+            variant = truncate(min(used))
+            raise Invalid(
+                f"The variant {variant!r} cannot be removed: the flag {other.key} depends on it.",
+                attr="filters.multivariate.variants",
+            )

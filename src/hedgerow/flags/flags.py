@@ -51,6 +51,7 @@ AUDITED = (
     "bucketing_identifier",
     "evaluation_contexts",
     "tags",
+    "owners",
 )
 
 
@@ -62,6 +63,9 @@ class FlagFilter:
 
     search: str = ""
     active: bool | None = None
+    archived: bool | None = None
+    created_by: str | None = None
+    owner: str | None = None
     type: str | None = None
     experimental: Set[FlagId] = frozenset()
     stale_at: datetime | None = None
@@ -72,6 +76,9 @@ class FlagFilter:
         return (
             (needle in flag.key.lower() or needle in flag.name.lower())
             and self.active in (None, flag.active)
+            and self.archived in (None, flag.archived)
+            and self.created_by in (None, flag.created_by)
+            and (self.owner is None or self.owner in flag.owners)
             and self._is_of_type(flag)
             and (not self.tags or not self.tags.isdisjoint(flag.tags))
             and (self.stale_at is None or get_flag_status(flag, self.stale_at)[0] == STALE)

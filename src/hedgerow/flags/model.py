@@ -1,7 +1,7 @@
 """Flag definitions, and the outcome of an evaluation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
@@ -61,6 +61,8 @@ class Flag:
     created_at: datetime
     updated_at: datetime
     last_called_at: datetime | None
+    # Whom to ask about it: emails or names of teams.
+    owners: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class FlagDefinitions:
     cohorts: Sequence[Cohort]
     group_types: Mapping[str, int]
     timezone: str
+    # The behaviors that are counted, by the reference of filters.
+    behaviors: Mapping[str, int] = field(default_factory=dict)
 
 
 class Reason(StrEnum):

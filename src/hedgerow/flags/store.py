@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hedgerow.flags.evaluation.condition_matcher import Condition
+from hedgerow.flags.evaluation.evaluation_context import NO_BEHAVIORS, PersonBehaviors
 from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
 from hedgerow.persons.model import PersonId
 from hedgerow.persons.store import PersonQuery
@@ -78,7 +79,8 @@ class PendingEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 class StoredData(msgspec.Struct, frozen=True, kw_only=True):
     """The stored data about a person; empty for an unknown one. It is stale if accepted events that
-    change it are not processed. If several processes share the inbox, `pending` are these."""
+    change it are not processed. If several processes share the inbox, `pending` are these.
+    `behaviors` is None for a person with too many distinct ids."""
 
     person_id: int | None
     properties: Mapping[str, Any]
@@ -87,6 +89,7 @@ class StoredData(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[int, Mapping[str, Any]]
     is_stale: bool = False
     pending: PendingEvents | None = None
+    behaviors: PersonBehaviors | None = NO_BEHAVIORS
 
 
 class EvaluationDataStore(Protocol):
@@ -98,8 +101,9 @@ class EvaluationDataStore(Protocol):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
+        behaviors: bool = True,
     ) -> Coroutine[Any, Any, StoredData]:
-        """Load static cohorts and hash keys only if requested."""
+        """Load static cohorts, hash keys and behaviors only if requested."""
         ...
 
     async def list_distinct_ids(self, project_id: ProjectId, distinct_id: str) -> Sequence[str]:

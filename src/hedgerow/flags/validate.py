@@ -4,7 +4,7 @@ as `filters.groups[1].properties[0].value`.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,10 @@ from hedgerow.flags.known_fields import FLAG_FILTERS
 from hedgerow.flags.model import KEY_MAX_CHARS, SURVEY_PREFIX, Bucketing, Flag, FlagId
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
+from hedgerow.persons.behaviors.filters import (
+    iterate_behavioral_filters,
+    parse_behavioral_filter,
+)
 from hedgerow.persons.cohort_graph import CohortGraph, CohortTooLarge, collect_definitions
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.validation import check_known_fields, check_storable
@@ -78,21 +82,25 @@ def check_setting_conflicts(flag: Flag) -> None:
 @dataclass(frozen=True, kw_only=True)
 class ValidationContext:
     """The cohorts and other flags of the project, which filters can refer to. A definition can
-    name the same cohort or flag many times: results are kept."""
+    name the same cohort or flag many times: results are kept. Contexts of the same cohorts can
+    share `supported_cohorts` and `known_graph`."""
 
     cohorts: Mapping[CohortId, Cohort]
     flags: Mapping[FlagId, Flag]
     own_id: FlagId | None
     supported_cohorts: set[CohortId] = field(default_factory=set)
+    known_graph: CohortGraph | None = None
 
     @cached_property
     def graph(self) -> CohortGraph:
-        return CohortGraph(collect_definitions(self.cohorts.values()))
+        return self.known_graph or CohortGraph(collect_definitions(self.cohorts.values()))
 
     @cached_property
     def dependants(self) -> set[FlagId]:
         """The flag itself, and the flags that depend on it, directly or through others."""
-        return set() if self.own_id is None else _collect_dependants(self.own_id, self.flags)
+        if self.own_id is None:
+            return set()
+        return FlagDependencies(self.flags.values()).find_dependants((self.own_id,))
 
 
 def check_filter_fields(filters: Any, place: str = "filters") -> None:
@@ -226,12 +234,21 @@ def _check_cohort_supported(id: CohortId, place: str, context: ValidationContext
     for each in order:
         outline = context.graph.outline(each)
         if outline is not None and outline.is_behavioral:
-            detail = "The cohort has behavioral filters, which flags do not support."
-            raise_invalid(place, detail, "behavioral_cohort_found")
+            _check_behaviors(context.cohorts[each], place)
         if each not in context.cohorts:
             detail = f"The cohort refers to cohort {each}, which does not exist."
             raise_invalid(place, detail, "cohort_does_not_exist")
     context.supported_cohorts.add(id)
+
+
+def _check_behaviors(cohort: Cohort, place: str) -> None:
+    """Reject behavioral filters that are older than their checks."""
+    for filter in iterate_behavioral_filters(cohort.definition):
+        try:
+            parse_behavioral_filter(filter)
+        except Invalid as error:
+            detail = f"The cohort has a behavioral filter that cannot be used. {error.detail}"
+            raise_invalid(place, detail, "behavioral_cohort_found")
 
 
 def _find_cohort(value: Any, cohorts: Mapping[CohortId, Cohort]) -> Cohort | None:
@@ -260,23 +277,41 @@ def _check_dependency(filter: Mapping[str, Any], place: str, context: Validation
         raise_invalid(f"{place}.value", "Expected true, false or a variant of that flag.")
 
 
-def _collect_dependants(id: FlagId, flags: Mapping[FlagId, Flag]) -> set[FlagId]:
-    users: dict[FlagId, list[FlagId]] = {}
-    for flag in flags.values():
-        for each in referenced_flag_ids(flag.filters):
-            users.setdefault(each, []).append(flag.id)
-    found = {id}
-    waiting = [id]
-    while waiting:
-        new = set(users.get(waiting.pop(), ())) - found
-        found |= new
-        waiting += new
-    return found
+class FlagDependencies:
+    """Which flags depend on which."""
+
+    def __init__(self, flags: Iterable[Flag]) -> None:
+        self._users: dict[FlagId, list[FlagId]] = {}
+        for flag in flags:
+            for each in referenced_flag_ids(flag.filters):
+                self._users.setdefault(each, []).append(flag.id)
+
+    def find_dependants(self, ids: Iterable[FlagId]) -> set[FlagId]:
+        """Return the flags and those that depend on them, also through others."""
+        found = set(ids)
+        waiting = list(found)
+        while waiting:
+            new = set(self._users.get(waiting.pop(), ())) - found
+            found |= new
+            waiting += new
+        return found
 
 
 def referenced_flag_ids(filters: Mapping[str, Any]) -> set[FlagId]:
     """Return the flags that filters refer to, ignoring invalid parts."""
     return {FlagId(id) for id in _referenced_ids(filters, "flag", "key")}
+
+
+def referenced_flag_values(filters: Mapping[str, Any], id: FlagId) -> set[str]:
+    """Return the variants of a flag that filters compare with, ignoring invalid parts."""
+    return {
+        filter["value"]
+        for group in (*condition_sets(filters), *super_groups(filters))
+        for filter in _sequence(group.get("properties"))
+        if isinstance(filter, Mapping)
+        and (filter.get("type"), str(filter.get("key"))) == ("flag", str(id))
+        and isinstance(filter.get("value"), str)
+    }
 
 
 def referenced_cohort_ids(filters: Mapping[str, Any]) -> set[CohortId]:

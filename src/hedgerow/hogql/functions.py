@@ -40,6 +40,8 @@ SPECIAL: dict[str, tuple[int, int]] = {
     "accurateCast": (2, 2),
     "accurateCastOrNull": (2, 2),
     "_caseWithExpression": (4, 1_000),
+    "_toNumber": (1, 1),
+    "_mayHaveKey": (2, 2),
     "isNull": (1, 1),
     "isNotNull": (1, 1),
     "exists": (1, 1),

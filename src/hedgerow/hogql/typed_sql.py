@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from hedgerow.hogql.typed_properties import StoredProperty
+
 
 class ValueType(StrEnum):
     STRING = "string"
@@ -24,7 +26,8 @@ class TypedSql:
     `is_untyped` marks the text of a property without a known type: a comparison converts it to the
     type of the other side. `owner` is the object whose properties these are. `instant` is a time
     before its conversion to the project's time zone: comparisons and sorting use it, because the
-    event store is ordered by it.
+    event store is ordered by it. `stored` is where the text of a property comes from, if it can be
+    read there in other forms.
     """
 
     sql: str
@@ -34,7 +37,8 @@ class TypedSql:
     is_constant: bool = False
     owner: str = ""
     instant: str = ""
+    stored: StoredProperty | None = None
 
     def with_sql(self, sql: str) -> "TypedSql":
         """Return the same value with other SQL."""
-        return replace(self, sql=sql, is_constant=False, instant="")
+        return replace(self, sql=sql, is_constant=False, instant="", stored=None)

@@ -1,13 +1,8 @@
 """The endpoint classes, and the routes that are built from their instances."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
@@ -22,14 +17,25 @@ from hedgerow.http.api.dead_letters import DeadLetterEndpoints
 from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
+from hedgerow.http.api.environments.matrix import MatrixEndpoints
+from hedgerow.http.api.environments.organization_flags import OrganizationFlagEndpoints
+from hedgerow.http.api.environments.products import ProductEndpoints
+from hedgerow.http.api.environments.promote import PromotionEndpoints
 from hedgerow.http.api.events import EventEndpoints
 from hedgerow.http.api.experiments import ExperimentEndpoints
+from hedgerow.http.api.flags.approval_policies import ApprovalPolicyEndpoints
+from hedgerow.http.api.flags.bandits import BanditEndpoints
+from hedgerow.http.api.flags.change_requests import ChangeRequestEndpoints
+from hedgerow.http.api.flags.code_references import CodeReferenceEndpoints
 from hedgerow.http.api.flags.drafts import FlagDraftEndpoints
 from hedgerow.http.api.flags.early_access import EarlyAccessEndpoints
 from hedgerow.http.api.flags.evaluation import FlagEvaluationEndpoints
 from hedgerow.http.api.flags.flags import FlagEndpoints
+from hedgerow.http.api.flags.holdouts import HoldoutEndpoints
 from hedgerow.http.api.flags.past_evaluation import PastEvaluationEndpoints
+from hedgerow.http.api.flags.rollout_plans import RolloutPlanEndpoints
 from hedgerow.http.api.flags.scheduled_changes import ScheduledChangeEndpoints
+from hedgerow.http.api.flags.what_if import WhatIfEndpoints
 from hedgerow.http.api.groups import GroupEndpoints
 from hedgerow.http.api.ingestion_warnings import IngestionWarningEndpoints
 from hedgerow.http.api.instance_status import InstanceStatusEndpoints
@@ -51,13 +57,16 @@ from hedgerow.http.api.pipelines.transformations import TransformationEndpoints
 from hedgerow.http.api.projects import ProjectEndpoints
 from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
-from hedgerow.http.auth.access import Access, Authenticator
+from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.console.console import ConsoleEndpoints
-from hedgerow.http.endpoint import Endpoint, FastEndpoint, Handler, endpoints_of
+from hedgerow.http.endpoint import Endpoint, Handler, endpoints_of
+from hedgerow.http.mcp import McpEndpoints
 from hedgerow.http.openapi.docs import DocsEndpoints
+from hedgerow.http.route_tables import build_fast_table, build_routes
 from hedgerow.http.sdk.capture import CaptureEndpoints
 from hedgerow.http.sdk.decide import DecideEndpoints
 from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
+from hedgerow.http.sdk.edge import EdgeEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
 from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
@@ -66,7 +75,7 @@ from hedgerow.http.sdk.site_apps import SiteAppEndpoints
 from hedgerow.http.sdk.stream import StreamEndpoints
 from hedgerow.http.sdk.surveys import PublicSurveyEndpoints
 from hedgerow.http.server.errors import EXCEPTION_HANDLERS
-from hedgerow.http.server.gateway import FastHandler, FastRoute
+from hedgerow.http.server.gateway import FastRoute
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
 
@@ -87,6 +96,7 @@ FAST_ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
 ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     ConsoleEndpoints,
     DocsEndpoints,
+    McpEndpoints,
     ProjectEndpoints,
     KeyEndpoints,
     UserEndpoints,
@@ -105,8 +115,18 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     FlagEndpoints,
     FlagEvaluationEndpoints,
     FlagDraftEndpoints,
+    WhatIfEndpoints,
+    CodeReferenceEndpoints,
+    ChangeRequestEndpoints,
+    ApprovalPolicyEndpoints,
     ScheduledChangeEndpoints,
+    RolloutPlanEndpoints,
+    BanditEndpoints,
     PastEvaluationEndpoints,
+    OrganizationFlagEndpoints,
+    ProductEndpoints,
+    MatrixEndpoints,
+    PromotionEndpoints,
     EarlyAccessEndpoints,
     SurveyEndpoints,
     EventDefinitionEndpoints,
@@ -115,6 +135,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     SubscriptionEndpoints,
     PictureEndpoints,
     ExperimentEndpoints,
+    HoldoutEndpoints,
     CohortEndpoints,
     PersonEndpoints,
     GroupEndpoints,
@@ -129,6 +150,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     SharingEndpoints,
     SharedEndpoints,
     StreamEndpoints,
+    EdgeEndpoints,
     RemoteConfigEndpoints,
     ScriptEndpoints,
     SiteAppEndpoints,
@@ -156,65 +178,10 @@ def build_api(handlers: Sequence[Handler], authenticator: Authenticator) -> Star
     return app
 
 
-def build_routes(handlers: Sequence[Handler], authenticator: Authenticator) -> list[Route]:
-    """Build the routes of handler instances. A fixed path segment wins over a parameter."""
-    routes = [
-        Route(
-            path,
-            EndpointApp(path, each.access, getattr(handler, each.function), authenticator),
-            methods=[each.method],
-            name=each.name,
-        )
-        for handler in handlers
-        for each in endpoints_of(type(handler))
-        for path in each.paths
-    ]
-    return sorted(routes, key=lambda route: [part[:1] == "{" for part in route.path.split("/")])
-
-
 def build_fast_routes(handlers: Sequence[Handler]) -> Mapping[str, FastRoute]:
     """Build the gateway's table, from one instance of each fast endpoint class."""
     _check_complete(handlers, FAST_ENDPOINT_CLASSES)
-    routes: dict[str, FastRoute] = {}
-    for handler in handlers:
-        for each in endpoints_of(type(handler)):
-            if not isinstance(each, FastEndpoint):
-                continue
-            function: FastHandler = getattr(handler, each.function)
-            for path in each.paths:
-                earlier = routes[path].methods if path in routes else ()
-                routes[path] = FastRoute(
-                    handler=function,
-                    methods=(*earlier, each.method),
-                    is_public=each.is_public,
-                    is_probe=each.is_probe,
-                    is_quick=each.is_quick,
-                    is_capture=isinstance(handler, CaptureEndpoints),
-                    allows_credentials=each.allows_credentials,
-                )
-    return routes
-
-
-class EndpointApp:
-    """The ASGI application of one endpoint. The gateway logs its `path`."""
-
-    def __init__(
-        self,
-        path: str,
-        access: Access | None,
-        method: Callable[[Any], Awaitable[Response]],
-        authenticator: Authenticator,
-    ) -> None:
-        self.path = path
-        self._access = access
-        self._method = method
-        self._authenticator = authenticator
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, send)
-        call = await self._authenticator.authorize(request, self._access)
-        response = await self._method(call)
-        await response(scope, receive, send)
+    return build_fast_table(handlers, CaptureEndpoints)
 
 
 def _check_complete(handlers: Sequence[Handler], classes: Sequence[type[Handler]]) -> None:

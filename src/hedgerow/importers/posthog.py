@@ -34,8 +34,9 @@ from hedgerow.importers.model import ConversionResult, ImportItem, ImportNote, R
 from hedgerow.importers.posthog_experiments import convert_experiment
 from hedgerow.importers.posthog_surveys import convert_survey, list_survey_flags
 from hedgerow.importers.unknown_fields import note_unknown_names, strip_unknown_fields
+from hedgerow.persons.behaviors.filters import iterate_behavioral_filters
 from hedgerow.persons.cohorts import referenced_cohorts, validate_definition
-from hedgerow.persons.known_fields import COHORT_FILTER, POSTHOG_COHORT_FIELDS
+from hedgerow.persons.known_fields import COHORT_NODE, POSTHOG_COHORT_FIELDS
 from hedgerow.persons.model import MAX_GROUP_TYPES, Cohort, CohortId
 from hedgerow.projects.model import ProjectId
 
@@ -109,13 +110,17 @@ class _Converter:
             item, name = items[id], _read_name(items[id])
             notes: list[str] = []
             definition = strip_unknown_fields(
-                definitions[id], COHORT_FILTER, "filters.properties", notes.append
+                definitions[id], COHORT_NODE, "filters.properties", notes.append
             )
             cohort = _build_cohort(id, item, definition)
             if not cohort.is_static:
                 needed = referenced_cohorts(cohort.definition)
-                reason = self._explain_missing(needed, items, self._cohorts) or _explain_invalid(
-                    partial(validate_definition, cohort.definition, cohort.id, self._cohorts)
+                reason = (
+                    self._explain_missing(needed, items, self._cohorts)
+                    or _explain_actions(cohort.definition)
+                    or _explain_invalid(
+                        partial(validate_definition, cohort.definition, cohort.id, self._cohorts)
+                    )
                 )
                 if reason:
                     self._skip(ResourceKind.COHORT, name, reason)
@@ -276,6 +281,7 @@ _COHORT_FIELDS = (
 )
 _FLAG_FIELDS = (
     *("key", "name", "filters", "active", "deleted", "archived", "version", "tags"),
+    "owners",
     *("ensure_experience_continuity", "is_remote_configuration", "has_encrypted_payloads"),
     *("evaluation_runtime", "bucketing_identifier", "evaluation_contexts", "evaluation_tags"),
     *("rollout_percentage", *POSTHOG_FLAG_FIELDS),
@@ -348,7 +354,31 @@ def _read_old_group(group: Mapping[str, Any]) -> dict[str, Any]:
         return dict(_clean(properties))
     if isinstance(properties, list):
         return {"type": "AND", "values": [_clean(each) for each in properties]}
-    return {"type": "behavioral", **group}
+    return _read_old_behavior(group)
+
+
+def _read_old_behavior(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a filter by behavior of the oldest format in the current one."""
+    event, action, count = group.get("event_id"), group.get("action_id"), group.get("count")
+    found = {
+        "type": "behavioral",
+        "key": event or action,
+        "event_type": "events" if event else "actions",
+        "value": "performed_event_multiple" if count else "performed_event",
+        "time_value": parse_id(group.get("days")),
+        "time_interval": "day",
+    }
+    if count:
+        found |= {"operator": group.get("count_operator") or "exact", "operator_value": count}
+    return found
+
+
+def _explain_actions(definition: Any) -> str:
+    """Say why a cohort that counts actions is not imported: their ids are those of PostHog."""
+    for filter in iterate_behavioral_filters(definition):
+        if "actions" in (filter.get("event_type"), filter.get("seq_event_type")):
+            return "It counts an action, and actions are not imported. Create both here."
+    return ""
 
 
 def _clean(node: Any) -> Any:
@@ -421,6 +451,7 @@ def _build_flag(id: FlagId, item: Item, note: Callable[[str], None]) -> Flag:
         created_at=EPOCH,
         updated_at=EPOCH,
         last_called_at=None,
+        owners=_read_labels(item.get("owners")),
     )
 
 
@@ -460,6 +491,7 @@ def _build_flag_item(flag: Flag) -> ImportItem:
         "bucketing_identifier": flag.bucketing_identifier.value,
         "evaluation_contexts": list(flag.evaluation_contexts),
         "tags": list(flag.tags),
+        **({"owners": list(flag.owners)} if flag.owners else {}),
     }
     return ImportItem(kind=ResourceKind.FLAG, source_id=flag.id, name=flag.key, body=body)
 

@@ -17,6 +17,7 @@ from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
+from hedgerow.ingestion.behavior_stage import BehaviorStage
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
 from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
@@ -94,6 +95,7 @@ class Processor:
         self._transform_stage = transform_stage
         self._schema_stage = schema_stage
         self._learner = learner
+        self._behavior_stage = BehaviorStage()
         self._rejected_count = 0
         self._routing = routing
         self._clock = clock
@@ -390,6 +392,7 @@ class Processor:
             ),
             transformation_counts=checked.counts.get(project_id, ()),
             rejected=checked.rejected.get(project_id, ()),
+            occurrences=self._behavior_stage.find_occurrences(state.behaviors, result),
         )
 
 

@@ -145,10 +145,17 @@ class FreshEvaluationData(EvaluationDataStore):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
+        behaviors: bool = True,
     ) -> Coroutine[Any, Any, StoredData]:
         # A coroutine does not run before it is awaited, so it reads after the wait.
         load = partial(
-            self._data.load, project_id, distinct_id, groups, cohorts=cohorts, hash_keys=hash_keys
+            self._data.load,
+            project_id,
+            distinct_id,
+            groups,
+            cohorts=cohorts,
+            hash_keys=hash_keys,
+            behaviors=behaviors,
         )
         if self._watch is None and (self._progress.is_all_processed or not self._timeout_s):
             return load()

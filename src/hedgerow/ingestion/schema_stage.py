@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hedgerow.definitions.model import EventSchema, SchemaMode
+from hedgerow.definitions.model import EventSchema
 from hedgerow.definitions.schema_registry import UNCHECKED, SchemaRegistry
 from hedgerow.events.model import EventKey
 from hedgerow.ingestion.deduplication import ProcessedEvents
@@ -20,7 +20,7 @@ from hedgerow.ingestion.store import RejectedEvent
 from hedgerow.ingestion.transform_stage import TransformedRows
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.pipelines.transformations.chain import TransformationCounts
-from hedgerow.projects.model import ProjectId
+from hedgerow.projects.model import ProjectId, SchemaMode
 
 VIOLATION_WARNING = "schema_violation"
 UNCHECKED_WARNING = "schema_not_checked"

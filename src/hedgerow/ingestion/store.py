@@ -17,6 +17,7 @@ from hedgerow.ingestion.model import (
 )
 from hedgerow.ingestion.persons.changes import PersonChanges
 from hedgerow.ingestion.persons.loaded_state import LoadedState
+from hedgerow.persons.behaviors.store import NewOccurrences
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.activity import ActivityEntry
@@ -52,6 +53,7 @@ class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
     flag_calls: Mapping[tuple[str, str], int]
     transformation_counts: Sequence[TransformationCounts] = ()
     rejected: Sequence[RejectedEvent] = ()
+    occurrences: NewOccurrences = {}
 
 
 class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):

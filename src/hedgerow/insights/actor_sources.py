@@ -16,12 +16,13 @@ from hedgerow.hogql.builders import constant
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
-from hedgerow.insights.breakdowns import ALL_USERS, OTHER_LABEL, Breakdown
-from hedgerow.insights.date_range import DateRange, parse_date_range
+from hedgerow.insights.breakdowns import ALL_USERS, NULL_LABEL, OTHER_LABEL, Breakdown
+from hedgerow.insights.date_range import DateRange, Interval, parse_date_range
 from hedgerow.insights.filters import build_query_filters
-from hedgerow.insights.funnels.query import FunnelsQuery, parse_funnels_query
-from hedgerow.insights.funnels.sql import Funnel, build_actors
+from hedgerow.insights.funnels.query import FunnelsQuery, FunnelView, parse_funnels_query
+from hedgerow.insights.funnels.sql import Funnel, build_actors, build_attempts, number_attempt
 from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
+from hedgerow.insights.paths.query import build_path_actors, parse_paths_query
 from hedgerow.insights.retention.query import (
     build_retained_actors,
     parse_retention_query,
@@ -63,7 +64,9 @@ def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
     fields.check_known(INSIGHT_ACTORS if kind == INSIGHT else FUNNELS_ACTORS)
     query = fields.mapping("source")
     insight = str(query.get("kind"))
-    expected = ("TrendsQuery", "RetentionQuery") if kind == INSIGHT else ("FunnelsQuery",)
+    expected = (
+        ("TrendsQuery", "RetentionQuery", "PathsQuery") if kind == INSIGHT else ("FunnelsQuery",)
+    )
     if insight not in expected:
         detail = f'"{truncate(insight)}" is not supported. Expected: {" or ".join(expected)}.'
         raise Invalid(detail, attr=f"{fields.attr('source')}__kind", code="invalid_choice")
@@ -95,10 +98,15 @@ def _parse_funnels(_: Mapping[str, Any], query: Mapping[str, Any]) -> int | None
     return parsed.group_type_index
 
 
+def _parse_paths(_: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
+    return parse_paths_query(query).group_type_index
+
+
 _PARSERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], int | None]] = {
     "TrendsQuery": _parse_trends,
     "RetentionQuery": _parse_retention,
     "FunnelsQuery": _parse_funnels,
+    "PathsQuery": _parse_paths,
 }
 
 
@@ -121,7 +129,9 @@ def build_source(
         case "TrendsQuery":
             return _build_trends(source, context, earliest, shown)
         case "RetentionQuery":
-            return _build_retention(source, context)
+            return _build_retention(source, context, earliest)
+        case "PathsQuery":
+            return _build_paths(source, context, earliest)
     return _build_funnels(source, context, earliest)
 
 
@@ -189,11 +199,12 @@ def _read_value(source: ActorSource, breakdown: Breakdown | None) -> list[str] |
     if len(values) != len(breakdown.properties):
         detail = f"Expected {len(breakdown.properties)} values."
         raise Invalid(detail, attr=f"{source.attr}__breakdown")
-    return [str(each) for each in values]
+    # Funnels and retention show a missing value as empty text.
+    return [str(each) or NULL_LABEL for each in values]
 
 
-def _find_slot(source: ActorSource, period: DateRange) -> int | None:
-    day = source.sent.get("day")
+def _find_slot(source: ActorSource, period: DateRange, name: str = "day") -> int | None:
+    day = source.sent.get(name)
     if day is None:
         return None
     text = str(day).replace("T", " ")
@@ -201,15 +212,18 @@ def _find_slot(source: ActorSource, period: DateRange) -> int | None:
         if text.startswith(start):
             return number
     detail = f'"{truncate(text)}" is not an interval of the query.'
-    raise Invalid(detail, attr=f"{source.attr}__day")
+    raise Invalid(detail, attr=f"{source.attr}__{name}")
 
 
-def _build_retention(source: ActorSource, context: QueryContext) -> Select:
+def _build_retention(
+    source: ActorSource, context: QueryContext, earliest: datetime | None
+) -> Select:
     query = parse_retention_query(source.query)
-    period = plan_period(query, context.time)
+    period = plan_period(query, context.time, earliest)
+    count = len(period.interval_starts)
     number = QueryFields(source.sent, source.attr).integer("interval") or 0
-    if not 0 <= number < query.interval_count:
-        detail = f"An interval from 0 to {query.interval_count - 1} is required."
+    if not 0 <= number < count:
+        detail = f"An interval from 0 to {count - 1} is required."
         raise Invalid(detail, attr=f"{source.attr}__interval")
     value = _read_value(source, query.breakdown)
     return build_select(
@@ -227,6 +241,8 @@ def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetim
     query = parse_funnels_query(source.query)
     period = parse_date_range(query.date_range, query.interval, context.time, earliest)
     funnel = Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
+    if query.view is FunnelView.TRENDS:
+        return _build_rate(source, funnel, context)
     return build_select(
         f"""
         SELECT actor, reached AS event_count FROM {{actors}} AS actors
@@ -235,6 +251,34 @@ def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetim
         """,  # noqa: S608 - ours
         actors=build_actors(funnel, context),
         is_value=_match_value(_read_value(source, query.breakdown)),
+    )
+
+
+def _build_paths(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Select:
+    query = parse_paths_query(source.query)
+    period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
+    return build_path_actors(query, context, period)
+
+
+def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> Select:
+    """Build who begins in an interval of a rate over time, and converts or drops off."""
+    fields = QueryFields(source.sent, source.attr)
+    name = "funnelTrendsEntrancePeriodStart"
+    if not fields.text(name):
+        raise Invalid("This field is required.", attr=fields.attr(name), code="required")
+    first, last = funnel.query.from_step + 1, funnel.query.to_step + 1
+    having = f"event_count >= {last}"
+    if fields.boolean("funnelTrendsDropOff"):
+        having = f"event_count >= {first} AND event_count < {last}"
+    return build_select(
+        f"""
+        SELECT actor, max(level) AS event_count FROM {{attempts}} AS attempts
+        WHERE level > 0 AND {{slot}} = {_find_slot(source, funnel.period, name)} AND {{is_value}}
+        GROUP BY actor HAVING {having} ORDER BY actor ASC
+        """,  # noqa: S608 - ours
+        attempts=build_attempts(funnel, context),
+        slot=number_attempt(funnel),
+        is_value=_match_value(_read_value(source, funnel.query.breakdown)),
     )
 
 

@@ -19,6 +19,8 @@ from hedgerow.queries.fields import QueryFields
 # What PostHog's clients show as "None" and "Other".
 NULL_LABEL = "$$_posthog_breakdown_null_$$"
 OTHER_LABEL = "$$_posthog_breakdown_other_$$"
+# In a funnel.
+PLAIN_OTHER_LABEL = "Other"
 ALL_USERS = "all"
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 1_000
@@ -120,6 +122,10 @@ class Breakdown:
 
     def read_value(self, value: Sequence[str]) -> Any:
         return list(value) if self.is_list else value[0]
+
+    def read_plain_value(self, value: Sequence[str]) -> Any:
+        """Return a value of a funnel or a retention, where a missing one is empty text."""
+        return self.read_value(["" if each == NULL_LABEL else each for each in value])
 
     @property
     def other(self) -> Any:

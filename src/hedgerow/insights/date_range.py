@@ -1,7 +1,7 @@
 """The date range of an insight, cut into intervals in the project's time zone.
 
 Dates follow PostHog: a range without a time of day contains its whole last day, and the first
-interval is complete, unless the client sends `explicitDate`.
+interval is complete, unless it is a week or the client sends `explicitDate`.
 """
 
 import re
@@ -18,6 +18,7 @@ from hedgerow.hogql.ast import Compare, Expr
 from hedgerow.hogql.builders import all_of, call, compare, constant
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.dates import EARLIEST, LATEST
+from hedgerow.projects.model import WeekStart
 from hedgerow.projects.validation import parse_date_parameter
 from hedgerow.queries.fields import QueryFields
 
@@ -27,7 +28,9 @@ ALL_TIME = "all"
 
 TICK = timedelta(microseconds=1)
 _TIME_OF_DAY = re.compile(r"\d[T ]\d")
-_RELATIVE = re.compile(r"[+-]?(\d*)([hdwmqy])(Start|End)?", re.ASCII)
+_RELATIVE = re.compile(r"[+-]?(\d*)([shdwmqyM])(Start|End)?", re.ASCII)
+# The units of relative dates with a time of day: seconds, minutes and hours.
+_CLOCK_UNITS = "sMh"
 _SECONDS = {"minute": 60, "hour": 3600}
 
 
@@ -42,8 +45,8 @@ class Interval(StrEnum):
     def has_time_of_day(self) -> bool:
         return self in (Interval.MINUTE, Interval.HOUR)
 
-    def start_of(self, moment: datetime) -> datetime:
-        """Return the start of the interval that contains a local time. Weeks begin on Sunday."""
+    def start_of(self, moment: datetime, week_start: WeekStart = WeekStart.SUNDAY) -> datetime:
+        """Return the start of the interval that contains a local time."""
         match self:
             case Interval.MINUTE:
                 return moment.replace(second=0, microsecond=0)
@@ -52,7 +55,7 @@ class Interval(StrEnum):
         day = datetime.combine(moment.date(), time.min, moment.tzinfo)
         match self:
             case Interval.WEEK:
-                return day - timedelta(days=day.isoweekday() % 7)
+                return day - timedelta(days=(day.isoweekday() - week_start) % 7)
             case Interval.MONTH:
                 return day.replace(day=1)
         return day
@@ -78,10 +81,11 @@ class DateRange:
     start: datetime
     end: datetime
     interval: Interval
+    week_start: WeekStart = WeekStart.SUNDAY
 
     @cached_property
     def first(self) -> datetime:
-        return self.interval.start_of(self.start)
+        return self.interval.start_of(self.start, self.week_start)
 
     @cached_property
     def interval_starts(self) -> Sequence[datetime]:
@@ -154,14 +158,12 @@ def parse_date_range(
         start = (earliest or query_time.now).astimezone(zone)
     else:
         start = _parse(fields, "date_from", from_text, query_time)
-        if not is_exact and _drops_time_of_day(from_text):
-            start = Interval.DAY.start_of(start)
+    if not is_exact:
+        start = _round_start(start, from_text, interval)
     end = parse_range_end(sent, interval, query_time)
-    if not is_exact and not _is_relative_hours(from_text, interval):
-        start = interval.start_of(start)
     if start > end:
         raise Invalid("date_from is after date_to.", attr=fields.attr("date_from"))
-    found = DateRange(start=start, end=end, interval=interval)
+    found = DateRange(start=start, end=end, interval=interval, week_start=query_time.week_start)
     _check_size(found, fields)
     return found
 
@@ -188,23 +190,18 @@ def _parse(fields: QueryFields, name: str, text: str, query_time: QueryTime) -> 
 def _drops_time_of_day(text: str) -> bool:
     """`-7d` is the start of that day; `-24h` and `2026-01-31T12:00` are exact."""
     if found := _RELATIVE.fullmatch(text):
-        return found[2] != "h"
+        return found[2] not in _CLOCK_UNITS
     return not _TIME_OF_DAY.search(text)
 
 
-def _is_relative_hours(text: str, interval: Interval) -> bool:
-    found = _RELATIVE.fullmatch(text)
-    return (
-        found is not None
-        and found[2] == "h"
-        and not found[3]
-        and interval
-        in (
-            Interval.MINUTE,
-            Interval.HOUR,
-            Interval.DAY,
-        )
-    )
+def _round_start(start: datetime, text: str, interval: Interval) -> datetime:
+    """Return the start of the first interval. A first week begins with the day of the start, and
+    a number of hours before now with a whole hour, in minutes with an exact time."""
+    if _drops_time_of_day(text):
+        start = Interval.DAY.start_of(start)
+    elif _RELATIVE.fullmatch(text) and interval is not Interval.MONTH:
+        return start if interval is Interval.MINUTE else Interval.HOUR.start_of(start)
+    return (Interval.DAY if interval is Interval.WEEK else interval).start_of(start)
 
 
 def _end_of_range(end: datetime, text: str, interval: Interval) -> datetime:

@@ -11,9 +11,9 @@ DATE_RANGE = Shape("date_from", "date_to", "explicitDate")
 SERIES_FIELDS = (
     "kind", "event", "id", "name", "custom_name", "properties", "fixedProperties", "math",
     "math_property", "math_property_type", "math_hogql", "math_group_type_index",
-    "math_multiplier",
+    "math_multiplier", "optionalInFunnel",
 )  # fmt: skip
-SERIES_UNUSED = ("limit", "orderBy", "response", "version", "optionalInFunnel")
+SERIES_UNUSED = ("limit", "orderBy", "response", "version")
 SERIES = Shape(*SERIES_FIELDS, unused=SERIES_UNUSED)
 _BREAKDOWN_FIELDS = (
     "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
@@ -92,7 +92,8 @@ INSIGHT_ACTORS = Shape(
     unused=("includeRecordings", "modifiers", "response", "tags", "version", "status"),
 )  # fmt: skip
 FUNNELS_ACTORS = Shape(
-    "kind", "source", "funnelStep", "funnelStepBreakdown",
+    "kind", "source", "funnelStep", "funnelStepBreakdown", "funnelTrendsDropOff",
+    "funnelTrendsEntrancePeriodStart",
     unused=("includeRecordings", "modifiers", "response", "tags", "version"),
 )  # fmt: skip
 ACTORS_QUERY = Shape(
@@ -102,6 +103,7 @@ ACTORS_QUERY = Shape(
 PATHS_FILTER = Shape(
     "includeEventTypes", "pathsHogQLExpression", "startPoint", "endPoint", "pathGroupings",
     "excludeEvents", "stepLimit", "edgeLimit", "minEdgeWeight", "maxEdgeWeight",
+    "pathStartKey", "pathEndKey", "pathDropoffKey",
     localPathCleaningFilters=Shape("alias", "regex", unused=("order",)),
     unused=("pathReplacements", "showFullUrls"),
 )  # fmt: skip

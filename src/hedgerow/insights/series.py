@@ -20,6 +20,7 @@ MAX_SERIES = 26
 EVENTS, ACTIONS = "EventsNode", "ActionsNode"
 ALL_EVENTS = "All events"
 DEFAULT_EVENT = "$pageview"
+SESSION_DURATION = "$session_duration"
 
 _PROPERTY_MATH = ("sum", "avg", "min", "max", "median", "p75", "p90", "p95", "p99")
 _ACTOR_MATH = tuple(
@@ -34,6 +35,9 @@ MATH = (*_PLAIN_MATH, *_PROPERTY_MATH, *_ACTOR_MATH)
 # The place of a math property, by `math_property_type`.
 _PROPERTY_CHAINS: Mapping[str, tuple[str, ...]] = {
     "event_properties": ("properties",),
+    "numerical_event_properties": ("properties",),
+    # Of these, only the duration is supported, which has its own SQL.
+    "session_properties": ("properties",),
     "person_properties": ("person", "properties"),
 }
 
@@ -180,6 +184,11 @@ def _check_math(series: Series, fields: QueryFields) -> None:
     if (series.is_property_math) and series.math_property is None:
         detail = f'The math "{series.math}" requires the name of a property.'
         raise Invalid(detail, attr=fields.attr("math_property"), code="required")
+    if series.math_property_type == "session_properties" and (
+        series.math_property != SESSION_DURATION
+    ):
+        detail = f"Of sessions, only {SESSION_DURATION} is supported."
+        raise Invalid(detail, attr=fields.attr("math_property"))
     if series.math == "hogql" and series.math_hogql is None:
         detail = 'The math "hogql" requires an aggregation, such as sum(properties.price).'
         raise Invalid(detail, attr=fields.attr("math_hogql"), code="required")

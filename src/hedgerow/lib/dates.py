@@ -28,7 +28,9 @@ _MIN = datetime.min.replace(tzinfo=UTC)
 _MAX = datetime.max.replace(tzinfo=UTC)
 _SLASHED = re.compile(r"^(\d{4})/(\d{2})/(\d{2})", re.ASCII)
 _RELATIVE = re.compile(r"-?0{0,100}(\d{1,4})([hdwmy])", re.ASCII)
-_QUERY_RELATIVE = re.compile(r"(?:([+-]?)(\d{1,4}))?([hdwmqy])(Start|End)?", re.ASCII)
+# In a query, m is a month and M a minute.
+_QUERY_RELATIVE = re.compile(r"(?:([+-]?)(\d{1,4}))?([shdwmqyM])(Start|End)?", re.ASCII)
+_CLOCK_UNITS = {"s": timedelta(seconds=1), "M": timedelta(minutes=1), "h": timedelta(hours=1)}
 _DATE = r"(?:(\d{4})([-/])(\d{1,2})\2(\d{1,2})|(\d{1,2})/(\d{1,2})/(\d{4}))"
 _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?\s*([AP]M)?"
 _ZONE = r"(?:Z|UTC|GMT|([+-])(\d{2}):?(\d{2})?)"
@@ -190,8 +192,8 @@ def _parse_query_relative(text: str, now: datetime) -> datetime | None:
 
 
 def _subtract(moment: datetime, number: int, unit: str) -> datetime:
-    if unit == "h":  # elapsed hours, also across a clock change
-        return (moment.astimezone(UTC) - timedelta(hours=number)).astimezone(moment.tzinfo)
+    if (size := _CLOCK_UNITS.get(unit)) is not None:  # elapsed time, also across a clock change
+        return (moment.astimezone(UTC) - size * number).astimezone(moment.tzinfo)
     return _subtract_days_or_months(moment, number, unit)
 
 
@@ -216,8 +218,13 @@ def _subtract_months(moment: datetime, months: int) -> datetime:
 
 
 def _start_of_unit(moment: datetime, unit: str) -> datetime:
-    if unit == "h":
-        return moment.replace(minute=0, second=0, microsecond=0)
+    match unit:
+        case "s":
+            return moment.replace(microsecond=0)
+        case "M":
+            return moment.replace(second=0, microsecond=0)
+        case "h":
+            return moment.replace(minute=0, second=0, microsecond=0)
     day = datetime.combine(moment.date(), time.min, moment.tzinfo)
     match unit:
         case "d":

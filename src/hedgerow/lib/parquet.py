@@ -1,8 +1,9 @@
 """Parquet files of strings and timestamps, written row group by row group."""
 
 from collections.abc import Collection, Sequence
-from importlib import import_module
 from typing import Any
+
+from hedgerow.lib.optional_packages import import_package
 
 
 class ParquetFile:
@@ -10,8 +11,8 @@ class ParquetFile:
 
     def __init__(self, sink: Any, columns: Sequence[str], timestamps: Collection[str]) -> None:
         # pyarrow is slow to import and needed only here.
-        self._arrow = import_module("pyarrow")
-        parquet = import_module("pyarrow.parquet")
+        self._arrow = import_package("pyarrow")
+        parquet = import_package("pyarrow.parquet")
         text, timestamp = self._arrow.string(), self._arrow.timestamp("us", tz="UTC")
         self._schema = self._arrow.schema(
             [(name, timestamp if name in timestamps else text) for name in columns]
@@ -34,7 +35,7 @@ def encode_parquet(
     columns: Sequence[str], timestamps: Collection[str], rows: Sequence[Sequence[Any]]
 ) -> bytes:
     """Encode a whole file in memory."""
-    sink = import_module("pyarrow").BufferOutputStream()
+    sink = import_package("pyarrow").BufferOutputStream()
     file = ParquetFile(sink, columns, timestamps)
     file.write(rows)
     file.close()

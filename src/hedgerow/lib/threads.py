@@ -5,6 +5,7 @@ import errno
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -108,6 +109,20 @@ _default = ThreadLimiter(DEFAULT_MAX_THREADS)
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in the process's default threads."""
     return await _default.run(work)
+
+
+def build_pauses(work_s: float = 0.002, rest_s: float = 0.002) -> Callable[[], None]:
+    """Return a function for long work in a thread to call again and again: it rests after every
+    `work_s`. A thread that never waits delays the event loop, with which it takes turns."""
+    began = time.monotonic()
+
+    def pause() -> None:
+        nonlocal began
+        if time.monotonic() - began >= work_s:
+            time.sleep(rest_s)
+            began = time.monotonic()
+
+    return pause
 
 
 def consume_exception(task: asyncio.Task[Any]) -> None:

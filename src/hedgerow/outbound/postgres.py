@@ -8,16 +8,22 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import certifi
-import psycopg
 
+from hedgerow.lib.optional_packages import LazyPackage
 from hedgerow.outbound.ssrf_guard import SsrfGuard
 from hedgerow.plugin.database_address import DatabaseAddress
 from hedgerow.plugin.http import TransportError
 
-Connection = psycopg.AsyncConnection[Any]
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.AsyncConnection[Any]
+else:
+    psycopg = LazyPackage("psycopg")
+    Connection = Any
 
 CONNECT_TIMEOUT_S = 5
 MAX_CONNECTIONS = 4
@@ -125,7 +131,7 @@ def _build_parameters(address: DatabaseAddress, found: str) -> dict[str, Any]:
     }
 
 
-def _describe_error(error: psycopg.Error) -> str:
+def _describe_error(error: "psycopg.Error") -> str:
     """Return the last line of the driver's message: the lines before it name the server."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip().rstrip(".") if lines else type(error).__name__

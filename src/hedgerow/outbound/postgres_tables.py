@@ -3,15 +3,19 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
-from psycopg import sql
+from typing import TYPE_CHECKING, Any
 
 from hedgerow.events.model import Event
+from hedgerow.lib.optional_packages import LazyPackage
 from hedgerow.outbound.postgres import Connection, PostgresClient
 from hedgerow.plugin.delivery import InsertResult, TableTarget, TableWriter
 from hedgerow.plugin.http import TransportError
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import sql
+else:
+    psycopg, sql = LazyPackage("psycopg"), LazyPackage("psycopg.sql")
 
 INSERT_TIMEOUT_S = 30.0
 
@@ -29,17 +33,15 @@ COLUMNS = {
 }
 KEY = ("project_id", "uuid")
 
-# What to do about an error.
+# What to do about an error, by the name of its class.
 ADVICE = {
-    psycopg.errors.InsufficientPrivilege: "Grant the user USAGE on the schema and INSERT on the "
+    "InsufficientPrivilege": "Grant the user USAGE on the schema and INSERT on the "
     "table, or CREATE if the table does not exist.",
-    psycopg.errors.InvalidSchemaName: "Create the schema, or check its name.",
-    psycopg.errors.UndefinedColumn: "Add the column to the table, or choose another table.",
-    psycopg.errors.InvalidColumnReference: "The table needs a unique index on project_id and uuid.",
-    psycopg.errors.ReadOnlySqlTransaction: "Configure the primary server, which accepts writes.",
+    "InvalidSchemaName": "Create the schema, or check its name.",
+    "UndefinedColumn": "Add the column to the table, or choose another table.",
+    "InvalidColumnReference": "The table needs a unique index on project_id and uuid.",
+    "ReadOnlySqlTransaction": "Configure the primary server, which accepts writes.",
 }
-# Errors caused by the data of a row: other rows may succeed.
-ROW_ERRORS = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 
 
 class PostgresTables(TableWriter):
@@ -64,7 +66,7 @@ class PostgresTables(TableWriter):
 
 
 async def _insert_events(
-    connection: Connection, target: TableTarget, statement: sql.Composed, events: Sequence[Event]
+    connection: Connection, target: TableTarget, statement: "sql.Composed", events: Sequence[Event]
 ) -> tuple[int, dict[int, str]]:
     """Return the number of new rows, and the error of each row that can never be stored."""
     rows = [_encode_row(event) for event in events]
@@ -74,20 +76,25 @@ async def _insert_events(
         except psycopg.errors.UndefinedTable:
             await _create_table(connection, target)
             return await _execute_many(connection, statement, rows), {}
-    except ROW_ERRORS:
+    except list_row_errors():
         pass
     # One row is invalid and all were rolled back: insert them one by one to find it.
     new, refused = 0, {}
     for number, row in enumerate(rows):
         try:
             new += await _execute_many(connection, statement, [row])
-        except ROW_ERRORS as error:
+        except list_row_errors() as error:
             refused[number] = f"The database rejects this event: {_describe_error(error)}"
     return new, refused
 
 
+def list_row_errors() -> "tuple[type[psycopg.Error], ...]":
+    """Return the errors that the data of a row cause: other rows may succeed."""
+    return psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded
+
+
 async def _execute_many(
-    connection: Connection, statement: sql.Composed, rows: Sequence[Any]
+    connection: Connection, statement: "sql.Composed", rows: Sequence[Any]
 ) -> int:
     async with connection.transaction(), connection.cursor() as cursor:
         await cursor.executemany(statement, rows)
@@ -101,11 +108,11 @@ async def _create_table(connection: Connection, target: TableTarget) -> None:
         await connection.execute(_build_create_table(target))
 
 
-def _table(target: TableTarget) -> sql.Identifier:
+def _table(target: TableTarget) -> "sql.Identifier":
     return sql.Identifier(target.schema, target.table)
 
 
-def _build_create_table(target: TableTarget) -> sql.Composed:
+def _build_create_table(target: TableTarget) -> "sql.Composed":
     columns = [
         sql.Identifier(name) + sql.SQL(" ") + sql.SQL(type) for name, type in COLUMNS.items()
     ]
@@ -114,7 +121,7 @@ def _build_create_table(target: TableTarget) -> sql.Composed:
     )
 
 
-def _build_insert(target: TableTarget) -> sql.Composed:
+def _build_insert(target: TableTarget) -> "sql.Composed":
     # Explicit casts, because an existing table may have other column types.
     values = [sql.SQL("%s::") + sql.SQL(type.split()[0]) for type in COLUMNS.values()]
     return sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO NOTHING").format(
@@ -125,7 +132,7 @@ def _build_insert(target: TableTarget) -> sql.Composed:
     )
 
 
-def _join_identifiers(names: Any) -> sql.Composed:
+def _join_identifiers(names: Any) -> "sql.Composed":
     return sql.SQL(", ").join(sql.Identifier(name) for name in names)
 
 
@@ -144,7 +151,7 @@ def _encode_row(event: Event) -> Sequence[Any]:
     )
 
 
-def _describe_error(error: psycopg.Error) -> str:
+def _describe_error(error: "psycopg.Error") -> str:
     message = error.diag.message_primary or str(error).strip() or type(error).__name__
-    advice = next((text for kind, text in ADVICE.items() if isinstance(error, kind)), "")
+    advice = ADVICE.get(type(error).__name__, "")
     return f"{message}. {advice}".strip()

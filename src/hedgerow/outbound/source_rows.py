@@ -4,15 +4,19 @@ a server-side cursor and a statement timeout.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
-
+from hedgerow.lib.optional_packages import LazyPackage
 from hedgerow.outbound.postgres import PostgresClient
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.imports import DatabaseQuery, DatabaseReader, JobError
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import rows, sql
+else:
+    psycopg, rows = LazyPackage("psycopg"), LazyPackage("psycopg.rows")
+    sql = LazyPackage("psycopg.sql")
 
 FETCH_SIZE = 1000
 STATEMENT_TIMEOUT_S = 120
@@ -41,7 +45,7 @@ class PostgresSourceRows(DatabaseReader):
             ):
                 for setting in SETTINGS:
                     await connection.execute(setting)
-                cursor = connection.cursor(name="hedgerow_import", row_factory=dict_row)
+                cursor = connection.cursor(name="hedgerow_import", row_factory=rows.dict_row)
                 async with cursor:
                     values = () if query.start is None else (query.start,)
                     await cursor.execute(_build_statement(query), values)
@@ -57,7 +61,7 @@ async def _fetch_batches(cursor: Any) -> AsyncIterator[Sequence[Any]]:
         yield [(row.pop(CURSOR_COLUMN), row) for row in rows]
 
 
-def _build_statement(query: DatabaseQuery) -> sql.Composed:
+def _build_statement(query: DatabaseQuery) -> "sql.Composed":
     column = sql.Identifier(query.cursor_column)
     inner = sql.SQL(query.text.strip().rstrip(";").replace("%", "%%"))
     wanted = sql.SQL("") if query.start is None else sql.SQL(" WHERE {} >= %s").format(column)
@@ -66,6 +70,6 @@ def _build_statement(query: DatabaseQuery) -> sql.Composed:
     )
 
 
-def _describe_error(error: psycopg.Error) -> str:
+def _describe_error(error: "psycopg.Error") -> str:
     lines = str(error).strip().splitlines()
     return f"PostgreSQL reports: {lines[0] if lines else type(error).__name__}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.lib import jsonio
+from hedgerow.persons.behaviors.filters import BEHAVIORAL
 from hedgerow.persons.model import Cohort, CohortId
 
 # Nested filter groups and nested cohorts together. Evaluation recurses, so they must fit on the
@@ -175,7 +176,7 @@ def outline_definition(definition: Any) -> DefinitionOutline:
         levels = max(levels, level)
         if not isinstance(node, Mapping):
             continue
-        is_behavioral = is_behavioral or str(node.get("type")).startswith("behav")
+        is_behavioral = is_behavioral or node.get("type") == BEHAVIORAL
         id = referenced_cohort(node)
         if id is not None:
             references[id] = max(references.get(id, 0), level)

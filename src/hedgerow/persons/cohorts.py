@@ -11,11 +11,12 @@ from hedgerow.errors import Invalid, NotFound
 from hedgerow.filters.validate import (
     check_pattern_count,
     check_property_filter,
-    is_pattern,
+    collect_patterns,
     raise_invalid,
 )
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
+from hedgerow.persons.behaviors.filters import BEHAVIORAL, parse_behavioral_filter
 from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions, outline_definition
 from hedgerow.persons.known_fields import COHORT_FILTER, COHORT_NODE
 from hedgerow.persons.model import Cohort, CohortId
@@ -71,7 +72,7 @@ class Cohorts:
         def decide(others: Mapping[CohortId, Cohort], _: FlagsUsingCohort) -> Cohort:
             return build_new_cohort(project_id, fields, others, actor, now)
 
-        return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
+        return await self._store.write_cohort(project_id, decide, create_entry_builder(actor), now)
 
     async def change(
         self,
@@ -87,10 +88,9 @@ class Cohorts:
                 raise NotFound
             if fields.deleted:
                 _check_unused(id, others, flags_using)
-            after = _apply_fields(before, fields, others)
-            return after if after == before else replace(after, updated_at=now)
+            return change_cohort(before, fields, others, now)
 
-        return await self._store.write_cohort(project_id, decide, _entry_builder(actor), now)
+        return await self._store.write_cohort(project_id, decide, create_entry_builder(actor), now)
 
     async def add_members(self, cohort: Cohort, distinct_ids: Sequence[str]) -> int:
         """Add persons to a static cohort. Unknown distinct ids are ignored."""
@@ -149,6 +149,14 @@ def build_new_cohort(
     return _apply_fields(blank, fields, others)
 
 
+def change_cohort(
+    before: Cohort, fields: CohortFields, others: Mapping[CohortId, Cohort], now: datetime
+) -> Cohort:
+    """Return the changed cohort. Raises Invalid if it cannot be changed so."""
+    after = _apply_fields(before, fields, others)
+    return after if after == before else replace(after, updated_at=now)
+
+
 def _apply_fields(
     before: Cohort, fields: CohortFields, others: Mapping[CohortId, Cohort]
 ) -> Cohort:
@@ -199,7 +207,7 @@ def validate_definition(
         if not isinstance(node, dict):
             raise_invalid(place, "Expected an object.")
         if "values" not in node:
-            pattern_count += is_pattern(node)
+            pattern_count += len(collect_patterns(node))
             check_pattern_count(pattern_count, DEFINITION_PATH)
             _check_leaf(node, place, users, others)
             continue
@@ -264,8 +272,11 @@ def _check_leaf(
         if not isinstance(filter.get("key"), str) or not filter["key"]:
             raise_invalid(f"{place}.key", "This field is required.", "required")
         check_property_filter(filter, place)
+    elif kind == BEHAVIORAL:
+        parse_behavioral_filter(filter, place)
     else:
-        raise_invalid(f"{place}.type", "Expected `person` or `cohort`.", "invalid_choice")
+        detail = "Expected `person`, `cohort` or `behavioral`."
+        raise_invalid(f"{place}.type", detail, "invalid_choice")
 
 
 def referenced_cohorts(definition: Any) -> set[CohortId]:
@@ -289,20 +300,22 @@ def _check_unused(
         raise Invalid(f"Cannot be deleted: other cohorts use it ({named}).")
 
 
-def _entry_builder(actor: Actor) -> Callable[[Cohort | None, Cohort], ActivityEntry]:
-    def build_entry(before: Cohort | None, after: Cohort) -> ActivityEntry:
-        activity = "created" if before is None else "deleted" if after.deleted else "updated"
-        return ActivityEntry(
-            scope=SCOPE,
-            item_id=str(after.id),
-            item_name=after.name,
-            activity=activity,
-            actor=actor,
-            project_id=after.project_id,
-            changes=diff_fields(SCOPE, _audited_fields(before), _audited_fields(after)),
-        )
+def create_entry_builder(actor: Actor) -> Callable[[Cohort | None, Cohort], ActivityEntry]:
+    """Return the function that builds the entry of a change, from the cohort before and after."""
+    return lambda before, after: build_cohort_entry(before, after, actor)
 
-    return build_entry
+
+def build_cohort_entry(before: Cohort | None, after: Cohort, actor: Actor) -> ActivityEntry:
+    activity = "created" if before is None else "deleted" if after.deleted else "updated"
+    return ActivityEntry(
+        scope=SCOPE,
+        item_id=str(after.id),
+        item_name=after.name,
+        activity=activity,
+        actor=actor,
+        project_id=after.project_id,
+        changes=diff_fields(SCOPE, _audited_fields(before), _audited_fields(after)),
+    )
 
 
 def _audited_fields(cohort: Cohort | None) -> dict[str, Any]:

@@ -25,7 +25,10 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.encryption import Cipher
 from hedgerow.pipelines import config as settings
 from hedgerow.plugin.component import Component
+from hedgerow.plugin.payload import ACTIVITY_EVENT, is_activity
+from hedgerow.plugin.presets import EVENT_SOURCE
 from hedgerow.plugin.transform import IncomingEvent
+from hedgerow.projects.activity import ACTIVITY_LOG
 from hedgerow.projects.validation import check_known_fields
 
 MAX_NAMES = 1000
@@ -35,6 +38,11 @@ MAX_BATCH = 1000
 MAX_BATCH_SECONDS = 3600
 
 EventPredicate = Callable[[Event, datetime], bool]
+
+
+def is_of_activity_log(config: Mapping[str, Any]) -> bool:
+    """Whether a destination with these settings receives the activity log, not captured events."""
+    return config.get(EVENT_SOURCE.key) == ACTIVITY_LOG
 
 
 def check_settings(component: Component, config: Mapping[str, Any], cipher: Cipher) -> None:
@@ -76,7 +84,10 @@ def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:
 
 def check_destination_settings(config: Mapping[str, Any]) -> None:
     """Raise Invalid for the first filter, sampling or batch setting that cannot be used."""
-    check_filters(config, of=("event", "person"))
+    if is_of_activity_log(config):
+        _check_activity_filters(config)
+    else:
+        check_filters(config, of=("event", "person"))
     for key, least, most in (
         ("sampling", 1, 100),
         ("batch_size", 1, MAX_BATCH),
@@ -104,6 +115,22 @@ def check_filters(config: Mapping[str, Any], of: Sequence[str]) -> None:
     if sum(map(_is_backtracking, filters)) > MAX_BACKTRACKING_PATTERNS:
         raise Invalid(
             f"No more than {MAX_BACKTRACKING_PATTERNS} patterns with look-around, which take long.",
+            attr="config__properties",
+        )
+
+
+def _check_activity_filters(config: Mapping[str, Any]) -> None:
+    """Raise Invalid for filters that cannot be used for the activity log. They are applied in the
+    transaction of a change, so that none may take long."""
+    check_filters(config, of=("event",))
+    if set(config.get("events", ())) - {ACTIVITY_EVENT}:
+        raise Invalid(
+            f"The only event of the activity log is {ACTIVITY_EVENT}. Leave the list empty.",
+            attr="config__events",
+        )
+    if any(map(_is_backtracking, config.get("properties", ()))):
+        raise Invalid(
+            "Filters of the activity log cannot have patterns with look-around, which take long.",
             attr="config__properties",
         )
 
@@ -137,8 +164,11 @@ def compile_event_filter(config: Mapping[str, Any]) -> EventPredicate:
         for of in ("event", "person")
     )
     share = int((config.get("sampling") or 100) / 100 * 2**32)
+    wants_activity = is_of_activity_log(config)
 
     def matches_event(event: Event, now: datetime) -> bool:
+        if is_activity(event) is not wants_activity:
+            return False
         if names and event.event not in names:
             return False
         if share < 2**32 and _sampling_hash(event.uuid) >= share:

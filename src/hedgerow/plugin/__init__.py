@@ -56,10 +56,11 @@ from hedgerow.plugin.outcomes import (
     classify_response,
     parse_retry_after,
 )
-from hedgerow.plugin.payload import build_payload
+from hedgerow.plugin.payload import build_payload, is_activity, is_message
 from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     EVENT_FILTER,
+    EVENT_SOURCE,
     FILTER_SETTINGS,
     IMPORT_JOB,
     KEEP_ORDER,
@@ -86,6 +87,7 @@ from hedgerow.plugin.transform import BuildTransform, IncomingEvent, Transform, 
 __all__ = [
     "DELIVERY_SETTINGS",
     "EVENT_FILTER",
+    "EVENT_SOURCE",
     "FILTER_SETTINGS",
     "IMPORT_JOB",
     "KEEP_ORDER",
@@ -149,6 +151,8 @@ __all__ = [
     "compile_template",
     "deliver_rendered",
     "file_format_setting",
+    "is_activity",
+    "is_message",
     "parse_database_address",
     "parse_retry_after",
     "sign_webhook",

@@ -8,6 +8,8 @@ from hedgerow.lib import jsonio
 
 # The person of events that no person caused. No captured event has it.
 NO_PERSON_ID = "00000000-0000-0000-0000-000000000000"
+# As PostHog names its internal event for an entry of the activity log.
+ACTIVITY_EVENT = "$activity_log_entry_created"
 
 
 class RoutedEvent(Event, frozen=True, kw_only=True, array_like=True):
@@ -24,6 +26,11 @@ def is_message(event: Event) -> bool:
     """Whether the service itself sent the event, such as the firing of an alert. Its properties
     then have a `message` for people."""
     return event.person_id == NO_PERSON_ID
+
+
+def is_activity(event: Event) -> bool:
+    """Whether the event is the message about an entry of the activity log."""
+    return event.event == ACTIVITY_EVENT and is_message(event)
 
 
 def build_payload(event: Event) -> dict[str, Any]:

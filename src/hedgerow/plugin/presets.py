@@ -14,6 +14,7 @@ from hedgerow.plugin.component import (
     Settings,
     SettingType,
 )
+from hedgerow.projects.activity import ACTIVITY_LOG
 
 REPLAY_JOB = JobOffer(
     type="replay",
@@ -58,6 +59,16 @@ IMPORT_JOB = JobOffer(
     is_default=True,
 )
 
+# What a destination receives: captured events, or the changes in the activity log.
+CAPTURED_EVENTS = "events"
+EVENT_SOURCE = SettingField(
+    key="event_source",
+    name="Source",
+    type=SettingType.CHOICE,
+    choices=(CAPTURED_EVENTS, ACTIVITY_LOG),
+    default=CAPTURED_EVENTS,
+    hint="events: captured events. activity_log: each change in the activity log of the project.",
+)
 EVENT_FILTER = SettingField(
     key="events",
     name="Events",
@@ -86,7 +97,7 @@ KEEP_ORDER = SettingField(
     default=False,
     hint="Send the events of a distinct id in order; later events wait while one is retried.",
 )
-FILTER_SETTINGS = (EVENT_FILTER, PROPERTY_FILTER)
+FILTER_SETTINGS = (EVENT_SOURCE, EVENT_FILTER, PROPERTY_FILTER)
 # Which events a transformation applies to.
 TRANSFORMATION_FILTER_SETTINGS = (
     SettingField(

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import import_module
 from types import coroutine
 from typing import Any, TypeVar
 
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.sync_bridge import await_inline, is_bridged
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.outcomes import Failed, Outcome
@@ -174,7 +174,7 @@ def _constant(value: Any) -> _Render:
 @cache
 def load_liquid() -> Any:
     """Load Liquid, which takes a quarter of a second of CPU. Most commands render nothing."""
-    return import_module("hedgerow.plugin.liquid_texts")
+    return import_package("hedgerow.plugin.liquid_texts")
 
 
 def _to_json_value(value: Any) -> Any:

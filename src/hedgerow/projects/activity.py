@@ -4,7 +4,7 @@ An entry is stored in the transaction of its change. Secret fields are masked he
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,6 +12,8 @@ from hedgerow.lib import jsonio
 from hedgerow.projects.model import ProjectId
 
 MASK = "***"
+# The event source of destinations that receive the entries of their project.
+ACTIVITY_LOG = "activity_log"
 
 ActorKind = Literal["key", "user", "cli", "system"]
 Action = Literal["created", "changed", "deleted"]
@@ -64,6 +66,20 @@ class RecordedActivity:
     id: int
     entry: ActivityEntry
     created_at: datetime
+
+
+def render_detail(entry: ActivityEntry) -> dict[str, Any]:
+    """Return the `detail` of an entry, in PostHog's shape."""
+    return {
+        "id": entry.item_id,
+        "name": entry.item_name,
+        "short_id": None,
+        "type": None,
+        "changes": [asdict(change) for change in entry.changes],
+        "merge": None,
+        "trigger": None,
+        **entry.detail,
+    }
 
 
 def diff_fields(

@@ -21,6 +21,7 @@ from hedgerow.projects.model import (
     PersonalKey,
     Project,
     ProjectId,
+    ProjectToken,
     Role,
     User,
 )
@@ -154,6 +155,10 @@ class Directory:
         """Return the id of the project with this public token, valid or expired, from memory."""
         found = self._snapshot.tokens.get(token)
         return None if found is None else found.project_id
+
+    def list_tokens(self, id: ProjectId) -> list[ProjectToken]:
+        """Return the public tokens of a project, valid or expired."""
+        return [each for each in self._snapshot.tokens.values() if each.project_id == id]
 
     async def find_new_token(self, value: str) -> Project | None:
         await self._reload_after_miss()

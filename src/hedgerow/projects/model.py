@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import IntEnum, StrEnum
 from typing import Any, Literal, NewType
 
 ProjectId = NewType("ProjectId", int)
@@ -72,6 +73,21 @@ class LoginSession:
     user_agent: str
 
 
+class SchemaMode(StrEnum):
+    """What happens to an event that breaks its schema: nothing, a warning, or a dead letter."""
+
+    OFF = "off"
+    WARN = "warn"
+    REJECT = "reject"
+
+
+class WeekStart(IntEnum):
+    """The day on which a week begins, with PostHog's numbers."""
+
+    SUNDAY = 0
+    MONDAY = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     id: ProjectId
@@ -86,6 +102,9 @@ class Project:
     retention_days: int | None = None
     # Property filters that the events of real users match.
     test_account_filters: Sequence[Mapping[str, Any]] = ()
+    # For the events whose definition does not say it.
+    schema_mode: SchemaMode = SchemaMode.WARN
+    week_start_day: WeekStart = WeekStart.SUNDAY
     # The masks of its secret keys; empty without one.
     secret_mask: str = ""
     backup_secret_mask: str = ""

@@ -19,7 +19,9 @@ from hedgerow.projects.model import (
     SECRET_KEY_PREFIX,
     Project,
     ProjectId,
+    SchemaMode,
     SecretKey,
+    WeekStart,
 )
 from hedgerow.projects.store import NewProject, ProjectStore
 from hedgerow.projects.validation import validate_text
@@ -52,6 +54,8 @@ class ProjectFields:
     timezone: str | Unchanged = UNCHANGED
     retention_days: int | Unchanged | None = UNCHANGED
     test_account_filters: Sequence[Mapping[str, Any]] | Unchanged = UNCHANGED
+    schema_mode: SchemaMode | Unchanged = UNCHANGED
+    week_start_day: WeekStart | Unchanged = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

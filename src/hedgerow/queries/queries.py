@@ -223,6 +223,12 @@ def _cache_key(project: Project, query: Mapping[str, Any]) -> tuple[str, int]:
     size of both."""
     storable = query if jsonio.is_storable(query) else jsonio.replace_unstorable(dict(query))
     canonical = jsonio.encode_canonical(
-        [project.id, project.timezone, project.test_account_filters, storable]
+        [
+            project.id,
+            project.timezone,
+            project.week_start_day,
+            project.test_account_filters,
+            storable,
+        ]
     )
     return f"{KEY_PREFIX}{project.id}_{hashlib.sha256(canonical).hexdigest()[:32]}", len(canonical)

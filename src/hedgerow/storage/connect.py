@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
+from hedgerow.errors import OperatorError
+from hedgerow.lib.optional_packages import MissingPackage, import_package, is_installed
 from hedgerow.storage.engine import sqlite
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.sqlite import SqliteDatabase, create_sqlite_engine
@@ -90,7 +92,7 @@ def open_database(location: DatabaseLocation) -> Database:
 
 def _import_postgres() -> Any:
     """Import the driver on demand, so that commands on SQLite do not wait for it."""
-    return import_module("hedgerow.storage.engine.postgres")
+    return import_package("hedgerow.storage.engine.postgres")
 
 
 def lock_event_store(location: EventStoreLocation) -> FolderLock | None:
@@ -103,6 +105,19 @@ def has_event_store(location: EventStoreLocation) -> bool:
     return bool(location.url) or (location.folder / CHDB_FOLDER).is_dir()
 
 
+def describe_missing_packages(location: EventStoreLocation) -> str | None:
+    """Say what to install so that the event store can be opened, None if nothing is missing."""
+    if location.url:
+        return (
+            None
+            if is_installed("clickhouse_connect")
+            else str(MissingPackage("clickhouse_connect"))
+        )
+    if all(map(is_installed, ("chdb", "clickhouse_connect", "numpy"))):
+        return None
+    return f"{MissingPackage('chdb')} Or use a ClickHouse server: set HEDGEROW_CLICKHOUSE_URL."
+
+
 def open_event_store(
     location: EventStoreLocation, lock: FolderLock | None = None
 ) -> "ClickHouseEventStore":
@@ -111,6 +126,8 @@ def open_event_store(
     Opening chDB takes about a second, and its import temporarily changes the working directory of
     the process: do it before other threads run.
     """
+    if missing := describe_missing_packages(location):
+        raise OperatorError(missing)
     # Imported on demand: chDB alone takes half a second and 250 MB of memory.
     events = import_module("hedgerow.storage.events.events")
     if location.url:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from hedgerow.errors import NotFound
+from hedgerow.flags.approvals.permit import BreakGlass, break_glass
 from hedgerow.lib.clock import Clock
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.model import Project
@@ -56,10 +57,17 @@ class SurveyLifecycle:
             return
         now = self._clock()
         if survey.due_iteration(now) != survey.current_iteration:
-            await self._surveys.change(project, survey.id, SurveyEdit(), SYSTEM, now)
+            with break_glass(_permit("The next iteration of the survey is due.")):
+                await self._surveys.change(project, survey.id, SurveyEdit(), SYSTEM, now)
         if survey.responses_limit and survey.start_date is not None:
             found = await self._responses.count_responses(
                 project, [survey.id], survey.start_date, now
             )
             if found.get(survey.id, 0) >= survey.responses_limit:
-                await self._surveys.end(project, survey.id, SYSTEM, now)
+                with break_glass(_permit("The survey has reached its limit of responses.")):
+                    await self._surveys.end(project, survey.id, SYSTEM, now)
+
+
+def _permit(reason: str) -> BreakGlass:
+    """What a survey does by itself was decided with the survey, and waits for no approval."""
+    return BreakGlass(reason=reason, actor=SYSTEM)

@@ -25,11 +25,17 @@ COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
 PROJECT_ROOT_RESOURCES = (
     "feature_flags",
     "scheduled_changes",
+    "rollout_plans",
+    "bandits",
+    "code_references",
+    "approval_policies",
+    "change_requests",
     "early_access_feature",
     "surveys",
     "event_definitions",
     "property_definitions",
     "experiments",
+    "experiment_holdouts",
     "cohorts",
     "persons",
     "groups",
@@ -70,10 +76,15 @@ class PathIds:
     survey_id: object = "no-such-survey"
     event_definition_id: object = "no-such-definition"
     experiment_id: object = "999999"
+    holdout_id: object = "999999"
     insight_id: object = "999999"
     dashboard_id: object = "999999"
     annotation_id: object = "999999"
     change_id: object = "999999"
+    plan_id: object = "999999"
+    bandit_id: object = "999999"
+    product_id: object = "999999"
+    policy_id: object = "no-such-policy"
     alert_id: object = "no-such-alert"
     subscription_id: object = "999999"
     cohort_id: object = "999999"
@@ -97,10 +108,16 @@ class PathIds:
             "event_definition_id": self.event_definition_id,
             "property_definition_id": "no-such-definition",
             "experiment_id": self.experiment_id,
+            "holdout_id": self.holdout_id,
             "insight_id": self.insight_id,
             "dashboard_id": self.dashboard_id,
             "annotation_id": self.annotation_id,
             "change_id": self.change_id,
+            "plan_id": self.plan_id,
+            "bandit_id": self.bandit_id,
+            "product_id": self.product_id,
+            "policy_id": self.policy_id,
+            "change_request_id": "no-such-request",
             "alert_id": self.alert_id,
             "subscription_id": self.subscription_id,
             "cohort_id": self.cohort_id,
@@ -182,6 +199,34 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
                 "payload": {"operation": "update_status", "value": True},
                 "scheduled_at": "2030-01-01T00:00:00Z",
             },
+        ),
+        plan_id=_create(
+            admin,
+            f"/api/projects/{project_id}/rollout_plans/",
+            {
+                "flag": create_flag(admin, project_id),
+                "steps": [{"rollout_percentage": 100, "duration_seconds": 3600}],
+                "metrics": [{"type": "count", "event": "documented", "harm": "increase"}],
+            },
+        ),
+        bandit_id=_create(
+            admin,
+            f"/api/projects/{project_id}/bandits/",
+            {
+                "flag": create_flag(admin, project_id),
+                "metric": {"metric_type": "funnel", "series": [{"event": "documented"}]},
+            },
+        ),
+        holdout_id=_create(
+            admin,
+            f"/api/projects/{project_id}/experiment_holdouts/",
+            {"name": "Documented", "filters": [{"rollout_percentage": 5}]},
+        ),
+        product_id=_create_product(admin),
+        policy_id=_create(
+            admin,
+            f"/api/projects/{project_id}/approval_policies/",
+            {"action_key": "feature_flag.*", "approver_config": {"quorum": 1}, "enabled": False},
         ),
         annotation_id=_create(
             admin, f"/api/projects/{project_id}/annotations/", {"content": "Documented"}
@@ -338,3 +383,13 @@ def list_allowed_methods(path: str) -> list[str]:
         methods.add("HEAD")
     order = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
     return [*(method for method in order if method in methods), "OPTIONS"]
+
+
+def _create_product(admin: httpx.Client) -> object:
+    """Create a product with two new projects."""
+    environments = [
+        {"name": name, "project_id": _create(admin, "/api/projects/", {"name": name})}
+        for name in ("dev", "live")
+    ]
+    body = {"name": f"Documented {uuid.uuid4()}", "environments": environments}
+    return _create(admin, "/api/organizations/@current/products/", body)

@@ -145,7 +145,7 @@ def build_world(world: dict[str, Any], opened: RunningServer) -> dict[str, Any]:
         id = _create_record(client, substitute(spec, known))
         known |= {name: id, f"{name}.text": str(id)}
     if rows := list(_build_record_rows(world, known)):
-        place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
+        place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=60)
         with create_sync_engine(place).begin() as connection:
             connection.execute(insert(pipeline_records), rows)
     return known
@@ -177,7 +177,7 @@ def _insert_rows(
     In repeated rows `{n}` counts from 0."""
     if not specs:
         return
-    place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=5)
+    place = DatabaseLocation(url="", path=opened.server.data / "hedgerow.db", timeout_s=60)
     with create_sync_engine(place).begin() as connection:
         for name, spec in specs.items():
             table = metadata.tables[spec["table"]]

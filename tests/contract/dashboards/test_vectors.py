@@ -35,7 +35,7 @@ def servers(
         yield opened
         opened.close()
         return
-    url = request.getfixturevalue("postgres").create_database()
+    url = request.getfixturevalue("postgres").create_migrated_database()
     with LiveServer(folder / "live", database_url=url) as server:
         opened = world.Servers(folder, server)
         yield opened

@@ -90,7 +90,7 @@ class EventMatcher:
         async def get_store() -> ClickHouseEventStore:
             return events
 
-        self._queries = ClickHouseEventReader(get_store)
+        self._queries = ClickHouseEventReader(get_store, reads_typed_columns=lambda: True)
 
     async def find_numbers(self, where: Expr, context: QueryContext | None = None) -> list[int]:
         """Return the numbers of the events that match a condition."""

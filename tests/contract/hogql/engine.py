@@ -13,8 +13,9 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.hogql.parser.parse import parse_expr, parse_select
 from hedgerow.hogql.printer.context import FlagTable, PrintContext, PropertyType
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
-from hedgerow.storage.events import replica_schema, schema
+from hedgerow.storage.events import schema
 from hedgerow.storage.events.clickhouse import connect_server
+from hedgerow.storage.events.table_layout import prepare_tables
 
 PROJECT, OTHER_PROJECT = 1, 2
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -58,8 +59,7 @@ class Engine:
     def __init__(self, url: str) -> None:
         self._engine = connect_server(url, timeout_s=60)
         with self._engine.client() as client:
-            for statement in (*schema.build_server_ddl(), *replica_schema.build_server_ddl()):
-                client.command(statement)
+            prepare_tables(client)
             for project in (PROJECT, OTHER_PROJECT):
                 _fill(client, project)
 

@@ -6,10 +6,11 @@ from hedgerow.hogql.catalogue import COMBINATORS
 from hedgerow.hogql.functions import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.tables import EVENTS, PERSON_ON_EVENTS, TABLES
+from hedgerow.hogql.typed_properties import TYPED_PROPERTIES
 
 _PLACE = re.compile(r"\{p\d+:(?:[A-Z][A-Za-z0-9]*|Array\([A-Z][A-Za-z0-9]*\))\}")
 _TEXTS = {"Nullable(String)", "UTC", "Int64", "Float64", "UUID", "true", "false", "1", "0", "yes",
-          "no", "(?i)", ""}  # fmt: skip
+          "no", "(?i)", "", "=", "=true", "=false"}  # fmt: skip
 _TEXT = re.compile(r"'([^']*)'")
 _DECIMAL = re.compile(r"Decimal\(18, \d+\)")
 _COLUMN = re.compile(r"`([^`]*)`")
@@ -28,7 +29,7 @@ equals notEquals greater greaterOrEquals less lessOrEquals like notLike ilike no
 notIn has isNull isNotNull ifNull match concat not JSONExtract toNullable toTimeZone
 toDateTime64 toDateTime toDate parseDateTime64BestEffortOrNull transform toFloat64OrNull
 toUUIDOrNull toString tupleElement arrayElement tuple accurateCastOrNull lower multiIf
-exists uniqExact if notEmpty plus minus
+exists uniqExact if notEmpty plus minus CAST substring startsWith position
 """
 _WRITTEN = frozenset(_WRITTEN_LIST.split())
 _CALLS = {
@@ -39,12 +40,19 @@ _CALLS = {
 _COLUMNS = {column.name for table in TABLES.values() for column in table.columns.values()} | {
     column.name for column in PERSON_ON_EVENTS.values()
 }
+_COLUMNS |= {
+    name
+    for typed in TYPED_PROPERTIES.values()
+    for name in (typed.common, typed.other, *typed.common_keys)
+}
+# How a value of one type is read from a property.
+_VARIANT = re.compile(r"\.:(?:String|Float64)\b")
 _READ = re.compile(rf"\b({'|'.join(TABLES)}) AS (t\d+)")
 
 
 def check(printed: PrintedQuery, project_id: int) -> None:
     """Check that the SQL contains only known words, and that each table is filtered by project."""
-    rest = _PLACE.sub(" ", printed.sql)
+    rest = _VARIANT.sub(" ", _PLACE.sub(" ", printed.sql))
     for text in _TEXT.findall(rest):
         assert text in _TEXTS or _DECIMAL.fullmatch(text), text
     rest = _TEXT.sub(" ", rest)

@@ -85,9 +85,9 @@ def test_retention_of_an_action(client: httpx.Client, viewed: int) -> None:
     # From March 2 to 5: Ada and Bob on the 2nd; Bob again on the 4th and 5th.
     assert [[each["count"] for each in row["values"]] for row in rows] == [
         [2, 0, 1, 1],
-        [0, 0, 0],
-        [1, 1],
-        [1],
+        [0, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 0, 0, 0],
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, QUERY, RANGE, VIEW
+from tests.contract.insights.world import BUY, QUERY, RANGE, VIEW, event, send
 
 MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
 TRENDS = {"kind": "TrendsQuery", "series": [VIEW, BUY], "dateRange": RANGE}
@@ -85,6 +85,47 @@ def test_funnels(client: httpx.Client) -> None:
     assert set(people(client, source | {"funnelStep": 1})) == {"ada", "bob", "cleo"}
     assert set(people(client, source | {"funnelStep": 2})) == {"ada", "bob"}
     assert set(people(client, source | {"funnelStep": -2})) == {"cleo"}
+
+
+def test_rates_over_time(client: httpx.Client) -> None:
+    query = {
+        "kind": "FunnelsQuery",
+        "series": [VIEW, BUY],
+        "dateRange": MARCH,
+        "funnelsFilter": {"funnelVizType": "trends", "funnelWindowInterval": 1},
+    }
+    source = {"kind": "FunnelsActorsQuery", "source": query}
+    # Bob views on the 2nd and buys on the 5th.
+    second = {"funnelTrendsEntrancePeriodStart": "2026-03-02 00:00:00"}
+    assert set(people(client, source | second)) == {"ada"}
+    assert set(people(client, source | second | {"funnelTrendsDropOff": True})) == {"bob"}
+    fifth = {"funnelTrendsEntrancePeriodStart": "2026-03-05"}
+    assert set(people(client, source | fifth)) == {"bob"}
+
+
+def test_paths(client: httpx.Client) -> None:
+    def follow(who: str, *names: str) -> list[dict[str, Any]]:
+        return [
+            event(who, name, 25) | {"timestamp": f"2026-03-25T12:{minute:02}:00Z"}
+            for minute, name in enumerate(names)
+        ]
+
+    def find(**keys: str) -> set[str]:
+        query = {
+            "kind": "PathsQuery",
+            "dateRange": {"date_from": "2026-03-25", "date_to": "2026-03-25"},
+            "pathsFilter": {"includeEventTypes": ["custom_event"], **keys},
+        }
+        return set(people(client, {"kind": "InsightActorsQuery", "source": query}))
+
+    eve, finn, gus = ("p.a", "p.b", "p.c"), ("p.a", "p.b"), ("p.a", "p.c")
+    send(client, *follow("eve", *eve), *follow("finn", *finn), *follow("gus", *gus))
+    assert find(pathStartKey="1_p.a", pathEndKey="2_p.b") == {"eve", "finn"}
+    assert find(pathStartKey="1_p.a") == {"eve", "finn", "gus"}
+    assert find(pathEndKey="2_p.c") == {"gus"}
+    assert find(pathStartKey="2_p.b") == {"eve"}
+    assert find(pathDropoffKey="2_p.b") == {"finn"}
+    assert find() == {"eve", "finn", "gus"}
 
 
 def test_retention(client: httpx.Client) -> None:

@@ -1,6 +1,7 @@
 """`flag('key')` in HogQL has for each event the value that `/decide` gives its distinct id."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "continued": {"groups": [condition(rollout_percentage=50)]},
     "inactive": {"groups": [condition()]},
-    "nobody": {"groups": [condition(rollout_percentage=0)]},
+    "nothing": {"groups": [condition(rollout_percentage=0)]},
 }
 
 
@@ -171,7 +172,7 @@ def world(
     folder: Path = tmp_path_factory.mktemp("flag-values")
     settings = {}
     if request.param == "postgresql":
-        settings["database_url"] = request.getfixturevalue("postgres").create_database()
+        settings["database_url"] = request.getfixturevalue("postgres").create_migrated_database()
     with LiveServer(folder, **settings) as server, server.client() as client:
         send_world(client)
         create_flags(client)
@@ -219,7 +220,7 @@ def test_each_event_has_the_value_of_decide(world: httpx.Client) -> None:
             for key, value in zip(chosen, values, strict=True):
                 seen.setdefault(key, set()).add(value)
     # The comparison is worth something: most flags have several values.
-    assert {key for key in keys if len(seen[key]) == 1} == {"inactive", "nobody"}
+    assert {key for key in keys if len(seen[key]) == 1} == {"inactive", "nothing"}
     assert {"control", "test", "late one"} <= seen["variants"]
 
 
@@ -304,3 +305,111 @@ def refuse(client: httpx.Client, text: str) -> dict[str, Any]:
     assert response.status_code == 400, response.text
     found: dict[str, Any] = response.json()
     return found
+
+
+# What-if: drafts of saved flags, and a new one.
+DRAFTS: dict[str, dict[str, Any]] = {
+    "half": {"groups": [condition(rollout_percentage=80)]},
+    "forced": {"groups": [condition(prop("plan", "pro")), condition(rollout_percentage=10)]},
+    "operators": {"groups": [condition(prop("age", 30, "gt"))]},
+    "holdout": {"groups": [condition(rollout_percentage=90)]},
+    "mixed": {"groups": [condition(prop("plan", "free"))]},
+    "company-size": {
+        "groups": [condition(of_group("size", 5, "gt"))],
+        "aggregation_group_type_index": 0,
+    },
+    "continued": {"groups": [condition(rollout_percentage=90)]},
+    "drafted": {"groups": [condition(prop("email", "@x.org", "icontains"))]},
+}
+
+
+def list_people(client: httpx.Client) -> dict[str, tuple[str, str, int]]:
+    """Return the latest distinct id and company of each person, and how often it was `seen`."""
+    text = (
+        "select toString(person_id), distinct_id, $group_0, event from events"
+        " order by timestamp, uuid limit 10000"
+    )
+    people: dict[str, tuple[str, str, int]] = {}
+    for person, id, company, event in query(client, text):
+        seen = people.get(person, ("", "", 0))[2] + (event == "seen")
+        people[person] = (id, company or "", seen)
+    return people
+
+
+def decide_all(client: httpx.Client, people: dict[str, tuple[str, str, int]]) -> dict[str, Any]:
+    return {
+        person: decide(
+            client, distinct_id=id, **({"groups": {"company": company}} if company else {})
+        )
+        for person, (id, company, _) in people.items()
+    }
+
+
+def test_what_if_counts_what_the_engine_decides_person_by_person(world: httpx.Client) -> None:
+    people = list_people(world)
+    flags = world.get(f"{API}/feature_flags/", params={"limit": 1000}).json()["results"]
+    ids = {each["key"]: each["id"] for each in flags}
+    plans = {
+        row[0]: row[1] or "(none)"
+        for row in query(world, "select toString(id), properties.plan from persons limit 1000")
+    }
+    before = decide_all(world, people)
+    answers = {}
+    for key, filters in DRAFTS.items():
+        draft = {"id": ids[key]} if key in ids else {"key": key}
+        body = {**draft, "filters": filters, "segment": "plan", "metric": "seen", "days": 30}
+        response = world.post(f"{API}/feature_flags/what_if/", json=body)
+        assert response.status_code == 200, response.text
+        answers[key] = response.json()
+    for key, filters in DRAFTS.items():
+        path, method = f"{API}/feature_flags/", "POST"
+        if key in ids:
+            path, method = f"{path}{ids[key]}/", "PATCH"
+        saved = world.request(method, path, json={"key": key, "filters": filters})
+        assert saved.is_success, saved.text
+    after = decide_all(world, people)
+    for key, answer in answers.items():
+        check_what_if(answer, key, people, (before, after), plans)
+
+
+def check_what_if(
+    answer: dict[str, Any],
+    key: str,
+    people: dict[str, tuple[str, str, int]],
+    decided: tuple[dict[str, Any], dict[str, Any]],
+    plans: dict[str, str],
+) -> None:
+    values = {
+        person: tuple(as_text(side[person].get(key, False)) for side in decided)
+        for person in people
+    }
+    changed = {person: pair for person, pair in values.items() if pair[0] != pair[1]}
+    assert answer["is_complete"] is True
+    assert (answer["total_persons"], answer["evaluated_persons"]) == (len(people), len(people))
+    assert answer["changed_persons"] == len(changed) > 0, key
+    for number, side in enumerate(("before", "after")):
+        assert answer[side] == dict(Counter(pair[number] for pair in values.values())), key
+    found = {(each["before"], each["after"]): each["persons"] for each in answer["changes"]}
+    assert found == dict(Counter(changed.values()))
+    for each in answer["changes"]:
+        for person in each["sample"]:
+            assert people[person["person_id"]][0] == person["distinct_id"]
+            assert changed[person["person_id"]] == (each["before"], each["after"])
+    assert answer["metric"]["changed"] == {
+        "persons": sum(people[person][2] > 0 for person in changed),
+        "events": sum(people[person][2] for person in changed),
+    }
+    segments = {each["value"]: each["changed_persons"] for each in answer["segments"]}
+    expected = Counter(plans.get(person, "(none)") for person in changed)
+    assert {value: count for value, count in segments.items() if count} == dict(expected)
+
+
+def test_what_if_says_when_it_is_a_sample(world: httpx.Client) -> None:
+    body = {"key": "sampled", "filters": {"groups": [condition()]}, "max_people": 10}
+    answer = world.post(f"{API}/feature_flags/what_if/", json=body).json()
+    assert (answer["evaluated_persons"], answer["changed_persons"]) == (10, 10)
+    assert (answer["is_complete"], answer["stopped_by"]) == (False, "row_limit")
+    assert answer["total_persons"] == len(list_people(world))
+    called = {**body, "population": "evaluated"}
+    nothing = world.post(f"{API}/feature_flags/what_if/", json=called).json()
+    assert (nothing["total_persons"], nothing["changed_percent"]) == (0, None)

@@ -8,8 +8,8 @@ import pytest
 from tests.contract.insights.world import BUY, VIEW, ask, event, refuse, send
 
 MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
-NULL = "$$_posthog_breakdown_null_$$"
-OTHER = "$$_posthog_breakdown_other_$$"
+NULL = ""
+OTHER = "Other"
 
 
 def funnel(client: httpx.Client, *steps: Any, **fields: Any) -> Any:
@@ -90,6 +90,26 @@ def test_one_event_is_one_step(client: httpx.Client) -> None:
     send(client, event("g-1", "g.a", 2, 1), event("g-2", "g.a", 2, 1), event("g-2", "g.a", 2, 2))
     assert counts(funnel(client, step("g.a"), step("g.a"))) == [2, 1]
     assert counts(funnel(client, step("g.a"), step("g.a"), funnelOrderType="strict")) == [2, 1]
+
+
+def test_exclusions_without_order(client: httpx.Client) -> None:
+    send(
+        client,
+        *[event("xu-1", "xu.a", 2, 1), event("xu-1", "xu.bad", 2, 2), event("xu-1", "xu.b", 2, 3)],
+        *[event("xu-2", "xu.b", 2, 1), event("xu-2", "xu.a", 2, 2), event("xu-2", "xu.bad", 2, 3)],
+        *[event("xu-3", "xu.bad", 2, 1), event("xu-3", "xu.a", 2, 2)],
+        *[event("xu-4", "xu.a", 2, 1), event("xu-4", "xu.a", 2, 5), event("xu-4", "xu.b", 2, 6)],
+    )
+    steps = [step("xu.a"), step("xu.b")]
+    bad = step("xu.bad") | {"funnelFromStep": 0, "funnelToStep": 1}
+    found = funnel(client, *steps, funnelOrderType="unordered", exclusions=[bad])
+    # The first gets to its second step after the excluded event, and that alone is one step.
+    assert counts(found) == [4, 2]
+    assert [each["name"] for each in found] == ["Completed 1 step", "Completed 2 steps"]
+    # The earliest events count: one hour for the second, five for the fourth.
+    assert found[1]["average_conversion_time"] == 3 * 3600
+    strict = funnel(client, *steps, funnelOrderType="strict", exclusions=[bad])
+    assert counts(strict) == [2, 1]
 
 
 def test_an_excluded_event_ends_the_attempt(client: httpx.Client) -> None:
@@ -200,6 +220,10 @@ def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
         (
             {"funnelsFilter": {"exclusions": [VIEW | {"funnelFromStep": 1, "funnelToStep": 1}]}},
             "query__funnelsFilter__exclusions__0__funnelToStep",
+        ),
+        (
+            {"series": [VIEW, BUY | {"optionalInFunnel": True}]},
+            "query__series__1__optionalInFunnel",
         ),
     ],
 )

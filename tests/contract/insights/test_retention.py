@@ -20,7 +20,44 @@ def retention(client: httpx.Client, dates: Any = UNTIL, **options: Any) -> list[
 
 
 def grid(rows: list[Any]) -> list[list[int]]:
-    return [[each["count"] for each in row["values"]] for row in rows]
+    """Return the counts without those of intervals after the range, which are 0."""
+    counts = [[each["count"] for each in row["values"]] for row in rows]
+    past = [row[: len(rows) - base] for base, row in enumerate(counts)]
+    assert all(
+        len(row) == len(counts[0]) and sum(row) == sum(left)
+        for row, left in zip(counts, past, strict=True)
+    )
+    return past
+
+
+def test_the_rows_begin_with_date_from(client: httpx.Client) -> None:
+    """Each row has as many intervals as `totalIntervals` says, as in PostHog since 2025."""
+    rows = retention(client, {"date_from": "2026-03-02", **UNTIL}, totalIntervals=2)
+    assert [[each["count"] for each in row["values"]] for row in rows] == [
+        [2, 1],
+        [2, 0],
+        [1, 1],
+        [1, 0],
+    ]
+    assert {row["breakdown_value"] for row in rows} == {None}
+    weeks = retention(client, {"date_from": "2026-03-05", "date_to": "2026-03-12"}, period="Week")
+    assert [row["date"][:10] for row in weeks] == ["2026-03-01", "2026-03-08"]
+    assert [[each["count"] for each in row["values"]] for row in weeks] == [
+        [3, 2, 0, 0],
+        [2, 0, 0, 0],
+    ]
+    client.patch("/api/projects/1/", json={"timezone": "Europe/Berlin"})
+    try:
+        berlin = retention(client, {"date_from": "2026-03-28", "date_to": "2026-03-30"})
+        assert [row["date"] for row in berlin] == [
+            "2026-03-28T00:00:00+01:00",
+            "2026-03-29T00:00:00+01:00",
+            "2026-03-30T00:00:00+02:00",
+        ]
+    finally:
+        client.patch("/api/projects/1/", json={"timezone": "UTC"})
+    everything = retention(client, {"date_from": "all", **UNTIL}, period="Month")
+    assert everything[-1]["date"].startswith("2026-03-01")
 
 
 def test_recurring_retention(client: httpx.Client) -> None:
@@ -42,6 +79,13 @@ def test_first_time_retention(client: httpx.Client) -> None:
     # Nobody of the world is new after the third of March.
     later = retention(client, {"date_to": "2026-03-11"}, retentionType="retention_first_time")
     assert grid(later) == [[0, 0, 0, 0], [0, 0, 0], [0, 0], [0]]
+
+
+def test_first_time_retention_leaves_out_those_who_never_started(client: httpx.Client) -> None:
+    buy = {"id": "buy", "type": "events"}
+    rows = retention(client, targetEntity=buy, retentionType="retention_first_time")
+    assert grid(rows)[0] == [1, 1, 0, 0]
+    assert [row["label"] for row in rows] == ["Day 0", "Day 1", "Day 2", "Day 3"]
 
 
 def test_another_event_may_be_the_return(client: httpx.Client) -> None:
@@ -69,6 +113,7 @@ def test_breakdown(client: httpx.Client) -> None:
     found: dict[str, list[list[int]]] = {row["breakdown_value"]: [] for row in rows}
     for row in rows:
         found[row["breakdown_value"]].append([each["count"] for each in row["values"]])
+    found = {value: [row[: 4 - n] for n, row in enumerate(rows)] for value, rows in found.items()}
     assert found == {
         "free": [[1, 0, 1, 1], [1, 0, 0], [1, 1], [1]],
         "paid": [[1, 1, 0, 0], [1, 0, 0], [0, 0], [0]],

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from tests.contract.insights.world import QUERY, ask, send
+from tests.contract.insights.world import QUERY, ask, refuse, send
 
 START = datetime(2026, 4, 1, 12, tzinfo=UTC)
 APRIL = {"date_from": "2026-04-01", "date_to": "2026-04-02"}
@@ -53,6 +53,30 @@ def test_sessions(client: httpx.Client) -> None:
     """
     response = client.post(QUERY, json={"query": {"kind": "HogQLQuery", "query": joined}})
     assert response.json()["results"] == [["$autocapture", 60], ["$pageview", 160]]
+
+
+def test_filters_on_sessions(client: httpx.Client) -> None:
+    send(client, *EVENTS)
+
+    def count(key: str, operator: str, value: Any) -> int:
+        filters = [{"type": "session", "key": key, "operator": operator, "value": value}]
+        found = ask(
+            client,
+            "TrendsQuery",
+            series=[{"kind": "EventsNode", "event": "$pageview", "math": "unique_session"}],
+            properties=filters,
+            dateRange=APRIL,
+        )
+        return int(found["results"][0]["count"])
+
+    assert count("$session_duration", "gt", 20) == 1
+    assert count("$session_duration", "lt", "60") == 2
+    assert count("$channel_type", "exact", ["Paid Search", "Direct"]) == 2
+    assert count("$channel_type", "is_not", "Direct") == 2
+    assert count("$entry_pathname", "icontains", "BLOG") == 1
+    unknown = [{"type": "session", "key": "plan", "value": 1}]
+    refused = refuse(client, "TrendsQuery", series=[{"kind": "EventsNode"}], properties=unknown)
+    assert refused["attr"] == "query__properties[0].key"
 
 
 def test_session_math(client: httpx.Client) -> None:

@@ -94,7 +94,7 @@ async def test_concurrent_inserts_create_one_table_and_few_connections(
     assert isinstance(open_now, int)
     assert 0 < open_now <= MAX_CONNECTIONS
     await databases.close()
-    wait_for(lambda: run(url, mine) == [(0,)], at_most_s=30)
+    wait_for(lambda: run(url, mine) == [(0,)], at_most_s=120)
 
 
 async def test_only_the_invalid_event_is_rejected(

@@ -19,6 +19,7 @@ READING_OPERATIONS = {
     "cancel_query",
     "count_blast_radius",
     "preview_flag",
+    "ask_what_if",
     "explain_flag",
     "evaluate_flag",
 }

@@ -379,7 +379,7 @@ def test_no_secret_of_a_login_is_logged(service: Service, provider: ScriptedProv
     query = begin(browser)
     code = provider.issue(query, provider.sign(provider.build_claims(query, aud="other")))
     end(browser, code=code, state=query["state"])
-    wait_for(lambda: "InvalidAudienceError" in service.server.errors, 30)
+    wait_for(lambda: "InvalidAudienceError" in service.server.errors, 120)
     for secret in (CLIENT_SECRET, query["state"], query["nonce"], "code_verifier", code, "eyJ"):
         assert secret not in service.server.errors
 

@@ -317,11 +317,12 @@ def _is_cached(client: httpx.Client, text: str, refresh: Any = None) -> bool:
 
 def test_a_result_is_cached_until_data_changes(client: httpx.Client) -> None:
     text = "select count(), 'cached' from events"
-    wait_for(lambda: _is_cached(client, text), at_most_s=30)
+    wait_for(lambda: _is_cached(client, text), at_most_s=120)
     assert not _is_cached(client, text, "force_blocking")
     assert not _is_cached(client, text, True)
+    # Events of other tests may still be processed.
+    wait_for(lambda: _is_cached(client, text), at_most_s=120)
     before = hogql(client, text)
-    assert before["is_cached"]
     assert before["last_refresh"] < before["cache_target_age"]
     _send(client, {"event": "one more", "distinct_id": "ann"})
     after = hogql(client, text)
@@ -347,7 +348,7 @@ def test_a_query_can_run_asynchronously(client: httpx.Client) -> None:
         assert started.status_code == 202
         status = started.json()["query_status"]
         path = f"{PATH}{status['id']}/"
-        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
+        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=120)  # type: ignore[misc]
         done = client.get(path).json()["query_status"]
         assert (done["complete"], done["error"], done["team_id"]) == (True, False, 1)
         assert done["results"]["results"] == [["later"]]
@@ -358,7 +359,7 @@ def test_a_query_can_run_asynchronously(client: httpx.Client) -> None:
 def test_an_asynchronous_query_reports_its_error(client: httpx.Client) -> None:
     started = _run(client, {"kind": "HogQLQuery", "query": "select evnt"}, refresh="force_async")
     path = f"{PATH}{started.json()['query_status']['id']}/"
-    wait_for(lambda: client.get(path).status_code == 200, at_most_s=30)
+    wait_for(lambda: client.get(path).status_code == 200, at_most_s=120)
     status = client.get(path).json()["query_status"]
     assert (status["complete"], status["error"], status["results"]) == (True, True, None)
     assert "evnt" in status["error_message"]
@@ -373,13 +374,13 @@ def test_synchronous_and_asynchronous_queries_can_be_cancelled(
     conflict = _run(client, query, refresh="force_async", client_query_id="endless-1")
     assert conflict.status_code == 409
     assert client.delete(f"{PATH}endless-1/").status_code == 204
-    wait_for(lambda: client.get(f"{PATH}endless-1/").status_code == 200, at_most_s=30)
+    wait_for(lambda: client.get(f"{PATH}endless-1/").status_code == 200, at_most_s=120)
     status = client.get(f"{PATH}endless-1/").json()["query_status"]
     assert status["error_message"] == "The query was cancelled."
 
     with ThreadPoolExecutor(1) as pool, server.client() as other:
         waiting = pool.submit(_run, other, query, client_query_id="endless-2")
-        wait_for(lambda: client.get(f"{PATH}endless-2/").status_code == 202, at_most_s=30)
+        wait_for(lambda: client.get(f"{PATH}endless-2/").status_code == 202, at_most_s=120)
         assert client.delete(f"{PATH}endless-2/").status_code == 204
         response = waiting.result(timeout=30)
     assert (response.status_code, read_error(response)["code"]) == (400, "query_cancelled")
@@ -400,7 +401,7 @@ def test_a_cancelled_query_stops_in_the_engine_and_frees_its_slot(
     for path in paths:
         assert client.delete(path).status_code == 204
     for path in paths:
-        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=30)  # type: ignore[misc]
+        wait_for(lambda path=path: client.get(path).status_code == 200, at_most_s=120)  # type: ignore[misc]
     assert server.errors.count(CANCELLED) > before  # the others never started
     assert hogql(client, "select 'free again'")["results"] == [["free again"]]
 

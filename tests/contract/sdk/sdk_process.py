@@ -68,7 +68,7 @@ class Sdk:
         if self.per_event:
             variables["POSTHOG_CAPTURE_MODE"] = "v1"
         if self.is_python and self.is_legacy:
-            variables["PYTHONPATH"] = str(_find_folder(*LEGACY_PYTHON_PACKAGES, "posthog"))
+            variables["PYTHONPATH"] = str(find_folder(*LEGACY_PYTHON_PACKAGES, "posthog"))
         return variables
 
 
@@ -98,13 +98,13 @@ def start_installed(open_: ExitStack, sdks: Sequence[Sdk]) -> dict[Sdk, "SdkProc
 
 def node_command(script: str, package: str) -> list[str]:
     """Return the command for a script of this directory, with a package of tests/npm/install."""
-    folder = _find_folder(*NODE_PACKAGES, f"node_modules/{package}")
+    folder = find_folder(*NODE_PACKAGES, f"node_modules/{package}")
     if shutil.which("node") is None:
         pytest.skip(f"node is not installed: tests with {package} need it")
     return ["node", str(FOLDER / script), str(folder), package]
 
 
-def _find_folder(variable: str, default: Path, content: str) -> Path:
+def find_folder(variable: str, default: Path, content: str) -> Path:
     folder = Path(os.environ.get(variable) or default)
     if not (folder / content).exists():
         pytest.skip(f"{content} is missing in {folder}: run tests/npm/install, or set {variable}")

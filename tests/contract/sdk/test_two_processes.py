@@ -42,7 +42,7 @@ def pair(
 ) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     settings = {
-        "database_url": postgres.create_database(),
+        "database_url": postgres.create_migrated_database(),
         "clickhouse_url": clickhouse.create_database(),
         "encryption_keys": generate_encryption_key(),
         "read_after_write_timeout_s": "30",

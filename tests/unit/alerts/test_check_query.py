@@ -9,6 +9,7 @@ import pytest
 from hedgerow.alerts.check_query import build_check_query, check_insight, parse_insight
 from hedgerow.alerts.model import AlertCondition, AlertConfig, ConditionType
 from hedgerow.errors import Invalid
+from hedgerow.events.filters.conditions import QueryTime
 
 ZONE = ZoneInfo("America/New_York")
 # 23:30 on Wednesday in New York.
@@ -25,7 +26,7 @@ def trends(**fields: Any) -> dict[str, Any]:
 
 def build(query: dict[str, Any], condition: AlertCondition = ABSOLUTE) -> dict[str, Any]:
     trend = parse_insight({"kind": "InsightVizNode", "source": query})
-    return build_check_query(trend, condition, SECOND, NOW, ZONE)
+    return build_check_query(trend, condition, SECOND, QueryTime(now=NOW, zone=ZONE))
 
 
 @pytest.mark.parametrize(

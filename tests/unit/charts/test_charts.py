@@ -108,7 +108,12 @@ def test_draws_the_period_before_dashed_in_the_same_color() -> None:
                     "date": "2026-03-01T00:00:00+01:00",
                     "label": "Day 0",
                     "values": [{"count": 8, "label": "Day 0"}, {"count": 2, "label": "Day 1"}],
-                }
+                },
+                {
+                    "date": "2026-03-02T00:00:00+01:00",
+                    "label": "Day 1",
+                    "values": [{"count": 3, "label": "Day 0"}, {"count": 0, "label": "Day 1"}],
+                },
             ],
             {"1 Mar 2026", "8", "Day 1", "100%", "25%"},
         ),

@@ -14,6 +14,7 @@ from hedgerow.experiments.statistics import MeanPosterior
 
 LEVEL = StatsConfig(method=BAYESIAN, level=0.95)
 TESTED = StatsConfig(method=FREQUENTIST, level=0.95)
+SEQUENTIAL = StatsConfig(method=FREQUENTIST, level=0.95, is_sequential=True)
 
 
 NO_SUMS = MetricSums(total=0.0, variance=0.0)
@@ -317,3 +318,55 @@ def test_numbers_at_the_limits_of_float_are_handled() -> None:
     for control in far[:2]:
         for each in compare_variants([control, far[2]], TESTED, is_lower_better=False):
             assert msgspec.json.decode(msgspec.json.encode(each), type=VariantResult) == each
+
+
+def test_sequential_intervals_are_wider_and_agree_with_the_p_value() -> None:
+    for converted in range(100, 200, 10):
+        found = [funnel("control", 1000, 100), funnel("test", 1000, converted)]
+        _, once = compare_variants(found, TESTED, is_lower_better=False)
+        control, test = compare_variants(found, SEQUENTIAL, is_lower_better=False)
+        assert test.p_value is not None
+        assert once.p_value is not None
+        assert test.p_value >= once.p_value
+        assert test.confidence_interval is not None
+        assert once.confidence_interval is not None
+        low, high = test.confidence_interval
+        assert low < once.confidence_interval[0] < once.confidence_interval[1] < high
+        assert test.significant is (not low <= 0 <= high) is (test.p_value <= 0.05)
+        assert test.lift == once.lift
+        assert control.value_interval is not None
+        assert control.p_value is None
+    assert test.significant is True
+
+
+def test_sequential_means_and_ratios_are_compared() -> None:
+    one = VariantMeasurement.from_mean("control", 500, 1000.0, 4.0)
+    other = VariantMeasurement.from_mean("test", 500, 1300.0, 4.0)
+    _, test = compare_variants([one, other], SEQUENTIAL, is_lower_better=False)
+    assert test.significant is True
+    assert test.lift == pytest.approx(0.3)
+    whole = MetricSums(total=2000.0, variance=1.0)
+    ratios = [
+        VariantMeasurement.from_ratio(key, 1000, MetricSums(total=total, variance=0.5), whole, 0.1)
+        for key, total in (("control", 1000.0), ("test", 700.0))
+    ]
+    _, test = compare_variants(ratios, SEQUENTIAL, is_lower_better=True)
+    assert test.confidence_interval is not None
+    assert test.confidence_interval[1] < 0
+
+
+@pytest.mark.parametrize(
+    ("control", "test", "failure"),
+    [
+        ((49, 20), (1000, 100), "too-few-exposures"),
+        ((1000, 3), (1000, 4), "too-few-conversions"),
+        ((0, 0), (1000, 4), "baseline-not-comparable"),
+    ],
+)
+def test_sequential_testing_needs_data(
+    control: tuple[int, int], test: tuple[int, int], failure: str
+) -> None:
+    found = [funnel("control", *control), funnel("test", *test)]
+    _, result = compare_variants(found, SEQUENTIAL, is_lower_better=False)
+    assert result.validation_failures == [failure]
+    assert (result.p_value, result.significant) == (None, None)

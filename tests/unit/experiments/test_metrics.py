@@ -184,3 +184,14 @@ def test_default_level_is_95_percent() -> None:
         assert caught.value.attr == "stats_config.frequentist.alpha"
     with pytest.raises(Invalid):
         parse_stats({"method": ["frequentist"]})
+
+
+def test_sequential_testing_is_a_setting_of_the_frequentist_method() -> None:
+    sent = {"frequentist": {"sequential_testing_enabled": True, "sequential_tuning_parameter": 5}}
+    assert parse_stats({"method": "frequentist", **sent}).is_sequential
+    assert not parse_stats(sent).is_sequential
+    invalid: list[Any] = ["true", 1, {}]
+    for odd in invalid:
+        with pytest.raises(Invalid) as caught:
+            parse_stats({"frequentist": {"sequential_testing_enabled": odd}})
+        assert caught.value.attr == "stats_config.frequentist.sequential_testing_enabled"

@@ -132,6 +132,7 @@ class FakeEvaluationDataStore(FlakyStore, EvaluationDataStore):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
+        behaviors: bool = True,
     ) -> StoredData:
         await self.record_call("load")
         self.loaded_parts = {"cohorts": cohorts, "hash_keys": hash_keys}

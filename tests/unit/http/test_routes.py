@@ -10,12 +10,12 @@ from starlette.routing import Match, Route
 from hedgerow.http.auth.access import Access, Authenticator, in_project
 from hedgerow.http.call import PublicCall
 from hedgerow.http.endpoint import Handler, endpoint, fast_endpoint, project_paths
+from hedgerow.http.route_tables import build_routes
 from hedgerow.http.routes import (
     ENDPOINT_CLASSES,
     FAST_ENDPOINT_CLASSES,
     build_api,
     build_fast_routes,
-    build_routes,
     documented_endpoints,
 )
 from tests.unit.http.asgi import http_scope, send_request

@@ -260,7 +260,7 @@ def test_unsupported_items_are_skipped_with_a_reason() -> None:
     new = {"key": "a", "type": "person", "value": "x", "operator": "sounds_like"}
     source = PostHogDefinitions(
         cohorts=[
-            cohort(1, "active users", DID),
+            cohort(1, "active users", {**DID, "value": "performed_event_regularly"}),
             cohort(2, "of those", in_cohort(1)),
             cohort(3, "oldest", filters=None, groups=[{"days": "30", "action_id": 4}]),
             cohort(4, "circle", in_cohort(5)),
@@ -287,10 +287,12 @@ def test_unsupported_items_are_skipped_with_a_reason() -> None:
     )
     assert convert_posthog(source).items == []
     assert list_skipped(source) == {
-        "active users": "filters.properties.values[0].values[0].type: "
-        "Expected `person` or `cohort`.",
+        "active users": "filters.properties.values[0].values[0].value: "
+        "`performed_event_regularly` is not supported. It needs counts of each period, which are "
+        "not kept. Expected one of: performed_event, performed_event_multiple, "
+        "performed_event_first_time, performed_event_sequence, stopped_performing_event.",
         "of those": "It refers to 'active users', which is not imported.",
-        "oldest": "filters.properties.values[0].type: Expected `person` or `cohort`.",
+        "oldest": "It counts an action, and actions are not imported. Create both here.",
         "circle": "It refers to itself through other cohorts.",
         "round": "It refers to itself through other cohorts.",
         "behaving": "It refers to 'of those', which is not imported.",

@@ -12,6 +12,7 @@ from hedgerow.insights.date_range import (
     parse_date_range,
     shift_to_previous,
 )
+from hedgerow.projects.model import WeekStart
 
 BERLIN = ZoneInfo("Europe/Berlin")
 # A Wednesday, 14:30 in Berlin.
@@ -33,9 +34,10 @@ def parse(interval: str = "day", **sent: Any) -> DateRange:
             "2026-03-01 00:00:00",
             "2026-03-02 23:59:59.999999",
         ),
-        ("week", {"date_from": "2026-03-04"}, "2026-03-01 00:00:00", "2026-03-11 23:59:59.999999"),
+        ("week", {"date_from": "2026-03-04"}, "2026-03-04 00:00:00", "2026-03-11 23:59:59.999999"),
         ("month", {"date_from": "-1m"}, "2026-02-01 00:00:00", "2026-03-11 23:59:59.999999"),
-        ("hour", {"date_from": "-24h"}, "2026-03-10 14:30:00", "2026-03-11 14:59:59.999999"),
+        ("hour", {"date_from": "-24h"}, "2026-03-10 14:00:00", "2026-03-11 14:59:59.999999"),
+        ("minute", {"date_from": "-90M"}, "2026-03-11 13:00:00", "2026-03-11 14:30:59.999999"),
         (
             "hour",
             {"date_from": "2026-03-10T09:20:00", "date_to": "2026-03-10T11:00:00"},
@@ -64,6 +66,13 @@ def parse(interval: str = "day", **sent: Any) -> DateRange:
 def test_ranges_as_posthog_reads_them(interval: str, sent: Any, start: str, end: str) -> None:
     found = parse(interval, **sent)
     assert (str(found.start)[:-6], str(found.end)[:-6]) == (start, end)
+
+
+def test_a_week_begins_on_the_day_that_the_project_chooses() -> None:
+    time = QueryTime(now=NOW, zone=BERLIN, week_start=WeekStart.MONDAY)
+    found = parse_date_range({"date_from": "2026-03-04"}, Interval.WEEK, time, None)
+    assert found.days == ["2026-03-02", "2026-03-09"]
+    assert parse("week", date_from="2026-03-04").days == ["2026-03-01", "2026-03-08"]
 
 
 def test_days_across_a_clock_change() -> None:

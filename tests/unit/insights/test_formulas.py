@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import Invalid
 from hedgerow.insights.trends.formulas import parse_formula
+from tests.unit.generated import bounded
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,11 @@ from hedgerow.insights.trends.formulas import parse_formula
         ("-(A + .5) * 2", -13),
         ("A / (B - 2)", 0),
         ("--A", 6),
+        ("-A % (B * B)", 2),
+        ("-B ** C", -8),
+        ("B ** -1 ** 2 + +A", 6.5),
+        ("A % (B - 2)", 0),
+        ("(-A) ** .5 + 9 ** 9 ** 9", 0),
     ],
 )
 def test_formulas(text: str, expected: float) -> None:
@@ -32,7 +38,8 @@ def test_formulas(text: str, expected: float) -> None:
         "A)",
         "D",
         "A B",
-        "A ** B",
+        "A * * B",
+        "A ^ B",
         "AB",
         "sum(A)",
         "(" * 60 + "A",
@@ -45,7 +52,8 @@ def test_other_text_is_refused(text: str) -> None:
         parse_formula(text, 3, "formula")
 
 
-@given(st.text(alphabet="ABC0123456789.+-*/() ", max_size=60))
+@bounded
+@given(st.text(alphabet="ABC0123456789.+-*/%() ", max_size=60))
 def test_any_text_is_computed_or_refused(text: str) -> None:
     try:
         formula = parse_formula(text, 3, "formula")

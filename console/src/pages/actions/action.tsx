@@ -14,11 +14,11 @@ import { Menu } from "../../ui/menu";
 import { Page } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { useEventChoices } from "../insights/choices";
-import { Filters } from "../insights/filters";
+import { notify, notifyError } from "../../ui/toasts";
+import { useEventChoices } from "../insights/editor/choices";
+import { Filters } from "../insights/editor/filters";
 import { completeFilters } from "../insights/query";
-import { useRefusal } from "../insights/rights";
+import { useRefusal } from "../../shell/rights";
 import "../insights/insights.css";
 
 type Draft = Pick<Action, "name" | "description"> & { tags: string[]; steps: ActionStep[] };
@@ -68,7 +68,7 @@ function Editor({ saved }: { saved: Action | null }) {
       notify(t("“{name}” is deleted.", { name: draft.name }), "good", { label: t("Undo"), run: () => remove.mutate(false) });
       navigate(`${root}/data-management/actions`);
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   const error = save.error instanceof ApiError ? save.error : null;
   const place = /^steps\[(\d+)\]/.exec(error?.attr ?? "");

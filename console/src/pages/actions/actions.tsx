@@ -1,20 +1,12 @@
 // The list of actions: names for events that match some conditions.
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
-import { Link } from "wouter-preact";
-import { get } from "../../api/client";
-import type { Action, ActionStep, Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
+import type { Action, ActionStep } from "../../api/types";
 import { t, tn } from "../../lib/text";
-import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { SearchInput } from "../../ui/controls";
-import { Page, Pager } from "../../ui/page";
+import { CreateLink, List, NameCell, useList, useListState } from "../../ui/list";
+import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
-import { Await, Empty, NoMatch } from "../../ui/states";
+import { Empty } from "../../ui/states";
 import { DefinitionTabs } from "../definitions/definitions";
-
-const LIMIT = 50;
 
 /** Say in short which events a step matches. */
 export function describeStep(step: ActionStep): string {
@@ -29,84 +21,41 @@ export function describeStep(step: ActionStep): string {
 
 export function ActionsPage() {
   const { api, root } = useProject();
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
-  const offset = Number(url.get("offset")) || 0;
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const actions = useQuery({
-    queryKey: ["actions", api, search, offset],
-    queryFn: ({ signal }) => get<PageOf<Action>>(`${api}/actions/`, { search, offset: offset || null, limit: LIMIT }, signal),
-    placeholderData: keepPreviousData,
-  });
-  const create = (
-    <Link href={`${root}/data-management/actions/new`} class="button primary">
+  const state = useListState();
+  const actions = useList<Action>("actions", `${api}/actions/`, state);
+  const create = (isQuiet = false) => (
+    <CreateLink to={`${root}/data-management/actions/new`} scope="action:write" isQuiet={isQuiet}>
       {t("New action")}
-    </Link>
+    </CreateLink>
   );
   return (
-    <Page title={t("Actions")} sub={actions.data ? tn(actions.data.count, "{n} action", "{n} actions") : undefined} actions={create}>
+    <Page title={t("Actions")} sub={actions.data ? tn(actions.data.count, "{n} action", "{n} actions") : undefined} actions={create()}>
       <DefinitionTabs current="actions" />
-      <div class="row">
-        <SearchInput label={t("Search by name")} value={text} onInput={setText} />
-      </div>
-      <div class="panel flush" aria-busy={actions.isFetching}>
-        <Await query={actions}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">{t("Action")}</th>
-                      <th scope="col">{t("Matches")}</th>
-                      <th scope="col">{t("Created")}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((each) => (
-                      <tr key={each.id}>
-                        <td class="first">
-                          <div class="row">
-                            <Link href={`${root}/data-management/actions/${each.id}`} class="name">
-                              <Value value={each.name} maxChars={100} />
-                            </Link>
-                            {each.tags.slice(0, 5).map((tag) => (
-                              <span class="tag" key={tag}>
-                                <Value value={tag} maxChars={30} />
-                              </span>
-                            ))}
-                          </div>
-                          {each.description && (
-                            <div class="muted small">
-                              <Value value={each.description} maxChars={140} />
-                            </div>
-                          )}
-                        </td>
-                        <td class="muted wide">
-                          <Value value={each.steps.map(describeStep).join(` ${t("or")} `) || t("Nothing")} maxChars={160} />
-                        </td>
-                        <td class="muted drop">
-                          <Ago at={each.created_at} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : search ? (
-              <NoMatch onClear={() => setText("")} />
-            ) : (
-              <Empty title={t("No actions yet")} action={create}>
-                {t("An action gives events a name: for example “Paid” for orders of the pro plan. Insights and HogQL use it like an event.")}
-              </Empty>
-            )
-          }
-        </Await>
-      </div>
+      <List
+        query={actions}
+        state={state}
+        search={t("Search by name")}
+        empty={
+          <Empty title={t("No actions yet")} action={create(true)}>
+            {t("An action gives events a name: for example “Paid” for orders of the pro plan. Insights and HogQL use it like an event.")}
+          </Empty>
+        }
+        columns={[t("Action"), t("Matches"), t("Created")]}
+      >
+        {(items) =>
+          items.map((each) => (
+            <tr key={each.id}>
+              <NameCell to={`${root}/data-management/actions/${each.id}`} name={each.name ?? ""} description={each.description} tags={each.tags} />
+              <td class="muted wide">
+                <Value value={each.steps.map(describeStep).join(` ${t("or")} `) || t("Nothing")} maxChars={160} />
+              </td>
+              <td class="muted drop">
+                <Ago at={each.created_at} />
+              </td>
+            </tr>
+          ))
+        }
+      </List>
     </Page>
   );
 }

@@ -10,13 +10,12 @@ import { useProject } from "../../shell/project";
 import { NOT_ALLOWED, useMay } from "../../shell/rights";
 import { IconButton } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { explain } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { HistoryList } from "../history-list";
+import { notify, notifyError } from "../../ui/toasts";
+import { History } from "../history";
 import { PersonList } from "../persons/list";
 import { CohortCount } from "./cohorts";
 import { CohortForm } from "./form";
@@ -75,7 +74,7 @@ function SavedCohort({ cohort, path, crumbs }: { cohort: Cohort; path: string; c
           <Await query={dependents}>{(found) => <Users found={found} />}</Await>
         </div>
       ) : tab === "history" ? (
-        <HistoryList path={`${path}activity/`} />
+        <History path={`${path}activity/`} />
       ) : (
         <CohortForm key={JSON.stringify([cohort.name, cohort.description, cohort.filters])} saved={cohort} />
       )}
@@ -123,7 +122,7 @@ function Actions({ cohort, path, dependents }: { cohort: Cohort; path: string; d
       notify(t("{name} is deleted.", { name: cohort.name }));
       navigate(`${root}/cohorts`);
     },
-    onError: (error) => notify(explain(error), "bad"),
+    onError: notifyError,
   });
   const ask = () => {
     void queryClient.invalidateQueries({ queryKey: ["cohort dependents"] });

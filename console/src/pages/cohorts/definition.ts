@@ -1,6 +1,7 @@
 // The filters of a cohort: any of several groups, each with filters that all hold. Pure.
 import type { PropertyFilter } from "../../api/types";
 import { type DraftFilter, newUid } from "../flag/draft";
+import { BEHAVIORAL, findBehaviorProblem, isShowable } from "./behavior";
 
 /** Filters that all hold. A person is in the cohort if one of the groups holds. */
 export interface FilterGroup {
@@ -20,6 +21,7 @@ const isOr = (node: Node): boolean => String(node.type).toUpperCase() === "OR";
 
 /** Return the alternatives of a node, each as filters that all hold; null if the form cannot show it. */
 function expand(node: Node): PropertyFilter[][] | null {
+  if (isLeaf(node) && node.type === BEHAVIORAL) return isShowable(node) ? [[node as PropertyFilter]] : null;
   if (isLeaf(node)) return node.negation ? null : [[toFilter(node)]];
   const values = node.values ?? [];
   const parts: PropertyFilter[][][] = [];
@@ -58,7 +60,12 @@ export function writeDefinition(groups: FilterGroup[]): object {
 /** Return what keeps groups from being saved. */
 export function findProblem(groups: FilterGroup[]): string | undefined {
   if (groups.some((group) => !group.filters.length)) return "Every group needs a filter.";
-  if (groups.some((group) => group.filters.some((each) => !each.key))) return "A filter has no property.";
+  const filters = groups.flatMap((group) => group.filters);
+  if (filters.some((each) => !each.key && each.type !== BEHAVIORAL)) return "A filter has no property.";
+  for (const each of filters) {
+    const problem = each.type === BEHAVIORAL ? findBehaviorProblem(each) : undefined;
+    if (problem) return problem;
+  }
   return undefined;
 }
 

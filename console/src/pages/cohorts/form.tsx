@@ -3,17 +3,19 @@ import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { buildCurl, call, queryClient } from "../../api/client";
+import { explain } from "../../api/errors";
 import type { Cohort } from "../../api/types";
 import { useSettled } from "../../lib/debounce";
 import { formatNumber, t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { useMay } from "../../shell/rights";
 import { Button, Choices, Field } from "../../ui/controls";
-import { findError, explain, Refusal, SaveBar, TextField } from "../../ui/forms";
+import { findError, Refusal, SaveBar, TextField } from "../../ui/forms";
 import { copyText } from "../../ui/show";
 import { Loading } from "../../ui/states";
 import { notify } from "../../ui/toasts";
 import { isJson, isSame } from "../flag/draft";
+import { BEHAVIORAL } from "./behavior";
 import { countIds, type FilterGroup, findProblem, readDefinition, stripUids, writeDefinition } from "./definition";
 import { FilterGroups, newGroup } from "./groups";
 
@@ -49,6 +51,10 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
       if (!saved) navigate(`${root}/cohorts/${cohort.id}`);
     },
   });
+  const editAsJson = (present: FilterGroup[]) => {
+    setJson(JSON.stringify(writeDefinition(present), null, 2));
+    setGroups(null);
+  };
   const discard = () => {
     setName(saved?.name ?? "");
     setDescription(saved?.description ?? "");
@@ -63,7 +69,7 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
         <fieldset class="plain stack" disabled={!mayEdit}>
           <section class="panel" aria-label={t("Name")}>
             <div class="body columns">
-              <TextField label={t("Name")} value={name} onInput={setName} isRequired error={findError(save.error, "name")} />
+              <TextField label={t("Name")} value={name} onInput={setName} required error={findError(save.error, "name")} />
               <TextField label={t("Description")} value={description} onInput={setDescription} error={findError(save.error, "description")} />
             </div>
             {!saved && (
@@ -84,11 +90,19 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
           {isStatic ? (
             <Upload csv={csv} onChange={setCsv} error={findError(save.error, "csv")} isNew={!saved} />
           ) : groups ? (
-            <FilterGroups groups={groups} onChange={setGroups} none={t("Without filters no one is in the cohort.")} />
+            <>
+              <FilterGroups hasBehaviors groups={groups} onChange={setGroups} none={t("Without filters no one is in the cohort.")} />
+              <p class="hint">
+                {t("Filters that nest or negate are written as JSON.")}{" "}
+                <Button isSmall kind="quiet" onClick={() => editAsJson(groups)}>
+                  {t("Edit as JSON")}
+                </Button>
+              </p>
+            </>
           ) : (
             <section class="panel" aria-label={t("Filters")}>
               <div class="body stack">
-                <p class="notice">{t("These filters nest or negate, which the form cannot show. Edit them as JSON.")}</p>
+                <p class="notice">{t("Filters that nest or negate, and some that ask what people did, are edited as JSON.")}</p>
                 <TextField label={t("Filters as JSON")} isLong isCode value={json} onInput={setJson} error={findError(save.error, "filters")} />
               </div>
             </section>
@@ -148,13 +162,14 @@ const isUncounted = (counts: Counts): boolean => counts.total_persons > 0 && cou
 /** Count who matches the draft, by the preview of a flag with the same conditions. */
 function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
   const { api } = useProject();
+  const asksBehavior = (groups ?? []).some((group) => group.filters.some((each) => each.type === BEHAVIORAL));
   const ready = (groups ?? []).filter((group) => group.filters.length && group.filters.every((each) => each.key));
   const conditions = ready.map((group) => ({ properties: stripUids(group.filters), rollout_percentage: 100 }));
   const body = useSettled(JSON.stringify({ key: "cohort-preview", active: true, filters: { groups: conditions } }), 300);
   const counts = useQuery({
     queryKey: ["cohort preview", api, body],
     queryFn: ({ signal }) => call<Counts>("POST", `${api}/feature_flags/preview/`, { body: JSON.parse(body) as unknown, signal }),
-    enabled: groups !== null && !body.includes('"groups":[]'),
+    enabled: groups !== null && !asksBehavior && !body.includes('"groups":[]'),
     placeholderData: keepPreviousData,
     retry: false,
     // A busy service counts no one within its time.
@@ -167,7 +182,9 @@ function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
         <h2>{t("Who is in it now")}</h2>
       </div>
       <div class="body stack s" role="status">
-        {!groups ? (
+        {asksBehavior ? (
+          <p class="muted">{t("Who did what is counted when you save the cohort. Then the Members tab shows who is in it, and it follows every event from then on.")}</p>
+        ) : !groups ? (
           <p class="muted">{t("The Members tab shows who matches the saved filters.")}</p>
         ) : !conditions.length ? (
           <p class="muted">{t("Choose a property to count who matches.")}</p>

@@ -3,8 +3,12 @@ import { Fragment } from "preact";
 import { t } from "../../lib/text";
 import { Button, IconButton } from "../../ui/controls";
 import { newUid } from "../flag/draft";
-import { Filters } from "../flag/filters";
+import { Filters, type Others } from "../flag/filters";
+import { BEHAVIORAL, newBehavior } from "./behavior";
+import { BehaviorRow } from "./behavior-row";
 import type { FilterGroup } from "./definition";
+
+const BEHAVIORS: Others = { isOther: (filter) => filter.type === BEHAVIORAL, Row: BehaviorRow, label: t("Add what people did"), create: newBehavior };
 
 export function newGroup(): FilterGroup {
   return { uid: newUid(), filters: [{ uid: newUid(), key: "", type: "person", operator: "exact", value: [] }] };
@@ -15,9 +19,11 @@ interface Props {
   onChange: (groups: FilterGroup[]) => void;
   /** What it means that there is no group. */
   none: string;
+  /** Whether filters can ask what people did. */
+  hasBehaviors?: boolean;
 }
 
-export function FilterGroups({ groups, onChange, none }: Props) {
+export function FilterGroups({ groups, onChange, none, hasBehaviors }: Props) {
   return (
     <section class="stack" aria-label={t("Filters")}>
       {groups.length === 0 && <p class="muted">{none}</p>}
@@ -32,7 +38,7 @@ export function FilterGroups({ groups, onChange, none }: Props) {
                 <IconButton isSmall icon="trash" label={t("Remove group {number}", { number })} onClick={() => onChange(groups.filter((each) => each !== group))} />
               </header>
               <div class="body">
-                <Filters filters={group.filters} empty={t("Add a filter, or remove the group.")} onChange={(filters) => onChange(groups.map((each) => (each === group ? { ...group, filters } : each)))} />
+                <Filters {...(hasBehaviors ? { others: BEHAVIORS } : {})} filters={group.filters} empty={t("Add a filter, or remove the group.")} onChange={(filters) => onChange(groups.map((each) => (each === group ? { ...group, filters } : each)))} />
               </div>
             </div>
           </Fragment>

@@ -10,7 +10,7 @@ import { Button, Field, SearchInput } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
 import { Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notifyError } from "../../ui/toasts";
 import { describeKind, describeSource, unwrap } from "../insights/query";
 
 const LIMIT = 30;
@@ -28,7 +28,7 @@ export function AddInsight({ board, path, onChanged, onClose }: { board: Dashboa
   const add = useMutation({
     mutationFn: (id: number) => call<Dashboard>("PATCH", `${path}?refresh=async`, { body: { tiles: [{ insight: { id } }] } }),
     onSuccess: onChanged,
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   return (
     <Dialog title={t("Add an insight")} isOpen onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>

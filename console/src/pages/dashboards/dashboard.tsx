@@ -2,7 +2,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Link, useLocation, useParams } from "wouter-preact";
-import { ApiError, call, get, queryClient } from "../../api/client";
+import { call, get, queryClient } from "../../api/client";
 import type { Dashboard } from "../../api/types";
 import { t } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
@@ -13,11 +13,11 @@ import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { DetailsDialog, SharingDialog } from "../insights/details";
-import { DateRange } from "../insights/options";
-import { useRefusal } from "../insights/rights";
-import { Subscriptions } from "../insights/subscriptions";
+import { DateRange } from "../insights/editor/options";
+import { useRefusal } from "../../shell/rights";
+import { Subscriptions } from "../insights/notify/subscriptions";
 import { AddInsight, TextDialog } from "./add";
 import { type Place, pack, readPlaces } from "./layout";
 import { Tiles } from "./tiles";
@@ -25,8 +25,6 @@ import "../insights/insights.css";
 import "./dashboards.css";
 
 const POLL_MS = 1000;
-const fail = (error: unknown) => notify(error instanceof ApiError ? error.detail : String(error), "bad");
-
 /** Load a dashboard. The first request lets old results be computed again, the others follow until all are there. */
 function useDashboard(id: string, override: string) {
   const { api } = useProject();
@@ -108,7 +106,7 @@ function Loaded({ board, path, isFetching, range, onRange, onRefresh, onChanged 
   const name = board.name || t("Dashboard {id}", { id: String(board.id) });
   const tab = url.get("tab") ?? "tiles";
   const refusal = useRefusal("dashboard:write");
-  const edit = useMutation({ mutationFn: (body: object) => call<Dashboard>("PATCH", path, { body }), onSuccess: onChanged, onError: fail });
+  const edit = useMutation({ mutationFn: (body: object) => call<Dashboard>("PATCH", path, { body }), onSuccess: onChanged, onError: notifyError });
   const saveLayout = () => {
     if (!places) return;
     const tiles = pack(places).map(({ id, x, y, w, h }) => {

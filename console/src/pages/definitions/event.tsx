@@ -13,9 +13,9 @@ import { Menu } from "../../ui/menu";
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { DetailsDialog } from "./describe";
-import { useRefusal } from "../insights/rights";
+import { useRefusal } from "../../shell/rights";
 import "../insights/insights.css";
 
 export function EventDefinitionPage() {
@@ -46,7 +46,7 @@ function Loaded({ definition }: { definition: EventDefinition }) {
     void queryClient.invalidateQueries({ queryKey: ["event definitions"] });
     return changed;
   };
-  const edit = useMutation({ mutationFn: save, onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad") });
+  const edit = useMutation({ mutationFn: save, onError: notifyError });
   const remove = useMutation({
     mutationFn: () => call("DELETE", path),
     onSuccess: () => {
@@ -54,7 +54,7 @@ function Loaded({ definition }: { definition: EventDefinition }) {
       notify(t("The definition is deleted."));
       navigate(`${root}/data-management/events`);
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   return (
     <Page
@@ -144,7 +144,7 @@ function SchemaEditor({ definition, onSave }: { definition: EventDefinition; onS
           {(attributes) => <textarea {...attributes} class="input code" rows={14} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />}
         </Field>
         <Field label={t("An event that breaks it")} hint={mode === "reject" ? t("It goes to the dead letters with the reason, and comes back by a retry.") : mode === "warn" ? t("It is stored, with a warning among the ingestion warnings.") : undefined}>
-          {(attributes) => <Select id={attributes.id} label={t("An event that breaks it")} value={mode} onChange={setMode} choices={[{ value: "off", label: t("is stored like any other") }, { value: "warn", label: t("is stored with a warning") }, { value: "reject", label: t("is rejected") }]} />}
+          {(attributes) => <Select id={attributes.id} label={t("An event that breaks it")} value={mode} onChange={setMode} choices={[{ value: "project", label: t("as the project chooses") }, { value: "off", label: t("is stored like any other") }, { value: "warn", label: t("is stored with a warning") }, { value: "reject", label: t("is rejected") }]} />}
         </Field>
         <div class="row">
           <Button kind="primary" disabled={!isChanged || !!problem || save.isPending || !!refusal} title={refusal} onClick={() => save.mutate()}>

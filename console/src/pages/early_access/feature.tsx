@@ -12,13 +12,13 @@ import { NOT_ALLOWED, useMay } from "../../shell/rights";
 import { Button, Field, IconButton } from "../../ui/controls";
 import { Combobox } from "../../ui/combobox";
 import { Confirm } from "../../ui/dialog";
-import { explain, findError, Refusal, SaveBar, TextField } from "../../ui/forms";
+import { findError, Refusal, SaveBar, TextField } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { HistoryList } from "../history-list";
+import { notify, notifyError } from "../../ui/toasts";
+import { History } from "../history";
 import { PersonList } from "../persons/list";
 import { Enrolled, Stage } from "./features";
 import { enrolledIn, STAGES } from "./stages";
@@ -79,7 +79,7 @@ function Saved({ feature, path, crumbs }: { feature: Feature; path: string; crum
       {tab === "enrolled" ? (
         <PersonList parameters={enrolledIn(feature.feature_flag.key)} empty={<Empty title={t("No one has opted in yet")}>{t("Pages list features with posthog.getEarlyAccessFeatures, and people opt in with posthog.updateEarlyAccessFeatureEnrollment.")}</Empty>} />
       ) : tab === "history" ? (
-        <HistoryList path={`${path}activity/`} />
+        <History path={`${path}activity/`} />
       ) : (
         <FeatureForm key={JSON.stringify(feature)} saved={feature} />
       )}
@@ -113,7 +113,7 @@ function FeatureForm({ saved }: { saved: Feature | null }) {
       <fieldset class="plain stack" disabled={!mayEdit}>
         <section class="panel" aria-label={t("What people read")}>
           <div class="body stack">
-            <TextField label={t("Name")} isRequired value={form.name} onInput={(name) => change({ name })} error={findError(save.error, "name")} />
+            <TextField label={t("Name")} required value={form.name} onInput={(name) => change({ name })} error={findError(save.error, "name")} />
             <TextField label={t("Description")} isLong value={form.description} onInput={(description) => change({ description })} error={findError(save.error, "description")} />
             <TextField label={t("Address of a page about it")} type="url" placeholder="https://" value={form.documentation_url} onInput={(documentation_url) => change({ documentation_url })} error={findError(save.error, "documentation_url")} />
             {!saved && (
@@ -180,7 +180,7 @@ function Actions({ feature, path }: { feature: Feature; path: string }) {
       notify(t("{name} is deleted.", { name: feature.name }));
       navigate(`${root}/early_access_features`);
     },
-    onError: (error) => notify(explain(error), "bad"),
+    onError: notifyError,
   });
   if (!mayEdit) return <span class="muted small">{NOT_ALLOWED}</span>;
   return (

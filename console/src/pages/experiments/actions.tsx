@@ -9,10 +9,10 @@ import { useProject } from "../../shell/project";
 import { NOT_ALLOWED, useMay } from "../../shell/rights";
 import { Button, Field, IconButton, Select } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { explain, TextField } from "../../ui/forms";
+import { TextField } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { copyText } from "../../ui/show";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { CONCLUSION_CHOICES } from "./experiments";
 import { shipVariant } from "./ship";
 import { judge } from "./verdict";
@@ -56,10 +56,10 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
       notify(texts[what], "good", what === "delete" ? { label: t("Undo"), run: () => void restore() } : undefined);
       if (what === "delete") navigate(`${root}/experiments`);
     },
-    onError: (error) => notify(explain(error), "bad"),
+    onError: notifyError,
   });
   const restore = async () => {
-    await call("PATCH", path, { body: { deleted: false } }).catch((error: unknown) => notify(explain(error), "bad"));
+    await call("PATCH", path, { body: { deleted: false } }).catch(notifyError);
     void queryClient.invalidateQueries({ queryKey: ["experiments"] });
   };
   if (!mayEdit) return <span class="muted small">{NOT_ALLOWED}</span>;

@@ -9,7 +9,7 @@ import { useProject } from "../../shell/project";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await } from "../../ui/states";
-import { HistoryList } from "../history-list";
+import { History } from "../history";
 import { Actions } from "./actions";
 import { Status } from "./experiments";
 import { ExperimentForm } from "./form";
@@ -81,7 +81,7 @@ function Saved({ experiment, path, crumbs }: { experiment: Experiment; path: str
         </p>
       )}
       <Tabs label={t("Parts of the experiment")} tabs={tabs} current={tab} />
-      {tab === "setup" ? <ExperimentForm key={experiment.updated_at} saved={experiment} /> : tab === "history" ? <HistoryList path={`${path}activity/`} /> : <Results experiment={experiment} query={results} />}
+      {tab === "setup" ? <ExperimentForm key={experiment.updated_at} saved={experiment} /> : tab === "history" ? <History path={`${path}activity/`} /> : <Results experiment={experiment} query={results} />}
     </Page>
   );
 }

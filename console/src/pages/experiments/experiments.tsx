@@ -1,11 +1,9 @@
 // The list of experiments.
-import { Link } from "wouter-preact";
 import type { Experiment } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
-import { NOT_ALLOWED, useMay } from "../../shell/rights";
-import { SearchInput, Select } from "../../ui/controls";
-import { List, useList, useListState } from "../../ui/list";
+import { Select } from "../../ui/controls";
+import { CreateLink, List, NameCell, useList, useListState } from "../../ui/list";
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
@@ -16,82 +14,57 @@ export function ExperimentsPage() {
   const status = state.filters.status ?? "";
   const isArchived = status === "archived";
   const experiments = useList<Experiment>("experiments", `${api}/experiments/`, state, isArchived ? { archived: "true" } : { status });
-  const mayEdit = useMay("experiment:write");
-  const create = (label: string) =>
-    mayEdit ? (
-      <Link href={`${root}/experiments/new`} class="button primary">
-        {label}
-      </Link>
-    ) : (
-      <span class="muted small">{NOT_ALLOWED}</span>
-    );
+  const create = (label: string, isQuiet = false) => (
+    <CreateLink to={`${root}/experiments/new`} scope="experiment:write" isQuiet={isQuiet}>
+      {label}
+    </CreateLink>
+  );
   return (
     <Page title={t("Experiments")} sub={experiments.data ? tn(experiments.data.count, "{n} experiment", "{n} experiments") : undefined} actions={create(t("New experiment"))}>
-      <div class="row">
-        <SearchInput label={t("Search by name")} value={state.text} onInput={state.setText} />
-        <Select
-          label={t("Status")}
-          isNarrow
-          value={status}
-          onChange={(value) => state.setFilter("status", value)}
-          choices={[
-            { value: "", label: t("Any status") },
-            { value: "draft", label: t("Draft") },
-            { value: "running", label: t("Running") },
-            { value: "paused", label: t("Paused") },
-            { value: "stopped", label: t("Ended") },
-            { value: "archived", label: t("Archived") },
-          ]}
-        />
-      </div>
       <List
         query={experiments}
         state={state}
+        search={t("Search by name")}
+        controls={
+          <Select
+            label={t("Status")}
+            isNarrow
+            value={status}
+            onChange={(value) => state.setFilter("status", value)}
+            choices={[
+              { value: "", label: t("Any status") },
+              { value: "draft", label: t("Draft") },
+              { value: "running", label: t("Running") },
+              { value: "paused", label: t("Paused") },
+              { value: "stopped", label: t("Ended") },
+              { value: "archived", label: t("Archived") },
+            ]}
+          />
+        }
         empty={
-          <Empty title={t("No experiments yet")} action={create(t("Create the first one"))}>
+          <Empty title={t("No experiments yet")} action={create(t("Create the first one"), true)}>
             {t("An experiment shows variants of a flag to different people and compares what they do.")}
           </Empty>
         }
+        columns={[t("Experiment"), t("Status"), t("Flag"), t("Metrics"), t("Since")]}
       >
-        {(items) => (
-          <table class="table cards">
-            <thead>
-              <tr>
-                <th scope="col">{t("Experiment")}</th>
-                <th scope="col">{t("Status")}</th>
-                <th scope="col">{t("Flag")}</th>
-                <th scope="col">{t("Metrics")}</th>
-                <th scope="col">{t("Since")}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((each) => (
-                <tr key={each.id}>
-                  <td class="first">
-                    <Link href={`${root}/experiments/${each.id}`} class="name">
-                      <Value value={each.name} maxChars={120} />
-                    </Link>
-                    {each.description && (
-                      <div class="muted small">
-                        <Value value={each.description} maxChars={140} />
-                      </div>
-                    )}
-                  </td>
-                  <td class="end">
-                    <Status experiment={each} />
-                  </td>
-                  <td class="mono wide">
-                    <Value value={each.feature_flag_key} maxChars={60} />
-                  </td>
-                  <td class="muted drop">{tn(each.metrics.length + each.metrics_secondary.length, "{n} metric", "{n} metrics")}</td>
-                  <td class="muted drop">
-                    <Ago at={each.end_date ?? each.start_date ?? each.created_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
+        {(items) =>
+          items.map((each) => (
+            <tr key={each.id}>
+              <NameCell to={`${root}/experiments/${each.id}`} name={each.name} description={each.description} />
+              <td class="end">
+                <Status experiment={each} />
+              </td>
+              <td class="mono wide">
+                <Value value={each.feature_flag_key} maxChars={60} />
+              </td>
+              <td class="muted drop">{tn(each.metrics.length + each.metrics_secondary.length, "{n} metric", "{n} metrics")}</td>
+              <td class="muted drop">
+                <Ago at={each.end_date ?? each.start_date ?? each.created_at} />
+              </td>
+            </tr>
+          ))
+        }
       </List>
     </Page>
   );

@@ -89,7 +89,7 @@ export function ExperimentForm({ saved }: { saved: Experiment | null }) {
       <fieldset class="plain stack" disabled={!mayEdit}>
         <section class="panel" aria-label={t("Name")}>
           <div class="body stack">
-            <TextField label={t("Name")} isRequired value={form.name} onInput={rename} error={findError(save.error, "name")} />
+            <TextField label={t("Name")} required value={form.name} onInput={rename} error={findError(save.error, "name")} />
             <TextField label={t("What do you expect, and why?")} isLong value={form.description} onInput={(description) => change({ description })} error={findError(save.error, "description")} />
           </div>
         </section>

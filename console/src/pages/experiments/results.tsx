@@ -6,11 +6,10 @@ import { saveFile } from "../../lib/files";
 import { formatNumber, formatPercent, t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Button } from "../../ui/controls";
-import { explain } from "../../ui/forms";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
 import { buildScale, explainFailure, formatChance, formatLift, formatValue, getInterval, isBetter, judge, judgeMetric, toCsv } from "./verdict";
+import { notifyError } from "../../ui/toasts";
 
 export function useResults(experiment: Experiment) {
   const { api } = useProject();
@@ -26,7 +25,7 @@ export function useResults(experiment: Experiment) {
 export function Results({ experiment, query }: { experiment: Experiment; query: ReturnType<typeof useResults> }) {
   const { api } = useProject();
   const refresh = async () => {
-    await call("GET", `${api}/experiments/${experiment.id}/results/`, { query: { refresh: "true" } }).catch((error: unknown) => notify(explain(error), "bad"));
+    await call("GET", `${api}/experiments/${experiment.id}/results/`, { query: { refresh: "true" } }).catch(notifyError);
     await query.refetch();
   };
   if (experiment.status === "draft")

@@ -28,6 +28,7 @@ export interface Draft {
   name: string;
   active: boolean;
   tags: string[];
+  owners: string[];
   continuity: boolean;
   conditions: DraftCondition[];
   variants: DraftVariant[];
@@ -62,6 +63,7 @@ export function toDraft(flag: Flag): Draft {
     name: flag.name,
     active: flag.active,
     tags: [...flag.tags],
+    owners: [...(flag.owners ?? [])],
     continuity: flag.ensure_experience_continuity,
     conditions: (groups ?? []).map(readCondition),
     variants: (multivariate?.variants ?? []).map((each) => ({
@@ -81,7 +83,7 @@ export function newCondition(rollout = 100): DraftCondition {
 }
 
 export function emptyDraft(): Draft {
-  return { key: "", name: "", active: true, tags: [], continuity: false, conditions: [newCondition(0)], variants: [], payload: "", rest: {} };
+  return { key: "", name: "", active: true, tags: [], owners: [], continuity: false, conditions: [newCondition(0)], variants: [], payload: "", rest: {} };
 }
 
 function writeCondition(condition: DraftCondition, variants: string[]): ConditionSet {
@@ -116,9 +118,16 @@ export function toFields(draft: Draft): Record<string, unknown> {
     name: draft.name,
     active: draft.active,
     tags: draft.tags,
+    owners: draft.owners,
     ensure_experience_continuity: draft.continuity,
     filters: toFilters(draft),
   };
+}
+
+/** The fields that a scheduled change can set: all but the key. */
+export function toScheduled(draft: Draft): Record<string, unknown> {
+  const { key: _, ...fields } = toFields(draft);
+  return fields;
 }
 
 /** What keeps the draft from being saved, by field. The service checks everything again. */
@@ -209,7 +218,7 @@ export interface Merge {
 }
 
 // Lists are merged as wholes: their order has a meaning.
-const PARTS = ["key", "name", "active", "tags", "ensure_experience_continuity"];
+const PARTS = ["key", "name", "active", "tags", "owners", "ensure_experience_continuity"];
 const FILTER_PARTS = ["groups", "multivariate", "payloads"];
 
 /** Merge two edits of the same flag. A part that both changed differently is a conflict, and has my value. */

@@ -1,4 +1,5 @@
 // The filters of a condition: property, comparison, values.
+import type { ComponentChildren, FunctionComponent } from "preact";
 import { useState } from "preact/hooks";
 import { t } from "../../lib/text";
 import { Button, IconButton, Select } from "../../ui/controls";
@@ -33,7 +34,22 @@ export function showOperator(name: string): string {
   return OPERATORS.find(([each]) => each === name)?.[1] ?? name.replaceAll("_", " ");
 }
 
-export function Filters({ filters, onChange, empty = t("Everyone") }: { filters: DraftFilter[]; onChange: (filters: DraftFilter[]) => void; empty?: string }) {
+/** What shows a filter that the editor itself does not know, and the button that adds one. */
+export interface Others {
+  isOther: (filter: DraftFilter) => boolean;
+  Row: FunctionComponent<OtherRow>;
+  label: string;
+  create: () => DraftFilter;
+}
+
+interface FiltersProps {
+  filters: DraftFilter[];
+  onChange: (filters: DraftFilter[]) => void;
+  empty?: string;
+  others?: Others;
+}
+
+export function Filters({ filters, onChange, empty = t("Everyone"), others }: FiltersProps) {
   const replace = (changed: DraftFilter) => onChange(filters.map((each) => (each.uid === changed.uid ? changed : each)));
   return (
     <div class="stack">
@@ -42,6 +58,7 @@ export function Filters({ filters, onChange, empty = t("Everyone") }: { filters:
         <div key={filter.uid} class="stack s">
           {index > 0 && <span class="and">{t("and")}</span>}
           <FilterRow
+            others={others}
             filter={filter}
             number={index + 1}
             onChange={replace}
@@ -49,7 +66,7 @@ export function Filters({ filters, onChange, empty = t("Everyone") }: { filters:
           />
         </div>
       ))}
-      <div>
+      <div class="row tight">
         <Button
           isSmall
           icon="plus"
@@ -57,6 +74,11 @@ export function Filters({ filters, onChange, empty = t("Everyone") }: { filters:
         >
           {t("Add a filter")}
         </Button>
+        {others && (
+          <Button isSmall icon="plus" onClick={() => onChange([...filters, others.create()])}>
+            {others.label}
+          </Button>
+        )}
       </div>
     </div>
   );
@@ -69,9 +91,10 @@ interface RowProps {
   onRemove: () => void;
 }
 
-function FilterRow(props: RowProps) {
+function FilterRow({ others, ...props }: RowProps & { others: Others | undefined }) {
   const { filter, number, onRemove } = props;
   const remove = <IconButton label={t("Remove filter {number}", { number })} icon="close" onClick={onRemove} />;
+  if (others?.isOther(filter)) return <others.Row {...props} remove={remove} />;
   if (filter.type === "cohort" || filter.type === "static-cohort") return <CohortRow {...props} remove={remove} />;
   if (filter.type !== "person")
     return (
@@ -85,9 +108,9 @@ function FilterRow(props: RowProps) {
   return <PropertyRow {...props} remove={remove} />;
 }
 
-type Removable = RowProps & { remove: preact.ComponentChildren };
+export type OtherRow = RowProps & { remove: ComponentChildren };
 
-function CohortRow({ filter, number, onChange, remove }: Removable) {
+function CohortRow({ filter, number, onChange, remove }: OtherRow) {
   const cohorts = useCohorts();
   const value = String(filter.value ?? "");
   const choices = cohorts.map((each) => ({ value: String(each.id), label: each.name ?? String(each.id) }));
@@ -112,7 +135,7 @@ function CohortRow({ filter, number, onChange, remove }: Removable) {
   );
 }
 
-function PropertyRow({ filter, number, onChange, remove }: Removable) {
+function PropertyRow({ filter, number, onChange, remove }: OtherRow) {
   const names = usePropertyNames();
   const cohorts = useCohorts();
   const [search, setSearch] = useState("");
@@ -125,6 +148,8 @@ function PropertyRow({ filter, number, onChange, remove }: Removable) {
     ...names,
     ...cohorts.map((each) => ({ value: `${COHORT}${each.id}`, label: t("Cohort: {name}", { name: each.name ?? "" }) })),
   ].filter((each) => (each.label ?? each.value).toLowerCase().includes(text));
+  // A name that is whole can still be replaced by another.
+  const others = names.filter((each) => !choices.some((choice) => choice.value === each.value));
   const exactName = names.some((each) => each.value === filter.key);
   const choose = (value: string) =>
     value.startsWith(COHORT)
@@ -141,7 +166,7 @@ function PropertyRow({ filter, number, onChange, remove }: Removable) {
         label={t("Property of filter {number}", { number })}
         placeholder={t("Property or cohort")}
         value={filter.key}
-        options={exactName ? names : choices}
+        options={exactName ? [...choices, ...others] : choices}
         onInput={(key) => onChange({ ...filter, key })}
         onChoose={choose}
       />

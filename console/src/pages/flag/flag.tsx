@@ -8,16 +8,23 @@ import { t } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { useRights } from "../../shell/rights";
-import { Button, Field, Switch } from "../../ui/controls";
+import { ValuesInput } from "../../ui/combobox";
+import { Button, Field, IconButton, Switch } from "../../ui/controls";
+import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
-import { Ago, Code } from "../../ui/show";
+import { Ago, Code, copyText } from "../../ui/show";
 import { Await } from "../../ui/states";
 import { notify } from "../../ui/toasts";
+import { History, readChanges } from "../history";
+import { FlagEnvironments } from "../environments/flag-environments";
+import { useOwnProduct } from "../environments/products";
+import { FlagRollouts } from "../rollouts/flag-rollouts";
 import { Conditions } from "./conditions";
-import { diff, type Draft, emptyDraft, findProblems, toDraft, toFields } from "./draft";
-import { History } from "./history";
+import { diff, type Draft, emptyDraft, findProblems, toDraft, toFields, toScheduled } from "./draft";
+import { CodeReferences, LifecycleNotice, useQuickChange } from "./lifecycle";
 import { TryPerson, usePreview, WhoGetsIt } from "./preview";
 import { Review } from "./review";
+import { Schedule } from "./schedule/schedule";
 import { buildSnippets } from "./snippets";
 import { UsedBy } from "./used-by";
 import { Payloads, Variants } from "./variants";
@@ -56,11 +63,12 @@ function readStored(name: string): Draft | null {
 }
 
 function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void }) {
-  const { root, id: project } = useProject();
+  const { api, root, id: project } = useProject();
   const reason = useRights().reason("feature_flag:write");
   const [url] = useUrlState();
   const [path, navigate] = useLocation();
   const tab = url.get("tab") ?? "conditions";
+  const product = useOwnProduct();
   const storedName = `${STORED}.${project}.${saved?.id ?? "new"}.${saved?.version ?? 0}`;
   const [draft, setDraft] = useState<Draft>(() => readStored(storedName) ?? (saved ? toDraft(saved) : emptyDraft()));
   const [isReviewed, setReviewed] = useState(false);
@@ -94,6 +102,9 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
     ["code", t("Code")],
     ...(saved
       ? [
+          ["schedule", t("Schedule")],
+          ["rollout", t("Rollout")],
+          ...(product ? [["environments", t("Environments")]] : []),
           ["used", t("Used by")],
           ["history", t("History")],
         ]
@@ -119,17 +130,37 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
       actions={
         <>
           <span class="muted">{draft.active ? t("On") : t("Off")}</span>
-          <Switch isOn={draft.active} label={t("The flag is on")} onChange={(active) => change({ active })} />
+          <Switch isOn={draft.active} disabled={!!reason || (saved?.archived ?? false)} label={t("The flag is on")} onChange={(active) => change({ active })} />
+          {saved && <FlagMenu flag={saved} reason={reason} onDone={onSaved} />}
         </>
       }
     >
+      {reason && <p class="muted">{t("{reason} You can change the draft and see who would get it.", { reason })}</p>}
+      {saved && <LifecycleNotice flag={saved} onDone={onSaved} />}
       <Tabs label={t("Parts of the flag")} tabs={tabs} current={tab} />
       {tab === "code" ? (
-        <Snippets draft={draft} />
+        <>
+          {saved && <CodeReferences flag={saved} />}
+          <Snippets draft={draft} />
+        </>
+      ) : tab === "schedule" && saved ? (
+        <Schedule flag={saved} unsaved={isChanged && !Object.keys(problems).length ? toScheduled(draft) : null} onDraftScheduled={discard} />
+      ) : tab === "rollout" && saved ? (
+        <FlagRollouts flag={saved} />
+      ) : tab === "environments" && saved && product ? (
+        <FlagEnvironments flag={saved} product={product} />
       ) : tab === "used" && saved ? (
         <UsedBy flag={saved} />
       ) : tab === "history" && saved ? (
-        <History flag={saved} onRestore={restore} />
+        <History
+          path={`${api}/feature_flags/${saved.id}/activity/`}
+          version={saved.version}
+          action={(entry) => (
+            <Button isSmall disabled={!!reason} title={reason} onClick={() => restore(Object.fromEntries(readChanges(entry).map((each) => [each.field, each.before])))}>
+              {t("Restore what was before")}
+            </Button>
+          )}
+        />
       ) : (
         <div class="split">
           <div class="stack">
@@ -167,10 +198,30 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
   );
 }
 
+/** What is rarely done with a flag. */
+function FlagMenu({ flag, reason, onDone }: { flag: Flag; reason: string | undefined; onDone: () => void }) {
+  const { root } = useProject();
+  const [, navigate] = useLocation();
+  const edit = useQuickChange(flag, onDone);
+  return (
+    <Menu
+      trigger={<IconButton label={t("More actions")} icon="more" />}
+      entries={[
+        { label: t("Copy the key"), onSelect: () => void copyText(flag.key) },
+        { label: t("Plan a rollout in steps"), isDisabled: !!reason || flag.archived, onSelect: () => navigate(buildUrl(`${root}/rollout_plans/new`, { flag: flag.id })) },
+        flag.archived
+          ? { label: t("Take out of the archive"), isDisabled: !!reason, onSelect: () => edit.mutate({ archived: false }) }
+          : { label: flag.active ? t("Turn off and archive") : t("Archive"), isDisabled: !!reason, onSelect: () => edit.mutate({ active: false, archived: true }) },
+      ]}
+    />
+  );
+}
+
 function Basics({ draft, problem, onChange }: { draft: Draft; problem: string | undefined; onChange: (part: Partial<Draft>) => void }) {
+  const { user } = useProject();
   return (
     <section class="panel" aria-label={t("Name")}>
-      <div class="body columns">
+      <div class="body columns narrow">
         <Field label={t("Key")} error={problem} hint={t("Code asks for the flag by its key.")}>
           {(attributes) => (
             <input {...attributes} class="input mono" spellcheck={false} autocomplete="off" value={draft.key} onInput={(event) => onChange({ key: event.currentTarget.value })} />
@@ -178,6 +229,10 @@ function Basics({ draft, problem, onChange }: { draft: Draft; problem: string | 
         </Field>
         <Field label={t("Description")}>
           {(attributes) => <input {...attributes} class="input" value={draft.name} onInput={(event) => onChange({ name: event.currentTarget.value })} />}
+        </Field>
+        <Field label={t("Tags")}>{() => <ValuesInput label={t("Tags")} placeholder={t("Add a tag")} values={draft.tags} options={[]} onSearch={() => undefined} onChange={(tags) => onChange({ tags })} />}</Field>
+        <Field label={t("Owners")} hint={t("Whom to ask about it: emails or teams.")}>
+          {() => <ValuesInput label={t("Owners")} placeholder={t("Add an owner")} values={draft.owners} options={user ? [{ value: user.email }] : []} onSearch={() => undefined} onChange={(owners) => onChange({ owners })} />}
         </Field>
       </div>
     </section>

@@ -32,7 +32,7 @@ interface PreviewResult {
 /** The draft as the preview sees it: as if it were on, with some key. */
 function toPreviewed(draft: Draft, id: number | null): Record<string, unknown> {
   const fields = toFields(draft);
-  return { ...fields, active: true, key: draft.key || "new-flag", ...(id === null ? {} : { id }) };
+  return { ...fields, active: true, archived: false, key: draft.key || "new-flag", ...(id === null ? {} : { id }) };
 }
 
 /** Whether the service can evaluate the draft: a filter that is being entered may have no value yet. A preview needs no key. */

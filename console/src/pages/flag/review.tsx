@@ -1,5 +1,6 @@
 // Look at the changes, then save. If someone else has saved meanwhile, merge.
 import { useState } from "preact/hooks";
+import { Link } from "wouter-preact";
 import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
 import type { Flag } from "../../api/types";
 import { showValue, t } from "../../lib/text";
@@ -10,7 +11,7 @@ import { copyText, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
 import { type Change, type Conflict, diff, type Draft, mergeEdits, takeTheirs, toDraft, toFields } from "./draft";
 
-export function Changes({ changes }: { changes: Change[] }) {
+export function Changes({ changes, labels = [t("Before"), t("After")] }: { changes: Change[]; labels?: [string, string] }) {
   if (!changes.length) return <Empty title={t("No changes")} />;
   return (
     <div class="table-scroll" tabIndex={0} role="group" aria-label={t("Changes")}>
@@ -18,8 +19,11 @@ export function Changes({ changes }: { changes: Change[] }) {
         <thead>
           <tr>
             <th scope="col">{t("Field")}</th>
-            <th scope="col">{t("Before")}</th>
-            <th scope="col">{t("After")}</th>
+            {labels.map((each) => (
+              <th scope="col" key={each}>
+                {each}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -52,7 +56,7 @@ interface Props {
 
 /** The dialog before a change is stored. */
 export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
-  const { api } = useProject();
+  const { api, root } = useProject();
   const [theirs, setTheirs] = useState<Flag | null>(null);
   const [chosen, setChosen] = useState<Record<string, "mine" | "theirs">>({});
   const [error, setError] = useState<ApiError | null>(null);
@@ -79,7 +83,8 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
       setTheirs(null);
       onSaved(flag);
     } catch (failure) {
-      if (failure instanceof ApiError && failure.status === 409 && saved) setTheirs(await get<Flag>(path));
+      if (failure instanceof ApiError && failure.body.change_request_id) setError(failure);
+      else if (failure instanceof ApiError && failure.status === 409 && saved) setTheirs(await get<Flag>(path));
       else setError(failure instanceof ApiError ? failure : new ApiError(-1, String(failure)));
     } finally {
       setBusy(false);
@@ -115,7 +120,12 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
           <ConflictRow key={conflict.path} conflict={conflict} chosen={chosen[conflict.path] ?? "mine"} onChoose={(which) => setChosen({ ...chosen, [conflict.path]: which })} />
         ))}
         <Changes changes={changes} />
-        {error && (
+        {error?.body.change_request_id ? (
+          <p class="notice warn" role="alert">
+            {t("This change waits for approval.")} {error.detail} <Link href={`${root}/changes/${String(error.body.change_request_id)}`}>{t("Show the change request")}</Link>
+          </p>
+        ) : null}
+        {error && !error.body.change_request_id && (
           <p class="notice bad" role="alert">
             {error.attr ? `${error.attr}: ` : ""}
             {error.detail}

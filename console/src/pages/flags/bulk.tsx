@@ -1,15 +1,16 @@
 // Change several flags at once: what happens in numbers first, then one call for each flag, and a way back.
 import { useState } from "preact/hooks";
 import { call, get, queryClient } from "../../api/client";
+import { explain } from "../../api/errors";
 import type { Flag, Page as PageOf } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import type { Parameters } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { Button } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { explain, TextField } from "../../ui/forms";
+import { TextField } from "../../ui/forms";
 import { Value } from "../../ui/show";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { type BulkAction, describeBulk, planBulk } from "./bulk-plan";
 
 const PARALLEL = 4;
@@ -102,7 +103,7 @@ export function BulkBar({ selected, count, parameters, onSelect }: Props) {
       <span>
         <strong>{tn(selected.length, "{n} flag selected", "{n} flags selected")}</strong>{" "}
         {count > selected.length && (
-          <Button kind="quiet" isSmall onClick={() => void loadAll(api, parameters).then(onSelect, (error) => notify(explain(error), "bad"))}>
+          <Button kind="quiet" isSmall onClick={() => void loadAll(api, parameters).then(onSelect, notifyError)}>
             {t("Select all {n} that match", { n: count })}
           </Button>
         )}

@@ -1,131 +1,88 @@
 // The list of flags: searched, filtered and paged by the service.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useEffect, useState } from "preact/hooks";
-import { Link } from "wouter-preact";
-import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
-import type { Flag, Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
+import { buildCurl, call, queryClient } from "../../api/client";
+import type { Flag } from "../../api/types";
 import { formatPercent, t, tn } from "../../lib/text";
-import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { useRights } from "../../shell/rights";
-import { IconButton, SearchInput, Select, Switch } from "../../ui/controls";
+import { useRefusal } from "../../shell/rights";
+import { IconButton, Select, Switch } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
+import { ACTIONS, CreateLink, List, NameCell, Table, TagFilter, toTags, useList, useListState } from "../../ui/list";
 import { Menu } from "../../ui/menu";
-import { Page, Pager } from "../../ui/page";
-import { Ago, copyText, Value } from "../../ui/show";
-import { Await, Empty, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { Page } from "../../ui/page";
+import { Ago, copyText } from "../../ui/show";
+import { Empty } from "../../ui/states";
+import { notify, notifyError } from "../../ui/toasts";
 import { BulkBar } from "./bulk";
-
-const LIMIT = 50;
-const SETTLED_MS = 120;
+import { FlagTabs } from "./tabs";
 
 export function FlagsPage() {
   const { api, root } = useProject();
-  const reason = useRights().reason("feature_flag:write");
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim(), SETTLED_MS);
-  const active = url.get("active") ?? "";
-  const type = url.get("type") ?? "";
-  const tag = url.get("tag") ?? "";
+  const refusal = useRefusal("feature_flag:write");
+  const state = useListState("active", "type", "tag");
+  const { active = "", type = "", tag = "" } = state.filters;
   const [selected, setSelected] = useState<Flag[]>([]);
-  const mayEdit = !reason;
-  const parameters = { search, active, type, tags: tag ? JSON.stringify([tag]) : null };
-  const offset = Number(url.get("offset")) || 0;
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const flags = useQuery({
-    queryKey: ["flags", api, parameters, offset],
-    queryFn: ({ signal }) => get<PageOf<Flag>>(`${api}/feature_flags/`, { ...parameters, offset: offset || null, limit: LIMIT }, signal),
-    placeholderData: keepPreviousData,
-  });
-  const isFiltered = !!(search || active || type || tag);
-  useEffect(() => setSelected([]), [search, active, type, tag]);
-  const clear = () => {
-    setText("");
-    change({ search: null, active: null, type: null, tag: null, offset: null });
-  };
+  const isArchived = active === "archived";
+  const parameters = { search: state.search, active: isArchived ? "" : active, archived: isArchived ? "true" : "", type, tags: toTags(state) };
+  const flags = useList<Flag>("flags", `${api}/feature_flags/`, state, parameters);
+  useEffect(() => setSelected([]), [state.search, active, type, tag]);
+  const create = (label: string, isQuiet = false) => (
+    <CreateLink to={`${root}/feature_flags/new`} scope="feature_flag:write" isQuiet={isQuiet}>
+      {label}
+    </CreateLink>
+  );
   return (
-    <Page
-      title={t("Feature flags")}
-      sub={flags.data ? tn(flags.data.count, "{n} flag", "{n} flags") : undefined}
-      actions={
-        reason ? (
-          <span class="muted">{reason}</span>
-        ) : (
-          <Link href={`${root}/feature_flags/new`} class="button primary">
-            {t("New feature flag")}
-          </Link>
-        )
-      }
-    >
-      <div class="row">
-        <SearchInput label={t("Search by key or description")} value={text} onInput={setText} />
-        <Select
-          label={t("State")}
-          isNarrow
-          value={active}
-          onChange={(value) => change({ active: value, offset: null })}
-          choices={[
-            { value: "", label: t("Any state") },
-            { value: "true", label: t("On") },
-            { value: "false", label: t("Off") },
-            { value: "STALE", label: t("Stale") },
-          ]}
-        />
-        <Select
-          label={t("Type")}
-          isNarrow
-          value={type}
-          onChange={(value) => change({ type: value, offset: null })}
-          choices={[
-            { value: "", label: t("Any type") },
-            { value: "boolean", label: t("On or off") },
-            { value: "multivariant", label: t("Variants") },
-            { value: "experiment", label: t("Experiment") },
-            { value: "remote_config", label: t("Remote config") },
-          ]}
-        />
-        {tag && (
-          <span class="tag info">
-            <span class="cut">
-              {t("Tag:")} <Value value={tag} maxChars={60} />
-            </span>
-            <button type="button" aria-label={t("Remove the filter by tag")} onClick={() => change({ tag: null, offset: null })}>
-              ×
-            </button>
-          </span>
+    <Page title={t("Feature flags")} sub={flags.data ? tn(flags.data.count, "{n} flag", "{n} flags") : undefined} actions={create(t("New feature flag"))}>
+      <FlagTabs current="flags" />
+      <List
+        query={flags}
+        state={state}
+        search={t("Search by key or description")}
+        controls={
+          <>
+            <Select
+              label={t("State")}
+              isNarrow
+              value={active}
+              onChange={(value) => state.setFilter("active", value)}
+              choices={[
+                { value: "", label: t("Any state") },
+                { value: "true", label: t("On") },
+                { value: "false", label: t("Off") },
+                { value: "STALE", label: t("Stale") },
+                { value: "archived", label: t("Archived") },
+              ]}
+            />
+            <Select
+              label={t("Type")}
+              isNarrow
+              value={type}
+              onChange={(value) => state.setFilter("type", value)}
+              choices={[
+                { value: "", label: t("Any type") },
+                { value: "boolean", label: t("On or off") },
+                { value: "multivariant", label: t("Variants") },
+                { value: "experiment", label: t("Experiment") },
+                { value: "remote_config", label: t("Remote config") },
+              ]}
+            />
+            <TagFilter state={state} />
+          </>
+        }
+        empty={
+          <Empty title={t("No feature flags yet")} action={create(t("Create the first one"), true)}>
+            {t("A flag turns a part of your product on for some people. Create one, roll it out to 10 %, and see who gets it.")}
+          </Empty>
+        }
+      >
+        {(items, page) => (
+          <>
+            <BulkBar selected={selected.map((each) => items.find((flag) => flag.id === each.id) ?? each)} count={page.count} parameters={parameters} onSelect={setSelected} />
+            <FlagTable flags={items} selected={refusal ? null : selected} onSelect={setSelected} onTag={(value) => state.setFilter("tag", value)} />
+          </>
         )}
-      </div>
-      <div class="panel flush" aria-busy={flags.isFetching}>
-        <Await query={flags}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <BulkBar selected={selected.map((each) => page.results.find((flag) => flag.id === each.id) ?? each)} count={page.count} parameters={parameters} onSelect={setSelected} />
-                <FlagTable flags={page.results} selected={mayEdit ? selected : null} onSelect={setSelected} onTag={(value) => change({ tag: value, offset: null })} />
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : isFiltered ? (
-              <NoMatch onClear={clear} />
-            ) : (
-              <Empty
-                title={t("No feature flags yet")}
-                action={
-                  <Link href={`${root}/feature_flags/new`} class="button primary">
-                    {t("Create the first one")}
-                  </Link>
-                }
-              >
-                {t("A flag turns a part of your product on for some people. Create one, roll it out to 10 %, and see who gets it.")}
-              </Empty>
-            )
-          }
-        </Await>
-      </div>
+      </List>
     </Page>
   );
 }
@@ -154,32 +111,24 @@ function FlagTable({ flags, ...selection }: { flags: Flag[] } & Selection) {
   const chosen = flags.filter((each) => ids.has(each.id)).length;
   const toggleAll = () => onSelect(chosen === flags.length ? (selected ?? []).filter((each) => !flags.some((flag) => flag.id === each.id)) : [...(selected ?? []), ...flags.filter((each) => !ids.has(each.id))]);
   return (
-    <table class="table cards selectable">
-      <thead>
-        <tr>
-          {selected && (
-            <th scope="col" class="shrink">
-              <input type="checkbox" aria-label={t("Select all flags of this page")} checked={chosen === flags.length} indeterminate={chosen > 0 && chosen < flags.length} onChange={toggleAll} />
-            </th>
-          )}
-          <th scope="col" class="shrink">
-            {t("On")}
-          </th>
-          <th scope="col">{t("Flag")}</th>
-          <th scope="col">{t("Released to")}</th>
-          <th scope="col">{t("Last called")}</th>
-          <th scope="col">{t("Changed")}</th>
-          <th scope="col" class="shrink">
-            <span class="hidden-text">{t("Actions")}</span>
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {flags.map((flag) => (
-          <FlagRow key={flag.id} flag={flag} isSelected={ids.has(flag.id)} {...selection} />
-        ))}
-      </tbody>
-    </table>
+    <Table
+      class="selectable"
+      columns={[
+        ...(selected
+          ? [{ label: <input type="checkbox" aria-label={t("Select all flags of this page")} checked={chosen === flags.length} indeterminate={chosen > 0 && chosen < flags.length} onChange={toggleAll} />, class: "shrink" as const }]
+          : []),
+        { label: t("On"), class: "shrink" },
+        t("Flag"),
+        t("Released to"),
+        t("Last called"),
+        t("Changed"),
+        ACTIONS,
+      ]}
+    >
+      {flags.map((flag) => (
+        <FlagRow key={flag.id} flag={flag} isSelected={ids.has(flag.id)} {...selection} />
+      ))}
+    </Table>
   );
 }
 
@@ -190,7 +139,7 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
   const edit = useMutation({
     mutationFn: (body: Partial<Flag>) => call<Flag>("PATCH", path, { body }),
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["flags"] }),
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   const isOn = edit.isPending && edit.variables.active !== undefined ? edit.variables.active : flag.active;
   const toggle = (active: boolean) =>
@@ -201,6 +150,17 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
           notify(active ? t("{key} is on.", { key: flag.key }) : t("{key} is off.", { key: flag.key }), "good", {
             label: t("Undo"),
             run: () => edit.mutate({ active: !active }),
+          }),
+      },
+    );
+  const archive = (archived: boolean) =>
+    edit.mutate(
+      { archived },
+      {
+        onSuccess: () =>
+          notify(archived ? t("{key} is archived.", { key: flag.key }) : t("{key} is no longer archived.", { key: flag.key }), "good", {
+            label: t("Undo"),
+            run: () => edit.mutate({ archived: !archived }),
           }),
       },
     );
@@ -223,29 +183,15 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
         </td>
       )}
       <td class="shrink end">
-        <Switch isOn={isOn} disabled={edit.isPending || !selected} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
+        <Switch isOn={isOn} disabled={edit.isPending || !selected || flag.archived} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
       </td>
-      <td class="first">
-        <div class="row">
-          <Link href={`${root}/feature_flags/${flag.id}`} class="name mono">
-            <Value value={flag.key} maxChars={120} />
-          </Link>
-          {flag.status === "STALE" && <span class="tag warn">{t("Stale")}</span>}
-          {flag.experiment_set.length > 0 && <span class="tag info">{t("Experiment")}</span>}
-          {flag.features.length > 0 && <span class="tag info">{t("Early access")}</span>}
-          {variants.length > 0 && <span class="tag">{tn(variants.length, "{n} variant", "{n} variants")}</span>}
-          {flag.tags.slice(0, 3).map((tag) => (
-            <button type="button" class="tag" key={tag} aria-label={t("Only flags with the tag {tag}", { tag })} onClick={() => onTag(tag)}>
-              <Value value={tag.slice(0, 30)} />
-            </button>
-          ))}
-        </div>
-        {flag.name && (
-          <div class="muted small">
-            <Value value={flag.name} maxChars={140} />
-          </div>
-        )}
-      </td>
+      <NameCell to={`${root}/feature_flags/${flag.id}`} name={flag.key} description={flag.name} isCode tags={flag.tags.slice(0, 3)} onTag={onTag}>
+        {flag.archived && <span class="tag">{t("Archived")}</span>}
+        {flag.status === "STALE" && <span class="tag warn">{t("Stale")}</span>}
+        {flag.experiment_set.length > 0 && <span class="tag info">{t("Experiment")}</span>}
+        {flag.features.length > 0 && <span class="tag info">{t("Early access")}</span>}
+        {variants.length > 0 && <span class="tag">{tn(variants.length, "{n} variant", "{n} variants")}</span>}
+      </NameCell>
       <td class="muted">{describeRelease(flag)}</td>
       <td class="muted drop">{flag.last_called_at ? <Ago at={flag.last_called_at} /> : t("Never")}</td>
       <td class="muted drop">
@@ -257,6 +203,10 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
           entries={[
             { label: t("Copy the key"), onSelect: () => void copyText(flag.key) },
             { label: t("Copy as curl"), onSelect: () => void copyText(buildCurl("PATCH", path, { active: !flag.active })) },
+            flag.archived
+              ? { label: t("Take out of the archive"), isDisabled: !selected, onSelect: () => archive(false) }
+              : // A flag that is on cannot be archived.
+                { label: t("Archive"), isDisabled: !selected || flag.active, onSelect: () => archive(true) },
             { label: t("Delete…"), isDangerous: true, isDisabled: !selected, onSelect: () => setDeleting(true) },
           ]}
         />

@@ -150,7 +150,7 @@ function GroupProperties({ group, type }: { group: Group; type: string }) {
               save.mutate(edited);
             }}
           >
-            <TextField label={t("Property")} isCode isRequired disabled={!edited.isNew} value={edited.key} onInput={(key) => setEdited({ ...edited, key })} />
+            <TextField label={t("Property")} isCode required disabled={!edited.isNew} value={edited.key} onInput={(key) => setEdited({ ...edited, key })} />
             <TextField label={t("Value")} isCode value={edited.value} hint={t("JSON, or a text.")} onInput={(value) => setEdited({ ...edited, value })} />
             <Refusal error={save.error} />
             <Button kind="primary" type="submit" disabled={save.isPending}>

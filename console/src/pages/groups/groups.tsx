@@ -7,7 +7,7 @@ import type { Group, GroupType } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { NOT_ALLOWED, useMay } from "../../shell/rights";
-import { Button, SearchInput } from "../../ui/controls";
+import { Button } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
 import { findError, Refusal, TextField } from "../../ui/forms";
 import { List, useList, useListState } from "../../ui/list";
@@ -53,27 +53,14 @@ function GroupsOfType({ type, types }: { type: GroupType; types: GroupType[] }) 
   return (
     <Page title={t("Groups")} sub={groups.data ? tn(groups.data.count, "{n} group of the type {type}", "{n} groups of the type {type}", { type: type.group_type }) : undefined} actions={<NewGroup type={type.group_type} isFull={types.length >= MAX_TYPES} />}>
       <Tabs label={t("Group types")} current={type.group_type} tabs={types.map((each) => ({ name: each.group_type, label: each.group_type, to: `${root}/groups/${each.group_type_index}` }))} />
-      <div class="row">
-        <SearchInput label={t("Search by key or name")} value={state.text} onInput={state.setText} />
-      </div>
-      <List query={groups} state={state} empty={<Empty title={t("No groups of this type yet")}>{t("A group appears with the first event that names it.")}</Empty>}>
-        {(items) => (
-          <table class="table cards">
-            <thead>
-              <tr>
-                <th scope="col">{t("Group")}</th>
-                <th scope="col">{t("Key")}</th>
-                <th scope="col">{t("Properties")}</th>
-                <th scope="col">{t("First seen")}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((group) => (
-                <GroupRow key={group.group_key} group={group} to={`${root}/groups/${type.group_type_index}/${encodeURIComponent(group.group_key)}`} />
-              ))}
-            </tbody>
-          </table>
-        )}
+      <List
+        query={groups}
+        state={state}
+        search={t("Search by key or name")}
+        empty={<Empty title={t("No groups of this type yet")}>{t("A group appears with the first event that names it.")}</Empty>}
+        columns={[t("Group"), t("Key"), t("Properties"), t("First seen")]}
+      >
+        {(items) => items.map((group) => <GroupRow key={group.group_key} group={group} to={`${root}/groups/${type.group_type_index}/${encodeURIComponent(group.group_key)}`} />)}
       </List>
     </Page>
   );
@@ -141,8 +128,8 @@ function NewGroup({ type, isFull }: { type: string | null; isFull: boolean }) {
             save.mutate();
           }}
         >
-          <TextField label={t("Type")} isRequired value={of} onInput={setOf} disabled={isFull} hint={isFull ? t("A project has at most five types.") : t("Such as company. A new type is created if there is none of this name.")} error={findError(save.error, "group_type")} />
-          <TextField label={t("Key")} isRequired isCode value={key} onInput={setKey} hint={t("SDKs name the group by its key. A group that exists is kept.")} error={findError(save.error, "group_key")} />
+          <TextField label={t("Type")} required value={of} onInput={setOf} disabled={isFull} hint={isFull ? t("A project has at most five types.") : t("Such as company. A new type is created if there is none of this name.")} error={findError(save.error, "group_type")} />
+          <TextField label={t("Key")} required isCode value={key} onInput={setKey} hint={t("SDKs name the group by its key. A group that exists is kept.")} error={findError(save.error, "group_key")} />
           <TextField label={t("Name")} value={name} onInput={setName} error={findError(save.error, "group_properties")} />
           <Refusal error={save.error} shown={["group_type", "group_key", "group_properties"]} />
           <Button kind="primary" type="submit" disabled={save.isPending}>

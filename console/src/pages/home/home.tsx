@@ -6,6 +6,7 @@ import { call, get } from "../../api/client";
 import type { ActivityPage, EventRecord, Flag, Page as PageOf } from "../../api/types";
 import { formatDate, formatNumber, t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
+import { useRights } from "../../shell/rights";
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
@@ -142,6 +143,7 @@ function Attention() {
     queryKey: ["warnings", api],
     queryFn: () => get<PageOf<{ type: string; count?: number; timestamp?: string }>>(`${api}/ingestion_warnings/`, { limit: 5 }),
   });
+  const failing = useQuery({ queryKey: ["pipelines", api, "failing"], queryFn: () => get<PageOf<{ id: number; name: string }>>(`${api}/pipeline_destination_configs/`, { failing: "true", limit: 5 }) });
   return (
     <section class="panel" aria-label={t("Needs attention")}>
       <div class="head">
@@ -149,10 +151,18 @@ function Attention() {
       </div>
       <Await query={stale} rows={3}>
         {(page) =>
-          page.count + (warnings.data?.count ?? 0) === 0 ? (
-            <Empty title={t("All is well")}>{t("No stale flags and no warnings about events.")}</Empty>
+          page.count + (warnings.data?.count ?? 0) + (failing.data?.count ?? 0) === 0 ? (
+            <Empty title={t("All is well")}>{t("No stale flags, no failing destinations and no warnings about events.")}</Empty>
           ) : (
             <ul class="body stack">
+              {(failing.data?.results ?? []).map((each) => (
+                <li class="row" key={each.id}>
+                  <span class="tag bad">{t("Fails")}</span>
+                  <Link href={`${root}/pipeline/destinations/${each.id}`}>
+                    <Value value={each.name} maxChars={60} />
+                  </Link>
+                </li>
+              ))}
               {page.results.map((flag) => (
                 <li class="row" key={flag.id}>
                   <span class="tag warn">{t("Stale")}</span>
@@ -169,7 +179,9 @@ function Attention() {
               {(warnings.data?.results ?? []).map((each, index) => (
                 <li class="row" key={index}>
                   <span class="tag bad">{t("Warning")}</span>
-                  <Value value={each.type.replaceAll("_", " ")} maxChars={80} />
+                  <Link href={`${root}/data-management/ingestion-warnings?type=${encodeURIComponent(each.type)}`}>
+                    <Value value={each.type.replaceAll("_", " ")} maxChars={80} />
+                  </Link>
                 </li>
               ))}
             </ul>
@@ -182,7 +194,10 @@ function Attention() {
 
 function Recent() {
   const { api, root } = useProject();
-  const log = useQuery({ queryKey: ["activity", api, "recent"], queryFn: () => get<ActivityPage>(`${api}/activity_log/`, { limit: 8 }) });
+  const { isKnown, reason } = useRights();
+  const refusal = reason("activity_log:read");
+  const log = useQuery({ queryKey: ["activity", api, "recent"], queryFn: () => get<ActivityPage>(`${api}/activity_log/`, { limit: 8 }), enabled: isKnown && !refusal });
+  if (refusal) return null;
   return (
     <section class="panel" aria-label={t("Recent changes")}>
       <div class="head">

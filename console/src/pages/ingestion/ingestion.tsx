@@ -1,22 +1,21 @@
 // What ingestion had to refuse or change: warnings, and events that could not be processed.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
-import { useLocation } from "wouter-preact";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { Link, useLocation } from "wouter-preact";
 import { buildCurl, call, get, queryClient } from "../../api/client";
 import type { components } from "../../api/schema";
 import type { Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
 import { formatNumber, t, tn } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { Button, IconButton, SearchInput } from "../../ui/controls";
+import { Button, IconButton } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { Page, Pager, Tabs } from "../../ui/page";
+import { ACTIONS, DETAILS, List, useList, useListState } from "../../ui/list";
+import { Page, Tabs } from "../../ui/page";
 import { Ago, Code, copyText, Value } from "../../ui/show";
-import { Await, Empty, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { tell } from "../pipelines/list";
-import { useRefusal } from "../pipelines/rights";
+import { Await, Empty } from "../../ui/states";
+import { notify, notifyError } from "../../ui/toasts";
+import { useRefusal } from "../../shell/rights";
 import "../pipelines/pipelines.css";
 
 type Warning = components["schemas"]["WarningItem"];
@@ -24,23 +23,7 @@ type Letter = components["schemas"]["DeadLetterItem"];
 type LetterContent = components["schemas"]["DeadLetterContent"];
 type Retried = components["schemas"]["RetryItem"];
 
-const LIMIT = 50;
 const EVERY_MS = 5000;
-
-/** The text that is searched for, in the address, and the page of the list. */
-function useListState() {
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const clear = () => {
-    setText("");
-    change({ search: null, type: null, offset: null });
-  };
-  return { url, change, text, setText, search, offset: Number(url.get("offset")) || 0, clear };
-}
 
 export function IngestionPage() {
   const [url] = useUrlState();
@@ -69,146 +52,86 @@ export function IngestionPage() {
 
 function Warnings() {
   const { api, root } = useProject();
-  const { url, change, text, setText, search, offset, clear } = useListState();
-  const type = url.get("type") ?? "";
-  const query = { type, search, limit: LIMIT, offset: offset || null };
-  const warnings = useQuery({
-    queryKey: ["ingestion", api, "warnings", query],
-    queryFn: ({ signal }) => get<PageOf<Warning>>(`${api}/ingestion_warnings/`, query, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
-  });
+  const state = useListState("type");
+  const { type = "" } = state.filters;
+  const warnings = useList<Warning>(["ingestion", api], `${api}/ingestion_warnings/`, state, { type }, { everyMs: EVERY_MS });
   return (
-    <>
-      <div class="row">
-        <SearchInput label={t("Search warnings")} value={text} onInput={setText} />
-        {type && (
-          <Button isSmall icon="close" onClick={() => change({ type: null, offset: null })}>
-            {type.replaceAll("_", " ")}
-          </Button>
-        )}
-        <span class="grow" />
-        <span class="muted small">{warnings.data ? tn(warnings.data.count, "{n} warning", "{n} warnings") : ""}</span>
-      </div>
-      <div class="panel flush">
-        <Await query={warnings}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">{t("Warning")}</th>
-                      <th scope="col">{t("Event")}</th>
-                      <th scope="col">{t("Why")}</th>
-                      <th scope="col" class="shrink">
-                        {t("When")}
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((each) => (
-                      <tr key={each.id}>
-                        <td class="first top">
-                          <Button isSmall kind="quiet" title={t("Only warnings of this kind")} onClick={() => change({ type: each.type, offset: null })}>
-                            {each.type.replaceAll("_", " ")}
-                          </Button>
-                        </td>
-                        <td class="top">
-                          <Value value={each.event} maxChars={60} />
-                          {each.distinct_id && (
-                            <div class="muted small">
-                              <a href={buildUrl(`${root}/activity/explore`, { distinct_id: each.distinct_id })}>
-                                <Value value={each.distinct_id} maxChars={60} />
-                              </a>
-                            </div>
-                          )}
-                        </td>
-                        <td class="wide top">
-                          <Value value={each.detail} maxChars={300} />
-                        </td>
-                        <td class="shrink top muted">
-                          <Ago at={each.timestamp} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : search || type ? (
-              <NoMatch onClear={clear} />
-            ) : (
-              <Empty title={t("No warnings")}>{t("Every event was accepted as it was sent. Events that are refused or changed appear here with the reason.")}</Empty>
-            )
-          }
-        </Await>
-      </div>
-    </>
+    <List
+      query={warnings}
+      state={state}
+      search={t("Search warnings")}
+      controls={
+        <>
+          {type && (
+            <Button isSmall icon="close" onClick={() => state.setFilter("type", "")}>
+              {type.replaceAll("_", " ")}
+            </Button>
+          )}
+          <span class="grow" />
+          <span class="muted small">{warnings.data ? tn(warnings.data.count, "{n} warning", "{n} warnings") : ""}</span>
+        </>
+      }
+      empty={<Empty title={t("No warnings")}>{t("Every event was accepted as it was sent. Events that are refused or changed appear here with the reason.")}</Empty>}
+      columns={[t("Warning"), t("Event"), t("Why"), { label: t("When"), class: "shrink" }]}
+    >
+      {(items) =>
+        items.map((each) => (
+          <tr key={each.id}>
+            <td class="first top">
+              <Button isSmall kind="quiet" title={t("Only warnings of this kind")} onClick={() => state.setFilter("type", each.type)}>
+                {each.type.replaceAll("_", " ")}
+              </Button>
+            </td>
+            <td class="top">
+              <Value value={each.event} maxChars={60} />
+              {each.distinct_id && (
+                <div class="muted small">
+                  <Link href={buildUrl(`${root}/activity/explore`, { distinct_id: each.distinct_id })}>
+                    <Value value={each.distinct_id} maxChars={60} />
+                  </Link>
+                </div>
+              )}
+            </td>
+            <td class="wide top">
+              <Value value={each.detail} maxChars={300} />
+            </td>
+            <td class="shrink top muted">
+              <Ago at={each.timestamp} />
+            </td>
+          </tr>
+        ))
+      }
+    </List>
   );
 }
 
 function DeadLetters() {
   const { api } = useProject();
-  const { change, text, setText, search, offset, clear } = useListState();
+  const state = useListState();
   const refusal = useRefusal("ingestion_warning:write");
-  const query = { search, limit: LIMIT, offset: offset || null };
-  const letters = useQuery({
-    queryKey: ["ingestion", api, "dead", query],
-    queryFn: ({ signal }) => get<PageOf<Letter>>(`${api}/dead_letters/`, query, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
-  });
-  const newest = offset === 0 && !search ? letters.data?.results[0]?.id : undefined;
+  const letters = useList<Letter>(["ingestion", api], `${api}/dead_letters/`, state, {}, { everyMs: EVERY_MS });
+  const newest = state.offset === 0 && !state.search ? letters.data?.results[0]?.id : undefined;
   return (
-    <>
-      <div class="row">
-        <SearchInput label={t("Search reason, event or distinct id")} value={text} onInput={setText} />
-        <span class="grow" />
-        {newest !== undefined && <RetryAll count={letters.data!.count} newest={newest} refusal={refusal} />}
-      </div>
-      <div class="panel flush">
-        <Await query={letters}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Details")}</span>
-                      </th>
-                      <th scope="col">{t("Event")}</th>
-                      <th scope="col">{t("Why")}</th>
-                      <th scope="col">{t("Step")}</th>
-                      <th scope="col">{t("When")}</th>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Actions")}</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((each) => (
-                      <Row key={each.id} letter={each} refusal={refusal} />
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : search ? (
-              <NoMatch onClear={clear} />
-            ) : (
-              <Empty title={t("No dead letters")}>{t("An event that was accepted and cannot be processed is kept here unchanged, until someone retries it.")}</Empty>
-            )
-          }
-        </Await>
-      </div>
-    </>
+    <List
+      query={letters}
+      state={state}
+      search={t("Search reason, event or distinct id")}
+      controls={
+        <>
+          <span class="grow" />
+          {newest !== undefined && <RetryAll count={letters.data!.count} newest={newest} refusal={refusal} />}
+        </>
+      }
+      empty={<Empty title={t("No dead letters")}>{t("An event that was accepted and cannot be processed is kept here unchanged, until someone retries it.")}</Empty>}
+      columns={[DETAILS, t("Event"), t("Why"), t("Step"), t("When"), ACTIONS]}
+    >
+      {(items) => items.map((each) => <Row key={each.id} letter={each} refusal={refusal} />)}
+    </List>
   );
 }
 
 /** Retry all dead letters that exist now, in steps of a thousand. */
-function RetryAll({ count, newest, refusal }: { count: number; newest: number; refusal: string }) {
+function RetryAll({ count, newest, refusal }: { count: number; newest: number; refusal: string | undefined }) {
   const { api } = useProject();
   const [isAsked, setAsked] = useState(false);
   const [left, setLeft] = useState<number | null>(null);
@@ -229,7 +152,7 @@ function RetryAll({ count, newest, refusal }: { count: number; newest: number; r
       setAsked(false);
       notify(tn(events, "{n} event is processed again.", "{n} events are processed again."));
     },
-    onError: tell,
+    onError: notifyError,
     onSettled: () => {
       setLeft(null);
       void queryClient.invalidateQueries({ queryKey: ["ingestion"] });
@@ -237,7 +160,7 @@ function RetryAll({ count, newest, refusal }: { count: number; newest: number; r
   });
   return (
     <>
-      <span title={refusal || undefined}>
+      <span title={refusal}>
         <Button kind="primary" disabled={!!refusal} onClick={() => setAsked(true)}>
           {tn(count, "Retry {n} dead letter…", "Retry {n} dead letters…")}
         </Button>
@@ -260,14 +183,14 @@ function RetryAll({ count, newest, refusal }: { count: number; newest: number; r
   );
 }
 
-function Row({ letter, refusal }: { letter: Letter; refusal: string }) {
+function Row({ letter, refusal }: { letter: Letter; refusal: string | undefined }) {
   const { api } = useProject();
   const [isOpen, setOpen] = useState(false);
   const name = letter.event || t("An event that cannot be read");
   const retry = useMutation({
     mutationFn: () => call<Retried>("POST", `${api}/dead_letters/${letter.id}/retry/`),
     onSuccess: (done) => notify(tn(done.events, "{n} event is processed again.", "{n} events are processed again.")),
-    onError: tell,
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["ingestion"] }),
   });
   return (
@@ -293,7 +216,7 @@ function Row({ letter, refusal }: { letter: Letter; refusal: string }) {
           <Ago at={letter.timestamp} />
         </td>
         <td class="shrink end">
-          <span title={refusal || undefined}>
+          <span title={refusal}>
             <Button isSmall disabled={retry.isPending || !!refusal} aria-label={t("Retry {name}", { name })} onClick={() => retry.mutate()}>
               {t("Retry")}
             </Button>

@@ -6,12 +6,13 @@ import type { DashboardBasics, Insight, Page } from "../../api/types";
 import { useSettled } from "../../lib/debounce";
 import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
+import { useRefusal } from "../../shell/rights";
 import { ValuesInput } from "../../ui/combobox";
 import { Button, Field, SearchInput, Switch } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
 import { Code, Value } from "../../ui/show";
 import { Await } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 
 export interface Details {
   name: string;
@@ -81,7 +82,7 @@ export function DashboardsDialog({ insight, onClose }: { insight: Insight; onClo
       setShown(saved.dashboards);
       void queryClient.invalidateQueries({ queryKey: ["insight", api] });
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   const create = useMutation({
     mutationFn: () => call<DashboardBasics>("POST", `${api}/dashboards/`, { body: { name: text.trim() } }),
@@ -89,7 +90,7 @@ export function DashboardsDialog({ insight, onClose }: { insight: Insight; onClo
       void queryClient.invalidateQueries({ queryKey: ["dashboards"] });
       change.mutate([...shown, made.id]);
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   return (
     <Dialog title={t("Show on dashboards")} isOpen onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
@@ -131,10 +132,10 @@ interface Sharing {
 /** The link of an insight or a dashboard, which works without a login. */
 export function SharingDialog({ path, title, onClose }: { path: string; title: string; onClose: () => void }) {
   const [isReplacing, setReplacing] = useState(false);
+  const refusal = useRefusal("sharing_configuration:write");
   const sharing = useQuery({ queryKey: ["sharing", path], queryFn: () => get<Sharing>(path) });
   const done = (state: Sharing) => queryClient.setQueryData(["sharing", path], state);
-  const fail = (error: unknown) => notify(error instanceof ApiError ? error.detail : String(error), "bad");
-  const toggle = useMutation({ mutationFn: (enabled: boolean) => call<Sharing>("PATCH", path, { body: { enabled } }), onSuccess: done, onError: fail });
+  const toggle = useMutation({ mutationFn: (enabled: boolean) => call<Sharing>("PATCH", path, { body: { enabled } }), onSuccess: done, onError: notifyError });
   const replace = useMutation({
     mutationFn: () => call<Sharing>("POST", `${path}refresh/`),
     onSuccess: (state) => {
@@ -142,7 +143,7 @@ export function SharingDialog({ path, title, onClose }: { path: string; title: s
       setReplacing(false);
       notify(t("The link is replaced. The old one no longer works."));
     },
-    onError: fail,
+    onError: notifyError,
   });
   return (
     <Dialog title={title} isOpen onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
@@ -152,8 +153,9 @@ export function SharingDialog({ path, title, onClose }: { path: string; title: s
             <>
               <div class="row spread">
                 <span>{state.enabled ? t("Everyone who has the link can see it, without a login.") : t("Only people with access to this project can see it.")}</span>
-                <Switch isOn={state.enabled} disabled={toggle.isPending} label={t("The link works")} onChange={(enabled) => toggle.mutate(enabled)} />
+                <Switch isOn={state.enabled} disabled={toggle.isPending || !!refusal} label={t("The link works")} onChange={(enabled) => toggle.mutate(enabled)} />
               </div>
+              {refusal && <p class="muted small">{refusal}</p>}
               {state.enabled && state.access_token && (
                 <>
                   <Code label={t("link")} text={`${location.origin}/shared_dashboard/${state.access_token}`} />
@@ -168,7 +170,7 @@ export function SharingDialog({ path, title, onClose }: { path: string; title: s
                     </div>
                   ) : (
                     <div>
-                      <Button isSmall onClick={() => setReplacing(true)}>
+                      <Button isSmall disabled={!!refusal} title={refusal} onClick={() => setReplacing(true)}>
                         {t("Replace the link…")}
                       </Button>
                     </div>

@@ -2,7 +2,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "preact/hooks";
 import { useLocation, useParams } from "wouter-preact";
-import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
+import { buildCurl, call, get, queryClient } from "../../api/client";
 import type { Insight } from "../../api/types";
 import { saveCsv, saveFromApi, toFileName } from "../../lib/download";
 import { t } from "../../lib/text";
@@ -14,17 +14,17 @@ import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { toCsv } from "../query-text";
-import { Alerts } from "./alerts";
-import { Answered } from "./answer";
+import { Alerts } from "./notify/alerts";
+import { Answered } from "./results/answer";
 import { DashboardsDialog, type Details, DetailsDialog, SharingDialog } from "./details";
-import { Question } from "./question";
+import { Question } from "./editor/question";
 import { describeSource, isSame, KINDS, type Kind, newSource, type Source, toRunnable, unwrap, wrap } from "./query";
-import { toTable } from "./results";
-import { useRefusal } from "./rights";
+import { toTable } from "./results/results";
+import { useRefusal } from "../../shell/rights";
 import { useAnswer } from "./run";
-import { Subscriptions } from "./subscriptions";
+import { Subscriptions } from "./notify/subscriptions";
 import "./insights.css";
 
 export function InsightPage() {
@@ -86,7 +86,7 @@ function Editor({ saved }: { saved: Insight | null }) {
   const update = useMutation({
     mutationFn: (body: object) => call<Insight>("PATCH", `${api}/insights/${saved!.id}/`, { body }),
     onSuccess: keep,
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   const create = async (details: Details) => {
     const made = await call<Insight>("POST", `${api}/insights/`, { body: { ...details, saved: true, query: wrap(toRunnable(source)) } });

@@ -2,18 +2,20 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link, useLocation, useParams } from "wouter-preact";
-import { ApiError, call, get, queryClient } from "../../api/client";
+import { call, get, queryClient } from "../../api/client";
+import { explain } from "../../api/errors";
 import type { Person } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
+import { useRefusal } from "../../shell/rights";
 import { Button, Field, IconButton } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { EventTable, useEvents } from "../events/table";
 import { Verdicts } from "../flag/preview";
 
@@ -56,6 +58,7 @@ function PersonActions({ person }: { person: Person }) {
   const { api, root } = useProject();
   const [, navigate] = useLocation();
   const [isDeleting, setDeleting] = useState(false);
+  const refusal = useRefusal("person:write");
   const remove = useMutation({
     mutationFn: () => call("DELETE", `${api}/persons/${person.uuid}/`),
     onSuccess: () => {
@@ -63,8 +66,9 @@ function PersonActions({ person }: { person: Person }) {
       notify(t("{name} is deleted.", { name: person.name }));
       navigate(`${root}/persons`);
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
+  if (refusal) return <span class="muted small">{refusal}</span>;
   return (
     <>
       <Menu
@@ -83,6 +87,7 @@ function PersonActions({ person }: { person: Person }) {
 
 function PersonProperties({ person }: { person: Person }) {
   const { api } = useProject();
+  const refusal = useRefusal("person:write");
   const [edited, setEdited] = useState<{ key: string; value: string; isNew: boolean } | null>(null);
   const save = useMutation({
     mutationFn: ({ key, value }: { key: string; value: string }) => call("POST", `${api}/persons/${person.uuid}/update_property/`, { body: { key, value: parseValue(value) } }),
@@ -98,6 +103,7 @@ function PersonProperties({ person }: { person: Person }) {
       void queryClient.invalidateQueries({ queryKey: ["person"] });
       notify(t("The property is removed."), "good", { label: t("Undo"), run: () => save.mutate({ key, value: JSON.stringify(person.properties[key]) }) });
     },
+    onError: notifyError,
   });
   return (
     <>
@@ -107,7 +113,7 @@ function PersonProperties({ person }: { person: Person }) {
             <th scope="col">{t("Property")}</th>
             <th scope="col">{t("Value")}</th>
             <th scope="col" class="shrink">
-              <Button isSmall icon="plus" onClick={() => setEdited({ key: "", value: "", isNew: true })}>
+              <Button isSmall icon="plus" disabled={!!refusal} title={refusal} onClick={() => setEdited({ key: "", value: "", isNew: true })}>
                 {t("Add")}
               </Button>
             </th>
@@ -125,8 +131,7 @@ function PersonProperties({ person }: { person: Person }) {
             </td>
             <td />
           </tr>
-          {Object.keys(person.properties)
-            .sort()
+          {sortNames(Object.keys(person.properties))
             .map((key) => (
               <tr key={key}>
                 <td>
@@ -137,7 +142,7 @@ function PersonProperties({ person }: { person: Person }) {
                 </td>
                 <td class="shrink">
                   <Menu
-                    trigger={<IconButton isSmall icon="more" label={t("Actions for {key}", { key })} />}
+                    trigger={<IconButton isSmall icon="more" disabled={!!refusal} label={t("Actions for {key}", { key })} />}
                     entries={[
                       { label: t("Edit…"), onSelect: () => setEdited({ key, value: JSON.stringify(person.properties[key]) ?? "", isNew: false }) },
                       { label: t("Remove"), isDangerous: true, onSelect: () => unset.mutate(key) },
@@ -160,7 +165,7 @@ function PersonProperties({ person }: { person: Person }) {
             <Field label={t("Property")}>
               {(attributes) => <input {...attributes} class="input mono" required readOnly={!edited.isNew} value={edited.key} onInput={(event) => setEdited({ ...edited, key: event.currentTarget.value })} />}
             </Field>
-            <Field label={t("Value")} hint={t("JSON, or a text.")} error={save.error ? String((save.error as ApiError).detail) : undefined}>
+            <Field label={t("Value")} hint={t("JSON, or a text.")} error={save.error ? explain(save.error) : undefined}>
               {(attributes) => <input {...attributes} class="input mono" value={edited.value} onInput={(event) => setEdited({ ...edited, value: event.currentTarget.value })} />}
             </Field>
             <Button kind="primary" type="submit" disabled={save.isPending}>
@@ -171,6 +176,11 @@ function PersonProperties({ person }: { person: Person }) {
       )}
     </>
   );
+}
+
+/** Properties of the customer first, then those of SDKs, which begin with $. */
+function sortNames(names: string[]): string[] {
+  return names.sort((left, right) => Number(left.startsWith("$")) - Number(right.startsWith("$")) || (left < right ? -1 : 1));
 }
 
 function parseValue(text: string): unknown {

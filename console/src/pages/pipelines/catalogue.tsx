@@ -13,7 +13,7 @@ import { Page } from "../../ui/page";
 import { copyText, Value } from "../../ui/show";
 import { Await, Empty, NoMatch } from "../../ui/states";
 import { type Component, type Family, findFamily, type PipelineRecord } from "./model";
-import { useRefusal } from "./rights";
+import { useRefusal } from "../../shell/rights";
 import "./pipelines.css";
 
 export function CataloguePage() {

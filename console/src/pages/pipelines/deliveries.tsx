@@ -1,20 +1,18 @@
 // Events that have not arrived: those that wait, and dead letters with the reason and a way to retry.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { buildCurl, call, get, queryClient } from "../../api/client";
 import type { Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
 import { formatAgo, formatNumber, t, tn } from "../../lib/text";
-import { buildUrl, useUrlState } from "../../lib/url";
+import { buildUrl } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { Button, IconButton, SearchInput, Select } from "../../ui/controls";
+import { Button, IconButton, Select } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { Pager } from "../../ui/page";
+import { ACTIONS, DETAILS, List, useList, useListState } from "../../ui/list";
 import { Ago, Code, copyText, Value } from "../../ui/show";
-import { Await, Empty, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { tell } from "./list";
+import { Await, Empty } from "../../ui/states";
+import { notify, notifyError } from "../../ui/toasts";
 import type { Delivery, Job, LogLine, Reason } from "./model";
 import type { RecordProps } from "./record";
 
@@ -24,95 +22,55 @@ const EVERY_MS = 3000;
 export function Deliveries(props: RecordProps & { isDead: boolean }) {
   const { path, isDead, refusal, component } = props;
   const { api } = useProject();
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
-  const error = url.get("error") ?? "";
-  const offset = Number(url.get("offset")) || 0;
-  const status = isDead ? "dead" : (url.get("status") ?? "");
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const query = { status, search, error, limit: LIMIT, offset: offset || null };
-  const deliveries = useQuery({
-    queryKey: ["pipelines", api, path, "deliveries", query],
-    queryFn: ({ signal }) => get<PageOf<Delivery>>(`${path}/deliveries/`, { ...query, status: status || "retrying,waiting" }, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
-  });
-  const isFiltered = !!(search || error || (!isDead && status));
-  const clear = () => {
-    setText("");
-    change({ search: null, error: null, status: null, offset: null });
-  };
+  const state = useListState("error", "status");
+  const { error = "", status = "" } = state.filters;
+  const parameters = { error, status: isDead ? "dead" : status || "retrying,waiting" };
+  const deliveries = useList<Delivery>(["pipelines", api, path, "deliveries"], `${path}/deliveries/`, state, parameters, { limit: LIMIT, everyMs: EVERY_MS });
   const count = deliveries.data?.count ?? 0;
   return (
     <>
-      {isDead && <Reasons {...props} error={error} onChoose={(value) => change({ error: value, offset: null })} />}
-      <div class="row">
-        <SearchInput label={t("Search reason, distinct id or uuid")} value={text} onInput={setText} />
-        {!isDead && (
-          <Select
-            label={t("State")}
-            isNarrow
-            value={status}
-            onChange={(value) => change({ status: value, offset: null })}
-            choices={[
-              { value: "", label: t("All that wait") },
-              { value: "retrying", label: t("Failed, will be retried") },
-              { value: "waiting", label: t("Not attempted yet") },
-            ]}
-          />
-        )}
-        <span class="grow" />
-        {isDead && count > 0 && !search && component?.public_jobs.retry_dead_letters && <RetryAll {...props} count={count} error={error} kind="primary" />}
-      </div>
-      <div class="panel flush">
-        <Await query={deliveries}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Details")}</span>
-                      </th>
-                      <th scope="col">{t("Event")}</th>
-                      <th scope="col">{t("Why")}</th>
-                      <th scope="col" class="num">
-                        {t("Attempts")}
-                      </th>
-                      <th scope="col">{isDead ? t("Since") : t("Next attempt")}</th>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Actions")}</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((each) => (
-                      <Row key={each.id} delivery={each} path={path} refusal={refusal} />
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : isFiltered ? (
-              <NoMatch onClear={clear} />
-            ) : isDead ? (
-              <Empty title={t("No dead letters")}>{t("An event that the receiver refuses for good, or that failed 25 times, is kept here until you retry it.")}</Empty>
-            ) : (
-              <Empty title={t("Nothing waits")}>{t("Every event that should be here has arrived. Delivered events are counted under Metrics and not kept.")}</Empty>
-            )
-          }
-        </Await>
-      </div>
+      {isDead && <Reasons {...props} error={error} onChoose={(value) => state.setFilter("error", value)} />}
+      <List
+        query={deliveries}
+        state={state}
+        search={t("Search reason, distinct id or uuid")}
+        limit={LIMIT}
+        controls={
+          <>
+            {!isDead && (
+              <Select
+                label={t("State")}
+                isNarrow
+                value={status}
+                onChange={(value) => state.setFilter("status", value)}
+                choices={[
+                  { value: "", label: t("All that wait") },
+                  { value: "retrying", label: t("Failed, will be retried") },
+                  { value: "waiting", label: t("Not attempted yet") },
+                ]}
+              />
+            )}
+            <span class="grow" />
+            {isDead && count > 0 && !state.search && component?.public_jobs.retry_dead_letters && <RetryAll {...props} count={count} error={error} kind="primary" />}
+          </>
+        }
+        empty={
+          isDead ? (
+            <Empty title={t("No dead letters")}>{t("An event that the receiver refuses for good, or that failed 25 times, is kept here until you retry it.")}</Empty>
+          ) : (
+            <Empty title={t("Nothing waits")}>{t("Every event that should be here has arrived. Delivered events are counted under Metrics and not kept.")}</Empty>
+          )
+        }
+        columns={[DETAILS, t("Event"), t("Why"), { label: t("Attempts"), class: "num" }, isDead ? t("Since") : t("Next attempt"), ACTIONS]}
+      >
+        {(items) => items.map((each) => <Row key={each.id} delivery={each} path={path} refusal={refusal} />)}
+      </List>
     </>
   );
 }
 
 /** Dead letters by reason: usually one or two reasons explain all of them. */
-function Reasons({ path, error, onChoose }: RecordProps & { error: string; onChoose: (error: string | null) => void }) {
+function Reasons({ path, error, onChoose }: RecordProps & { error: string; onChoose: (error: string) => void }) {
   const { api } = useProject();
   const reasons = useQuery({
     queryKey: ["pipelines", api, path, "dead reasons"],
@@ -126,7 +84,7 @@ function Reasons({ path, error, onChoose }: RecordProps & { error: string; onCho
       <div class="head">
         <h2>{t("Reasons")}</h2>
         {error && (
-          <Button isSmall onClick={() => onChoose(null)}>
+          <Button isSmall onClick={() => onChoose("")}>
             {t("Show all reasons")}
           </Button>
         )}
@@ -137,7 +95,7 @@ function Reasons({ path, error, onChoose }: RecordProps & { error: string; onCho
             <span class="grow mono small">
               <Value value={each.error} maxChars={300} />
             </span>
-            <Button isSmall aria-pressed={each.error === error} aria-label={tn(each.count, "Show {n} event: {error}", "Show {n} events: {error}", { error: each.error.slice(0, 80) })} onClick={() => onChoose(each.error === error ? null : each.error)}>
+            <Button isSmall aria-pressed={each.error === error} aria-label={tn(each.count, "Show {n} event: {error}", "Show {n} events: {error}", { error: each.error.slice(0, 80) })} onClick={() => onChoose(each.error === error ? "" : each.error)}>
               {tn(each.count, "{n} event", "{n} events")}
             </Button>
           </li>
@@ -160,11 +118,11 @@ export function RetryAll({ path, record, refusal, count, error, kind }: RecordPr
       void queryClient.invalidateQueries({ queryKey: ["pipelines"] });
       navigate(buildUrl(place, {}));
     },
-    onError: tell,
+    onError: notifyError,
   });
   return (
     <>
-      <Button {...(kind ? { kind } : {})} disabled={!!refusal} title={refusal || undefined} onClick={() => setAsked(true)}>
+      <Button {...(kind ? { kind } : {})} disabled={!!refusal} title={refusal} onClick={() => setAsked(true)}>
         {error ? tn(count, "Retry this one…", "Retry these {n}…") : tn(count, "Retry {n} dead letter…", "Retry {n} dead letters…")}
       </Button>
       <Confirm
@@ -193,13 +151,13 @@ export function RetryAll({ path, record, refusal, count, error, kind }: RecordPr
   );
 }
 
-function Row({ delivery, path, refusal }: { delivery: Delivery; path: string; refusal: string }) {
+function Row({ delivery, path, refusal }: { delivery: Delivery; path: string; refusal: string | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const name = delivery.event || delivery.uuid;
   const retry = useMutation({
     mutationFn: () => call<Delivery>("POST", `${path}/deliveries/${delivery.id}/retry/`),
     onSuccess: () => notify(t("{name} is sent again now.", { name })),
-    onError: tell,
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
   });
   return (
@@ -220,7 +178,7 @@ function Row({ delivery, path, refusal }: { delivery: Delivery; path: string; re
         <td class="num drop">{formatNumber(delivery.attempts)}</td>
         <td class="muted drop">{delivery.status === "dead" ? <Ago at={delivery.created_at} /> : delivery.due_at ? formatAgo(delivery.due_at) : t("now")}</td>
         <td class="shrink end">
-          <span title={refusal || undefined}>
+          <span title={refusal}>
             <Button isSmall disabled={retry.isPending || !!refusal} aria-label={t("Retry {name}", { name })} onClick={() => retry.mutate()}>
               {t("Retry")}
             </Button>

@@ -1,19 +1,8 @@
 // Who changed a record, what, and when; also jobs, retries and pauses.
-import { useQuery } from "@tanstack/react-query";
-import { useState } from "preact/hooks";
-import { get } from "../../api/client";
-import type { Activity, ActivityPage } from "../../api/types";
+import type { Activity } from "../../api/types";
 import { t } from "../../lib/text";
-import { useProject } from "../../shell/project";
-import { Pager } from "../../ui/page";
-import { Ago, Value } from "../../ui/show";
-import { Await, Empty } from "../../ui/states";
-import { diff } from "../flag/draft";
-import { readChanges } from "../flag/history";
-import { Changes } from "../flag/review";
+import { History } from "../history";
 import type { RecordProps } from "./record";
-
-const LIMIT = 20;
 
 const NAMES: Record<string, string> = {
   created: t("created it"),
@@ -36,52 +25,15 @@ const NAMES: Record<string, string> = {
 };
 
 export function RecordHistory({ path, record }: RecordProps) {
-  const { api } = useProject();
-  const [offset, setOffset] = useState(0);
-  const history = useQuery({
-    queryKey: ["pipelines", api, path, "history", record.updated_at, offset],
-    queryFn: () => get<ActivityPage>(`${path}/activity/`, { format: "json", limit: LIMIT, page: offset / LIMIT + 1 }),
-  });
-  return (
-    <section class="panel" aria-label={t("History")}>
-      <Await query={history}>
-        {(page) =>
-          page.results.length ? (
-            <>
-              <ol class="jobs">
-                {page.results.map((entry) => (
-                  <Entry key={entry.id} entry={entry} />
-                ))}
-              </ol>
-              <Pager offset={offset} limit={LIMIT} count={page.total_count} onMove={setOffset} />
-            </>
-          ) : (
-            <Empty title={t("No changes yet")} />
-          )
-        }
-      </Await>
-    </section>
-  );
+  return <History path={`${path}/activity/`} parameters={{ format: "json" }} version={record.updated_at} describe={describe} />;
 }
 
-function Entry({ entry }: { entry: Activity }) {
-  const changes = entry.activity === "created" ? [] : readChanges(entry).flatMap((each) => diff(each.before, each.after, each.field));
+function describe(entry: Activity) {
   const trigger = entry.detail.trigger as { job_type?: string } | null;
   return (
-    <li class="stack s">
-      <span>
-        <strong>
-          <Value value={entry.user.first_name} maxChars={60} />
-        </strong>{" "}
-        {NAMES[entry.activity] ?? entry.activity.replaceAll("_", " ")}
-        {trigger?.job_type && <span class="muted"> ({trigger.job_type.replaceAll("_", " ")})</span>} · <Ago at={entry.created_at} />
-      </span>
-      {typeof entry.detail.reason === "string" && entry.detail.reason && (
-        <span class="error-text">
-          <Value value={entry.detail.reason} />
-        </span>
-      )}
-      {changes.length > 0 && <Changes changes={changes} />}
-    </li>
+    <>
+      {NAMES[entry.activity] ?? entry.activity.replaceAll("_", " ")}
+      {trigger?.job_type && <span class="muted"> ({trigger.job_type.replaceAll("_", " ")})</span>}
+    </>
   );
 }

@@ -10,9 +10,8 @@ import { Button, Field, Select } from "../../ui/controls";
 import { Pager } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { useEventNames } from "../events/explore";
-import { tell } from "./list";
 import { isOpenJob, type Job, readConfig } from "./model";
 import type { RecordProps } from "./record";
 
@@ -93,7 +92,7 @@ function useStart(path: string, onStarted?: () => void) {
       onStarted?.();
     },
     onError: (error) => {
-      if (!(error instanceof ApiError && error.attr)) tell(error);
+      if (!(error instanceof ApiError && error.attr)) notifyError(error);
     },
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
   });
@@ -232,10 +231,10 @@ function ImportForm({ path, component }: RecordProps) {
 
 const TONES: Record<string, string> = { done: "on", failed: "bad", cancelled: "", paused: "warn", running: "info", waiting: "info" };
 
-export function JobProgress({ job, path, refusal, isEnabled }: { job: Job; path: string; refusal: string; isEnabled: boolean }) {
+export function JobProgress({ job, path, refusal, isEnabled }: { job: Job; path: string; refusal: string | undefined; isEnabled: boolean }) {
   const act = useMutation({
     mutationFn: (action: string) => call<Job>("POST", `${path}/jobs/${job.id}/${action}/`),
-    onError: tell,
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
   });
   const title = TITLES[job.type] ?? job.type;

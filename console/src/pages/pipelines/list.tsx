@@ -1,26 +1,23 @@
 // The records of one pipeline family, with how they are doing.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
 import { Link, Redirect, useParams } from "wouter-preact";
-import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
-import type { Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
+import { buildCurl, call, queryClient } from "../../api/client";
 import { formatNumber, t, tn } from "../../lib/text";
-import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { IconButton, SearchInput, Select, Switch } from "../../ui/controls";
+import { IconButton, Select, Switch } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
+import { ACTIONS, CreateLink, List, LIST_LIMIT, Table, useList, useListState } from "../../ui/list";
 import { Menu } from "../../ui/menu";
-import { Page, Pager, Tabs } from "../../ui/page";
+import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
-import { Await, Empty, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { Empty } from "../../ui/states";
+import { notify, notifyError } from "../../ui/toasts";
 import { FAMILIES, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError } from "./model";
 import { TransformationOrder } from "./order";
-import { useRefusal } from "./rights";
+import { useRefusal } from "../../shell/rights";
 import "./pipelines.css";
 
-const LIMIT = 50;
 const EVERY_MS = 5000;
 
 export function PipelinesPage() {
@@ -29,92 +26,60 @@ export function PipelinesPage() {
   return family ? <FamilyPage key={family.name} family={family} /> : <Redirect to={`${root}/pipeline/destinations`} replace />;
 }
 
-export const tell = (error: unknown) => notify(error instanceof ApiError ? error.detail : String(error), "bad");
-
 function FamilyPage({ family }: { family: Family }) {
   const { api, root } = useProject();
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
-  const state = url.get("state") ?? "";
-  const offset = Number(url.get("offset")) || 0;
+  const state = useListState("state");
+  const shown = state.filters.state;
   const refusal = useRefusal("plugin:write");
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const query = {
-    search,
-    enabled: state === "on" ? "true" : state === "off" ? "false" : null,
-    failing: state === "failing" ? "true" : null,
-    offset: offset || null,
-    limit: LIMIT,
+  const parameters = {
+    enabled: shown === "on" ? "true" : shown === "off" ? "false" : null,
+    failing: shown === "failing" ? "true" : null,
   };
-  const records = useQuery({
-    queryKey: ["pipelines", api, family.name, "records", query],
-    queryFn: ({ signal }) => get<PageOf<PipelineRecord>>(`${api}/${family.records}/`, query, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
-  });
-  const health = useQuery({
-    queryKey: ["pipelines", api, family.name, "health", query],
-    queryFn: ({ signal }) => get<PageOf<Health>>(`${api}/${family.records}/health/`, query, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
-  });
+  const kept = ["pipelines", api, family.name];
+  const path = `${api}/${family.records}/`;
+  const records = useList<PipelineRecord>([...kept, "records"], path, state, parameters, { everyMs: EVERY_MS });
+  const health = useList<Health>([...kept, "health"], `${path}health/`, state, parameters, { everyMs: EVERY_MS });
   const found = new Map((health.data?.results ?? []).map((each) => [each.id, each]));
-  const isFiltered = !!(search || state);
-  const clear = () => {
-    setText("");
-    change({ search: null, state: null, offset: null });
-  };
-  const isOrdered = family.name === "transformations" && !isFiltered && (records.data?.count ?? 0) <= LIMIT;
-  const create = refusal ? (
-    <span class="muted small">{refusal}</span>
-  ) : (
-    <Link href={`${root}/pipeline/${family.name}/new`} class="button primary">
+  const create = (isQuiet = false) => (
+    <CreateLink to={`${root}/pipeline/${family.name}/new`} scope="plugin:write" isQuiet={isQuiet}>
       {t("New {one}", { one: family.one })}
-    </Link>
+    </CreateLink>
   );
   return (
-    <Page title={t("Pipelines")} sub={records.data ? `${family.label} · ${formatNumber(records.data.count)}` : family.label} actions={create}>
+    <Page title={t("Pipelines")} sub={records.data ? `${family.label} · ${formatNumber(records.data.count)}` : family.label} actions={create()}>
       <Tabs label={t("Families")} current={family.name} tabs={FAMILIES.map((each) => ({ name: each.name, label: each.label, to: `${root}/pipeline/${each.name}` }))} />
-      <div class="row">
-        <SearchInput label={t("Search by name or description")} value={text} onInput={setText} />
-        <Select
-          label={t("State")}
-          isNarrow
-          value={state}
-          onChange={(value) => change({ state: value, offset: null })}
-          choices={[
-            { value: "", label: t("Any state") },
-            { value: "on", label: t("On") },
-            { value: "off", label: t("Off") },
-            { value: "failing", label: t("Failing") },
-          ]}
-        />
-      </div>
-      <div class="panel flush" aria-busy={records.isFetching && !records.isFetched}>
-        <Await query={records}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                {isOrdered ? (
-                  <TransformationOrder family={family} records={page.results} health={found} refusal={refusal} />
-                ) : (
-                  <RecordTable family={family} records={page.results} health={found} refusal={refusal} />
-                )}
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : isFiltered ? (
-              <NoMatch onClear={clear} />
-            ) : (
-              <Empty title={t("No {family} yet", { family: family.label.toLowerCase() })} action={create}>
-                {family.empty}
-              </Empty>
-            )
-          }
-        </Await>
-      </div>
+      <List
+        query={records}
+        state={state}
+        search={t("Search by name or description")}
+        controls={
+          <Select
+            label={t("State")}
+            isNarrow
+            value={shown ?? ""}
+            onChange={(value) => state.setFilter("state", value)}
+            choices={[
+              { value: "", label: t("Any state") },
+              { value: "on", label: t("On") },
+              { value: "off", label: t("Off") },
+              { value: "failing", label: t("Failing") },
+            ]}
+          />
+        }
+        empty={
+          <Empty title={t("No {family} yet", { family: family.label.toLowerCase() })} action={create(true)}>
+            {family.empty}
+          </Empty>
+        }
+      >
+        {(items, page) =>
+          family.name === "transformations" && !state.isFiltered && page.count <= LIST_LIMIT ? (
+            <TransformationOrder family={family} records={items} health={found} refusal={refusal} />
+          ) : (
+            <RecordTable family={family} records={items} health={found} refusal={refusal} />
+          )
+        }
+      </List>
     </Page>
   );
 }
@@ -123,45 +88,27 @@ export interface RowProps {
   family: Family;
   record: PipelineRecord;
   health: Health | undefined;
-  refusal: string;
+  refusal: string | undefined;
 }
 
-function RecordTable({ family, records, health, refusal }: { family: Family; records: PipelineRecord[]; health: Map<number, Health>; refusal: string }) {
+function RecordTable({ family, records, health, refusal }: { family: Family; records: PipelineRecord[]; health: Map<number, Health>; refusal: string | undefined }) {
   return (
-    <table class="table cards">
-      <thead>
-        <tr>
-          <th scope="col" class="shrink">
-            {t("On")}
-          </th>
-          <th scope="col">{t("Name")}</th>
-          {listColumns(family).map((label) => (
-            <th scope="col" class="num" key={label}>
-              {label}
-            </th>
-          ))}
-          <th scope="col" class="shrink">
-            <span class="hidden-text">{t("Actions")}</span>
-          </th>
+    <Table columns={[{ label: t("On"), class: "shrink" }, t("Name"), ...listColumns(family).map((label) => ({ label, class: "num" as const })), ACTIONS]}>
+      {records.map((record) => (
+        <tr key={record.id}>
+          <td class="shrink end">
+            <RecordSwitch family={family} record={record} refusal={refusal} />
+          </td>
+          <td class="first">
+            <RecordName family={family} record={record} health={health.get(record.id)} />
+          </td>
+          <HealthCells family={family} health={health.get(record.id)} />
+          <td class="shrink end">
+            <RecordMenu family={family} record={record} health={health.get(record.id)} refusal={refusal} />
+          </td>
         </tr>
-      </thead>
-      <tbody>
-        {records.map((record) => (
-          <tr key={record.id}>
-            <td class="shrink end">
-              <RecordSwitch family={family} record={record} refusal={refusal} />
-            </td>
-            <td class="first">
-              <RecordName family={family} record={record} health={health.get(record.id)} />
-            </td>
-            <HealthCells family={family} health={health.get(record.id)} />
-            <td class="shrink end">
-              <RecordMenu family={family} record={record} health={health.get(record.id)} refusal={refusal} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+      ))}
+    </Table>
   );
 }
 
@@ -245,7 +192,7 @@ export function useRecordChange(family: Family, record: PipelineRecord) {
   return useMutation({
     mutationFn: (body: Partial<PipelineRecord>) => call<PipelineRecord>("PATCH", `${api}/${family.records}/${record.id}/`, { body }),
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
-    onError: tell,
+    onError: notifyError,
   });
 }
 
@@ -264,7 +211,7 @@ export function RecordSwitch({ family, record, refusal }: Omit<RowProps, "health
       },
     );
   return (
-    <span title={refusal || undefined}>
+    <span title={refusal}>
       <Switch isOn={isOn} disabled={edit.isPending || !!refusal} label={t("{name} is on", { name: record.name })} onChange={toggle} />
     </span>
   );

@@ -6,16 +6,16 @@ import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { IconButton } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { move } from "../flag/draft";
-import { HealthCells, listColumns, RecordMenu, RecordName, RecordSwitch, tell } from "./list";
+import { HealthCells, listColumns, RecordMenu, RecordName, RecordSwitch } from "./list";
 import type { Family, Health, PipelineRecord } from "./model";
 
 interface Props {
   family: Family;
   records: PipelineRecord[];
   health: Map<number, Health>;
-  refusal: string;
+  refusal: string | undefined;
 }
 
 export function TransformationOrder({ family, records, health, refusal }: Props) {
@@ -28,7 +28,7 @@ export function TransformationOrder({ family, records, health, refusal }: Props)
     mutationFn: (moved: PipelineRecord[]) =>
       call<PipelineRecord[]>("PATCH", `${api}/${family.records}/rearrange/?format=json`, { body: { orders: Object.fromEntries(moved.map((each, index) => [each.id, index + 1])) } }),
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
-    onError: tell,
+    onError: notifyError,
   });
   // What was moved stays moved until the list is loaded again.
   const shown = save.isPending ? save.variables : records;

@@ -9,11 +9,10 @@ import { useProject } from "../../shell/project";
 import { Button } from "../../ui/controls";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { RetryAll } from "./deliveries";
 import { JobProgress, useJobs } from "./jobs";
 import { MetricsPanel } from "./metrics";
-import { tell } from "./list";
 import { type Delivery, isOpenJob, readError, type Reason } from "./model";
 import type { RecordProps } from "./record";
 
@@ -154,11 +153,11 @@ function TryAgain({ path, refusal }: RecordProps) {
       if (first) await call("POST", `${path}/deliveries/${first.id}/retry/`);
     },
     onSuccess: () => notify(t("One event is sent now. If it arrives, all others follow.")),
-    onError: tell,
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["pipelines"] }),
   });
   return (
-    <Button kind="primary" disabled={retry.isPending || !!refusal} title={refusal || undefined} onClick={() => retry.mutate()}>
+    <Button kind="primary" disabled={retry.isPending || !!refusal} title={refusal} onClick={() => retry.mutate()}>
       {t("Try again now")}
     </Button>
   );

@@ -17,7 +17,7 @@ import { Logs } from "./logs";
 import { MetricsPanel } from "./metrics";
 import { type Component, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError } from "./model";
 import { Overview } from "./overview";
-import { useRefusal } from "./rights";
+import { useRefusal } from "../../shell/rights";
 import { TryIt } from "./try";
 import "./pipelines.css";
 
@@ -31,7 +31,7 @@ export interface RecordProps {
   /** The address of the record in the API. */
   path: string;
   health: Health | undefined;
-  refusal: string;
+  refusal: string | undefined;
 }
 
 export function RecordPage() {

@@ -1,18 +1,18 @@
 // The own account: name, password, two-factor authentication and sessions.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { ApiError, call, get, queryClient } from "../../api/client";
+import { call, get, queryClient } from "../../api/client";
 import { usesKey } from "../../api/session";
 import type { LoginSession, User } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Button } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Panel } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Loading } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { describeBrowser } from "./browser";
 import { TwoFactor } from "./two-factor";
 
@@ -42,7 +42,7 @@ function Profile({ user }: { user: User }) {
   return (
     <Panel title={t("Your name")}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["first_name"]} />
+        <Refusal error={form.error} shown={["first_name"]} />
         <TextField label={t("Name")} autocomplete="name" required maxLength={150} error={form.errorOf("first_name")} value={name} onInput={setName} />
         <TextField label={t("Email")} readOnly hint={t("The audit trail names you by it. An owner can invite you with another one.")} value={user.email} onInput={() => {}} />
         <div>
@@ -74,7 +74,7 @@ function Password({ user }: { user: User }) {
   return (
     <Panel title={t("Password")}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["current_password", "password"]} />
+        <Refusal error={form.error} shown={["current_password", "password"]} />
         <TextField label={t("Current password")} type="password" autocomplete="current-password" required error={form.errorOf("current_password")} value={current} onInput={setCurrent} />
         <TextField
           label={t("New password")}
@@ -103,7 +103,7 @@ function Sessions() {
   const end = useMutation({
     mutationFn: (id: string | null) => call("DELETE", id ? `/api/users/@me/sessions/${id}/` : "/api/users/@me/sessions/"),
     onSuccess: () => setEnding(false),
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["sessions"] }),
   });
   const others = (sessions.data ?? []).filter((each) => !each.is_current).length;

@@ -1,18 +1,18 @@
 // Invites: a link that works once, for 7 days. No mail server is needed.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
+import { buildCurl, call, get, queryClient } from "../../api/client";
 import type { Invite, Page as PageOf } from "../../api/types";
 import { formatDate, t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { OWNER_LEVEL } from "../../shell/rights";
 import { Button } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Pager, Panel } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { LevelAndRoles, type MemberRoles } from "./member-roles";
 import { SecretDialog } from "./secret";
 
@@ -27,7 +27,7 @@ export function Invites() {
   const withdraw = useMutation({
     mutationFn: (invite: Invite) => call("DELETE", `${PATH}${invite.id}/`),
     onSuccess: (_, invite) => notify(t("The invite of {email} no longer works.", { email: invite.target_email })),
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries({ queryKey: ["invites"] }),
   });
   return (
@@ -115,7 +115,7 @@ function InviteDialog({ onClose, onCreated }: { onClose: () => void; onCreated: 
   return (
     <Dialog title={t("Invite someone")} description={t("You get a link that works once, for 7 days.")} isOpen onClose={onClose}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["target_email", "level", "project_roles"]} />
+        <Refusal error={form.error} shown={["target_email", "level", "project_roles"]} />
         <TextField label={t("Email")} type="email" required autofocus autocomplete="off" error={form.errorOf("target_email")} value={email} onInput={setEmail} />
         <LevelAndRoles value={roles} onChange={setRoles} form={form} />
         <div class="row end">

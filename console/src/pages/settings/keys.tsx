@@ -1,7 +1,7 @@
 // Personal API keys: create, change, roll and revoke the own ones; owners see and revoke those of others.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { ApiError, buildCurl, call, get, queryClient } from "../../api/client";
+import { buildCurl, call, get, queryClient } from "../../api/client";
 import { usesKey } from "../../api/session";
 import type { MemberItem, Page as PageOf, PersonalKey } from "../../api/types";
 import { describeScopes } from "../../lib/scopes";
@@ -9,12 +9,12 @@ import { t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Button, IconButton, SearchInput } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Pager, Panel } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { ProjectPicker } from "./project-picker";
 import { ScopePicker } from "./scopes";
 import { SecretDialog } from "./secret";
@@ -127,7 +127,7 @@ function KeyRow(props: { entry: PersonalKey; owner: string | null; onEdit: (key:
       notify(t("{label} is revoked.", { label: entry.label }));
       return queryClient.invalidateQueries({ queryKey: ["keys"] });
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
   });
   return (
     <tr>
@@ -186,7 +186,7 @@ function KeyDialog({ edited, onClose, onSaved }: { edited: PersonalKey | null; o
   return (
     <Dialog title={edited ? t("Change {label}", { label: edited.label }) : t("New personal API key")} isWide isOpen onClose={onClose}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["label", "scopes", "scoped_teams"]} />
+        <Refusal error={form.error} shown={["label", "scopes", "scoped_teams"]} />
         <TextField label={t("Name")} required maxLength={40} autofocus hint={t("What uses it, such as “Deploy script”.")} error={form.errorOf("label")} value={label} onInput={setLabel} />
         <ScopePicker scopes={scopes} onChange={setScopes} allowsAll />
         {form.errorOf("scopes") && <p class="error-text">{form.errorOf("scopes")}</p>}

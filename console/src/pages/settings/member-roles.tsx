@@ -2,7 +2,7 @@
 import { t } from "../../lib/text";
 import { OWNER_LEVEL } from "../../shell/rights";
 import { Choices, IconButton, Select } from "../../ui/controls";
-import type { Submission } from "../../ui/form";
+import type { Submission } from "../../ui/forms";
 import { ProjectName, ProjectSearch } from "./project-picker";
 import { useRoles } from "./scopes";
 

@@ -1,28 +1,25 @@
 // Members of the organization: their level, their role in each project, and their invites.
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
-import { ApiError, call, get, queryClient } from "../../api/client";
-import type { MemberItem, Page as PageOf } from "../../api/types";
-import { useSettled } from "../../lib/debounce";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "preact/hooks";
+import { call, get, queryClient } from "../../api/client";
+import type { MemberItem } from "../../api/types";
 import { t, tn } from "../../lib/text";
-import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { OWNER_LEVEL, OWNERS_ONLY, useRights } from "../../shell/rights";
-import { Button, IconButton, SearchInput } from "../../ui/controls";
+import { Button, IconButton } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
-import { FormError, useSubmit } from "../../ui/form";
+import { Refusal, useSubmit } from "../../ui/forms";
+import { ACTIONS, List, useList, useListState } from "../../ui/list";
 import { Menu } from "../../ui/menu";
-import { Pager, Panel } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
-import { Await, NoMatch } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { Empty } from "../../ui/states";
+import { notify, notifyError } from "../../ui/toasts";
 import { Invites } from "./invites";
 import { LevelAndRoles, type MemberRoles } from "./member-roles";
 import { ProjectName } from "./project-picker";
 import { useRoles } from "./scopes";
 
 const PATH = "/api/organizations/@current/members/";
-const LIMIT = 25;
 
 export function MemberSettings() {
   const { isOwner } = useRights();
@@ -35,59 +32,19 @@ export function MemberSettings() {
 }
 
 function MemberList({ isOwner }: { isOwner: boolean }) {
-  const [url, change] = useUrlState();
-  const [text, setText] = useState(url.get("search") ?? "");
-  const search = useSettled(text.trim());
-  const offset = Number(url.get("offset")) || 0;
-  useEffect(() => {
-    if (search !== (url.get("search") ?? "")) change({ search, offset: null });
-  }, [search]);
-  const members = useQuery({
-    queryKey: ["members", search, offset],
-    queryFn: ({ signal }) => get<PageOf<MemberItem>>(PATH, { search, limit: LIMIT, offset: offset || null }, signal),
-    placeholderData: keepPreviousData,
-  });
+  const state = useListState();
+  const members = useList<MemberItem>("members", PATH, state);
   return (
-    <>
-      <div class="row">
-        <SearchInput label={t("Search by name or email")} value={text} onInput={setText} />
-      </div>
-      <Panel title={members.data ? tn(members.data.count, "{n} member", "{n} members") : t("Members")} isFlush>
-        <Await query={members} rows={3}>
-          {(page) =>
-            page.results.length ? (
-              <>
-                <table class="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">{t("Member")}</th>
-                      <th scope="col">{t("Roles")}</th>
-                      <th scope="col">{t("Last login")}</th>
-                      <th scope="col" class="shrink">
-                        <span class="hidden-text">{t("Actions")}</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.results.map((each) => (
-                      <MemberRow key={each.id} member={each} isOwner={isOwner} />
-                    ))}
-                  </tbody>
-                </table>
-                <Pager offset={offset} limit={LIMIT} count={page.count} onMove={(to) => change({ offset: to || null })} />
-              </>
-            ) : (
-              <NoMatch
-                onClear={() => {
-                  setText("");
-                  change({ search: null, offset: null });
-                }}
-              />
-            )
-          }
-        </Await>
-      </Panel>
-    </>
+    <List
+      query={members}
+      state={state}
+      search={t("Search by name or email")}
+      controls={members.data && <span class="muted">{tn(members.data.count, "{n} member", "{n} members")}</span>}
+      empty={<Empty title={t("No members")} />}
+      columns={[t("Member"), t("Roles"), t("Last login"), ACTIONS]}
+    >
+      {(items) => items.map((each) => <MemberRow key={each.id} member={each} isOwner={isOwner} />)}
+    </List>
   );
 }
 
@@ -159,7 +116,7 @@ function ChangeDialog({ member, onClose }: { member: MemberItem; onClose: () => 
   return (
     <Dialog title={t("Roles of {email}", { email: member.user.email })} description={t("A change counts at once: for open sessions and for personal keys.")} isOpen onClose={onClose}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["level", "project_roles"]} />
+        <Refusal error={form.error} shown={["level", "project_roles"]} />
         <LevelAndRoles value={roles} onChange={setRoles} form={form} />
         <div class="row end">
           <Button onClick={onClose}>{t("Cancel")}</Button>
@@ -183,7 +140,7 @@ function MemberConfirm({ member, what, isSelf, onClose }: { member: MemberItem; 
       notify(what === "remove" ? t("{email} is removed.", { email }) : t("All sessions of {email} have ended.", { email }));
       onClose();
     },
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
     onSettled: () => queryClient.invalidateQueries(),
   });
   return (

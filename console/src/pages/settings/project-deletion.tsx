@@ -7,7 +7,7 @@ import { formatNumber, t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Button } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Panel } from "../../ui/page";
 import { notify } from "../../ui/toasts";
 import type { PartProps } from "./project-part";
@@ -71,7 +71,7 @@ function DeleteDialog({ project, onClose }: { project: PartProps["project"]; onC
             </div>
           ))}
         </dl>
-        <FormError of={form} />
+        <Refusal error={form.error} />
         <TextField label={t("Type the name of the project: {name}", { name: project.name })} autocomplete="off" autofocus value={typed} onInput={setTyped} />
         <div class="row end">
           <Button onClick={onClose}>{t("Cancel")}</Button>

@@ -6,7 +6,7 @@ import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Button, Select } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { FormError, useSubmit } from "../../ui/form";
+import { Refusal, useSubmit } from "../../ui/forms";
 import { Panel } from "../../ui/page";
 import { Code } from "../../ui/show";
 import { notify } from "../../ui/toasts";
@@ -65,7 +65,7 @@ export function ProjectKeys({ project, reason }: PartProps) {
         </div>
       </div>
       <Confirm title={t("Replace the public key?")} action={t("Replace the key")} isDangerous isOpen={asked === "token"} isBusy={rotate.isBusy} onConfirm={() => rotate.submit()} onClose={close}>
-        <FormError of={rotate} />
+        <Refusal error={rotate.error} />
         <div class="row">
           <span>{t("The old key stops working")}</span>
           <Select label={t("The old key stops working")} isNarrow value={grace} choices={GRACE} onChange={setGrace} />
@@ -73,11 +73,11 @@ export function ProjectKeys({ project, reason }: PartProps) {
         <p class="muted">{t("Until then apps with either key work. After it, events and flags of apps with the old key are refused.")}</p>
       </Confirm>
       <Confirm title={t("Create a new secret key?")} action={t("Create the key")} isOpen={asked === "secret"} isBusy={renew.isBusy} onConfirm={() => renew.submit()} onClose={close}>
-        <FormError of={renew} />
+        <Refusal error={renew.error} />
         <p>{t("The key that works now stays valid until you revoke it or create another one; one before it stops working.")}</p>
       </Confirm>
       <Confirm title={t("Revoke the previous secret key?")} action={t("Revoke it")} isDangerous isOpen={asked === "backup"} isBusy={drop.isBusy} onConfirm={() => drop.submit()} onClose={close}>
-        <FormError of={drop} />
+        <Refusal error={drop.error} />
         <p>{t("Servers that still use it are refused. The newest key stays.")}</p>
       </Confirm>
       {issued?.secret_api_token && (

@@ -6,8 +6,8 @@ import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { useRights } from "../../shell/rights";
 import { Combobox } from "../../ui/combobox";
-import { Button } from "../../ui/controls";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Button, Field, Select } from "../../ui/controls";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Panel } from "../../ui/page";
 import { Loading } from "../../ui/states";
 import { notify } from "../../ui/toasts";
@@ -43,8 +43,10 @@ function General({ project, reason }: PartProps) {
   const [name, setName] = useState(project.name);
   const [zone, setZone] = useState(project.timezone);
   const [days, setDays] = useState(project.retention_days === null ? "" : String(project.retention_days));
+  const [weekStart, setWeekStart] = useState(String(project.week_start_day));
+  const [mode, setMode] = useState<string>(project.schema_mode);
   const form = useSubmit(async () => {
-    const body = { name: name.trim(), timezone: zone.trim(), retention_days: days.trim() === "" ? null : Number(days) };
+    const body = { name: name.trim(), timezone: zone.trim(), retention_days: days.trim() === "" ? null : Number(days), week_start_day: Number(weekStart), schema_mode: mode };
     keepProject(await call<Project>("PATCH", `${api}/`, { body }));
     notify(t("The project is saved."));
   });
@@ -52,7 +54,7 @@ function General({ project, reason }: PartProps) {
   return (
     <Panel title={t("Project")}>
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["name", "timezone", "retention_days"]} />
+        <Refusal error={form.error} shown={["name", "timezone", "retention_days"]} />
         <TextField label={t("Name")} required maxLength={200} disabled={!!reason} error={form.errorOf("name")} value={name} onInput={setName} />
         <div class="field">
           <span class="label">{t("Time zone")}</span>
@@ -70,6 +72,12 @@ function General({ project, reason }: PartProps) {
           value={days}
           onInput={setDays}
         />
+        <Field label={t("A week begins on")}>
+          {(attributes) => <Select id={attributes.id} label={t("A week begins on")} value={weekStart} onChange={setWeekStart} choices={[{ value: "0", label: t("Sunday") }, { value: "1", label: t("Monday") }]} />}
+        </Field>
+        <Field label={t("An event that breaks its schema")} hint={t("The definition of an event may choose otherwise.")}>
+          {(attributes) => <Select id={attributes.id} label={t("An event that breaks its schema")} value={mode} onChange={setMode} choices={[{ value: "off", label: t("is stored like any other") }, { value: "warn", label: t("is stored with a warning") }, { value: "reject", label: t("is rejected") }]} />}
+        </Field>
         <div>
           <Button type="submit" disabled={form.isBusy || !!reason} title={reason}>
             {t("Save the project")}
@@ -92,7 +100,7 @@ function TestAccounts({ project, reason }: PartProps) {
     <Panel title={t("Real users")}>
       <form class="body stack" onSubmit={form.submit}>
         <p class="muted">{t("Charts that leave out internal and test users count events of those who match all these filters, such as: email does not contain @example.com.")}</p>
-        <FormError of={form} />
+        <Refusal error={form.error} />
         <Filters filters={filters} onChange={setFilters} />
         <div>
           <Button type="submit" disabled={form.isBusy || !!reason} title={reason}>

@@ -1,19 +1,19 @@
 // Roles: sets of scopes that members have in a project.
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { ApiError, call, queryClient } from "../../api/client";
+import { call, queryClient } from "../../api/client";
 import type { Role } from "../../api/types";
 import { describeScopes } from "../../lib/scopes";
 import { t, tn } from "../../lib/text";
 import { OWNERS_ONLY, useRights } from "../../shell/rights";
 import { Button, IconButton } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Panel } from "../../ui/page";
 import { Value } from "../../ui/show";
 import { Await } from "../../ui/states";
-import { notify } from "../../ui/toasts";
+import { notify, notifyError } from "../../ui/toasts";
 import { ROLES_PATH, ScopePicker, useRoles } from "./scopes";
 
 const refresh = () => queryClient.invalidateQueries({ queryKey: ["roles"] });
@@ -65,7 +65,7 @@ function RoleRow({ role, isOwner, onEdit }: { role: Role; isOwner: boolean; onEd
   const remove = useMutation({
     mutationFn: () => call("DELETE", `${ROLES_PATH}${role.id}/`),
     onSuccess: () => notify(t("{name} is deleted.", { name: role.name })),
-    onError: (error) => notify(error instanceof ApiError ? error.detail : String(error), "bad"),
+    onError: notifyError,
     onSettled: () => {
       setDeleting(false);
       return refresh();
@@ -119,7 +119,7 @@ function RoleDialog({ edited, onClose }: { edited: Role | null; onClose: () => v
       onClose={onClose}
     >
       <form class="body stack" onSubmit={form.submit}>
-        <FormError of={form} fields={["name", "scopes"]} />
+        <Refusal error={form.error} shown={["name", "scopes"]} />
         <TextField label={t("Name")} required autofocus maxLength={200} error={form.errorOf("name")} value={name} onInput={setName} />
         <ScopePicker scopes={scopes} onChange={setScopes} allowsAll={false} />
         {form.errorOf("scopes") && <p class="error-text">{form.errorOf("scopes")}</p>}

@@ -7,7 +7,7 @@ import type { User } from "../../api/types";
 import { t, tn } from "../../lib/text";
 import { Button } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
-import { FormError, TextField, useSubmit } from "../../ui/form";
+import { Refusal, TextField, useSubmit } from "../../ui/forms";
 import { Panel } from "../../ui/page";
 import { Code } from "../../ui/show";
 import { notify } from "../../ui/toasts";
@@ -49,8 +49,8 @@ export function TwoFactor({ user }: { user: User }) {
   return (
     <Panel title={t("Two-factor authentication")} actions={isOn ? <span class="tag on">{t("On")}</span> : <span class="tag">{t("Off")}</span>}>
       <div class="body stack">
-        <FormError of={start} />
-        <FormError of={renew} />
+        <Refusal error={start.error} />
+        <Refusal error={renew.error} />
         <p class="muted">{t("A login then needs a code of an app on your phone besides the password.")}</p>
         {isOn ? (
           <>
@@ -93,7 +93,7 @@ export function TwoFactor({ user }: { user: User }) {
         onConfirm={() => disable.submit()}
         onClose={() => setEnding(false)}
       >
-        <FormError of={disable} />
+        <Refusal error={disable.error} />
         <p>{tn(status.data?.backup_codes_left ?? 0, "Your password alone is enough then. The secret and {n} recovery code are deleted.", "Your password alone is enough then. The secret and {n} recovery codes are deleted.")}</p>
       </Confirm>
     </Panel>
@@ -113,7 +113,7 @@ function SetupDialog({ secret, onClose, onDone }: { secret: Secret; onClose: () 
           <QrCode text={secret.uri} label={t("QR code for an authenticator app")} />
         </div>
         <Code label={t("secret")} text={secret.secret} />
-        <FormError of={form} fields={["token"]} />
+        <Refusal error={form.error} shown={["token"]} />
         <TextField label={t("Code of the app")} inputMode="numeric" autocomplete="one-time-code" required autofocus error={form.errorOf("token")} value={code} onInput={setCode} />
         <div class="row end">
           <Button onClick={onClose}>{t("Cancel")}</Button>

@@ -56,7 +56,7 @@ export function SurveyForm({ saved }: { saved: Survey | null }) {
           <section class="panel" aria-label={t("Name")}>
             <div class="body stack">
               <div class="columns narrow">
-                <TextField label={t("Name")} isRequired value={draft.name} onInput={(name) => change({ name })} error={findError(save.error, "name")} />
+                <TextField label={t("Name")} required value={draft.name} onInput={(name) => change({ name })} error={findError(save.error, "name")} />
                 <Field label={t("Shown")}>{(attributes) => <Select {...attributes} label={t("Shown")} value={draft.type} choices={types} onChange={(type) => change({ type })} />}</Field>
               </div>
               <TextField label={t("Description, for your team")} value={draft.description} onInput={(description) => change({ description })} error={findError(save.error, "description")} />

@@ -54,7 +54,7 @@ function QuestionForm({ question, error, onChange }: { question: DraftQuestion; 
     <>
       <div class="columns narrow">
         <Field label={t("Kind")}>{(attributes) => <Select {...attributes} label={t("Kind")} value={question.type} choices={TYPES} onChange={(type) => onChange(setType(question, type))} />}</Field>
-        <TextField label={t("Question")} isRequired value={question.question} onInput={(text) => change({ question: text })} error={error} />
+        <TextField label={t("Question")} required value={question.question} onInput={(text) => change({ question: text })} error={error} />
       </div>
       <TextField label={t("Description")} value={question.description ?? ""} onInput={(description) => change({ description })} />
       {question.type === "link" && <TextField label={t("Address")} type="url" placeholder="https://" value={question.link ?? ""} onInput={(link) => change({ link })} />}

@@ -10,13 +10,12 @@ import { useProject } from "../../shell/project";
 import { NOT_ALLOWED, useMay } from "../../shell/rights";
 import { Button, IconButton } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { explain } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText } from "../../ui/show";
 import { Await } from "../../ui/states";
-import { notify } from "../../ui/toasts";
-import { HistoryList } from "../history-list";
+import { notify, notifyError } from "../../ui/toasts";
+import { History } from "../history";
 import { getState } from "./draft";
 import { SurveyForm } from "./form";
 import { SurveyResults } from "./results";
@@ -69,7 +68,7 @@ function Saved({ survey, path, crumbs }: { survey: Survey; path: string; crumbs:
       actions={<Actions survey={survey} path={path} />}
     >
       <Tabs label={t("Parts of the survey")} tabs={tabs} current={tab} />
-      {tab === "editor" ? <SurveyForm key={survey.updated_at} saved={survey} /> : tab === "history" ? <HistoryList path={`${path}activity/`} /> : <SurveyResults survey={survey} />}
+      {tab === "editor" ? <SurveyForm key={survey.updated_at} saved={survey} /> : tab === "history" ? <History path={`${path}activity/`} /> : <SurveyResults survey={survey} />}
     </Page>
   );
 }
@@ -105,7 +104,7 @@ function Actions({ survey, path }: { survey: Survey; path: string }) {
       notify(texts[what]);
       if (what === "delete") navigate(`${root}/surveys`);
     },
-    onError: (error) => notify(explain(error), "bad"),
+    onError: notifyError,
   });
   if (!mayEdit) return <span class="muted small">{NOT_ALLOWED}</span>;
   const questions = (survey.questions ?? []).length;

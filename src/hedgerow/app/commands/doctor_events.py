@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from hedgerow.app.commands.doctor import CheckResult
 from hedgerow.app.event_store import LazyEventStore, event_store_location
@@ -28,14 +29,17 @@ def check_event_store(settings: Settings) -> Iterator[CheckResult]:
     except (AppError, OperatorError) as error:
         yield CheckResult("problem", "event store", str(error))
         return
+    unmoved, problem = findings.pop("unmoved", 0), findings.pop("move_problem", "")
     problems = list(_describe_findings(**findings))
     yield from problems
+    if unmoved:
+        yield _describe_move(unmoved, problem)
     if not problems:
         what = "all tables exist" if settings.clickhouse_url else "all files are intact"
         yield CheckResult("ok", "event store", what)
 
 
-async def _find_problems(settings: Settings) -> dict[str, list[str]]:
+async def _find_problems(settings: Settings) -> dict[str, Any]:
     place = event_store_location(settings)
     events = LazyEventStore(place)
     try:
@@ -45,6 +49,15 @@ async def _find_problems(settings: Settings) -> dict[str, list[str]]:
         return dict(await request_from_service(place.folder, StoreAction.CHECK, {}))
     finally:
         await events.close()
+
+
+def _describe_move(unmoved: int, problem: str) -> CheckResult:
+    detail = f"{unmoved:,} event(s) are not in typed columns yet: queries on properties take long. "
+    if problem:
+        detail += f"The service cannot move them and tries again: {problem}"
+    else:
+        detail += "The service moves them while it runs."
+    return CheckResult("warning", "event store", detail)
 
 
 def _describe_findings(

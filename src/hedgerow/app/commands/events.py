@@ -14,7 +14,8 @@ from hedgerow.app.event_store_requests import (
     request_from_service,
 )
 from hedgerow.app.state import State
-from hedgerow.events.deletion import DeletionRequest, EventDeletion
+from hedgerow.events.deletion import BehaviorRebuild, DeletionRequest, EventDeletion
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.deletions import SqlDeletionLog
@@ -22,6 +23,7 @@ from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.persons.behaviors import SqlBehaviorStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.activity import SqlActivityStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
@@ -88,7 +90,12 @@ def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActi
     return EventStoreActions(
         events=events,
         deletion=EventDeletion(
-            events, copies, SqlActivityStore(database), SqlDeletionLog(database), _do_not_wait
+            events,
+            copies,
+            SqlActivityStore(database),
+            SqlDeletionLog(database),
+            _do_not_wait,
+            BehaviorRebuild(SqlBehaviorStore(database), utc_now),
         ),
         persons=SqlPersonStore(database),
     )

@@ -41,4 +41,8 @@ def apply_migrations(settings: Settings) -> SchemaState:
 
 def build_cluster_ddl(cluster: str) -> list[str]:
     """Return the SQL that creates the event tables on a ClickHouse cluster."""
-    return [*schema.build_cluster_ddl(cluster), *replica_schema.build_cluster_ddl(cluster)]
+    return [
+        *schema.build_cluster_ddl(cluster),
+        *schema.build_cluster_upgrade_ddl(cluster),
+        *replica_schema.build_cluster_ddl(cluster),
+    ]

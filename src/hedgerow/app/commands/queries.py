@@ -38,6 +38,8 @@ class QueryCommands:
 
     state: State
     executor: QueryExecutor
+    flag_cache: FlagCache
+    scanner: SqlPersonScanner
 
     async def run(self, project: Project, text: str, values: Mapping[str, Any]) -> list[list[Any]]:
         """Return the rows of a HogQL query."""
@@ -59,18 +61,19 @@ async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
                 build_replication(state.database, events).wait_until_replicated,
                 timeout_s=REPLICATION_TIMEOUT_S,
             )
+            flag_cache = FlagCache(SqlFlagStore(state.database), run_in_thread)
+            scanner = SqlPersonScanner(state_location(settings), workers)
             reading = build_event_queries(
                 state.database,
                 events,
                 _do_not_wait,
                 wait_for_replicas,
                 _do_not_wait,
-                StoredFlagEvaluator(
-                    FlagCache(SqlFlagStore(state.database), run_in_thread),
-                    SqlPersonScanner(state_location(settings), workers),
-                ),
+                StoredFlagEvaluator(flag_cache, scanner),
             ).executor
-            yield QueryCommands(state=state, executor=reading)
+            yield QueryCommands(
+                state=state, executor=reading, flag_cache=flag_cache, scanner=scanner
+            )
         finally:
             workers.close()
             await events.close()

@@ -53,11 +53,13 @@ def _decode(text: str) -> Any:
     return yamlio.decode(text)
 
 
-def write_document(
-    project: Project, title: str, document: Any, output: Path | None, count: str
-) -> None:
+def describe_project(project: Project) -> str:
+    return f"project {project.id}, {json.dumps(project.name)}"
+
+
+def write_document(source: str, title: str, document: Any, output: Path | None, count: str) -> None:
     """Write a document as YAML to a file or to stdout. `count` says how much was written."""
-    header = f"# {title} of project {project.id}, {json.dumps(project.name)}.\n"
+    header = f"# {title} of {source}.\n"
     text = header + yamlio.encode(document)
     if output is None:
         sys.stdout.write(text)

@@ -14,6 +14,7 @@ from hedgerow.cli.config.as_code import (
     OutputOption,
     PlanReview,
     PlanSummary,
+    describe_project,
     format_change,
     format_kept,
     read_document,
@@ -55,7 +56,7 @@ def export_dashboards(
     except Invalid as error:
         raise OperatorError(error.detail) from None
     count = f"{len(document['insights'])} insight(s), {len(document['dashboards'])} dashboard(s)"
-    write_document(source, "Insights and dashboards", document, output, count)
+    write_document(describe_project(source), "Insights and dashboards", document, output, count)
 
 
 def apply_dashboards(  # noqa: PLR0913 - the options of a command

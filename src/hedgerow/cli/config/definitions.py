@@ -12,6 +12,7 @@ from hedgerow.cli.config.as_code import (
     OutputOption,
     PlanReview,
     PlanSummary,
+    describe_project,
     format_change,
     read_document,
     report_invalid,
@@ -48,7 +49,7 @@ def export_definitions(
 
     source, document = asyncio.run(run(load_installation_settings(data)))
     count = f"{len(document['events']) + len(document['properties'])} definition(s)"
-    write_document(source, "Definitions", document, output, count)
+    write_document(describe_project(source), "Definitions", document, output, count)
 
 
 def apply_definitions(

@@ -17,6 +17,7 @@ from hedgerow.cli.config.as_code import (
     OutputOption,
     PlanReview,
     PlanSummary,
+    describe_project,
     format_change,
     format_kept,
     read_document,
@@ -67,7 +68,9 @@ def export_pipelines(
             "not installed",
             file=sys.stderr,
         )
-    write_document(source, "Pipeline records", document, output, f"{count} record(s)")
+    write_document(
+        describe_project(source), "Pipeline records", document, output, f"{count} record(s)"
+    )
 
 
 def apply_pipelines(  # noqa: PLR0913 - the options of a command

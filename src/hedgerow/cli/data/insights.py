@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hedgerow.charts.from_results import list_past_values
 from hedgerow.cli.charts import Chart, ChartOption, ChartSeries, draw_chart, format_number
 from hedgerow.cli.config.as_code import FileArgument, read_document
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
@@ -110,18 +111,20 @@ def _show_steps(steps: Sequence[Mapping[str, Any]], chart: Chart | None) -> None
 
 
 def _show_retention(results: Any, chart: Chart | None) -> None:
+    past = list_past_values(results)
     if chart is not None:
-        values = results[0]["values"] if results else []
+        values = past[0] if past else []
         labels = [each["label"] for each in values]
         counts = [each["count"] for each in values]
         draw_chart(chart, labels, [ChartSeries(name="people", values=counts)])
         return
-    width = max((len(row["values"]) for row in results), default=0)
-    labels = [each["label"] for row in results[:1] for each in row["values"]]
+    width = max(map(len, past), default=0)
+    labels = [each["label"] for values in past[:1] for each in values]
     rows = []
-    for row in results:
-        counts = [f"{each['count']:,}" for each in row["values"]]
-        first = _join(row["breakdown_value"]) + " " if "breakdown_value" in row else ""
+    for row, values in zip(results, past, strict=True):
+        counts = [f"{each['count']:,}" for each in values]
+        value = row.get("breakdown_value")
+        first = "" if value is None else _join(value) + " "
         rows.append([first + row["date"][:10], *counts, *[""] * (width - len(counts))])
     print_table(["from", *labels], rows)
 

@@ -125,6 +125,8 @@ class Story:
         random, day, person = self.random, self.person.first_day, self.person
         self.session = make_uuid(random)
         at = place_in_day(random, self.now - timedelta(days=day))
+        if at >= self.now:  # later today
+            at -= timedelta(days=1)
         day = (self.now - at) / timedelta(days=1)
         first = {"$referring_domain": person.source}
         self._view("/", at, {**first, "$set_once": {"$initial_referring_domain": person.source}})

@@ -8,6 +8,7 @@ import typer
 import uvloop
 
 from hedgerow import __version__
+from hedgerow.app.event_store import warn_of_missing_packages
 from hedgerow.app.serve import ServiceCallbacks, run_service
 from hedgerow.app.state import ensure_data_dir
 from hedgerow.app.topology import SPLIT_EVENTS, has_local_events_only, require_shared_stores
@@ -59,6 +60,7 @@ def serve(
     elif has_local_events_only(settings):
         _log.warning(SPLIT_EVENTS)
     ensure_data_dir(settings.data_dir)
+    warn_of_missing_packages(settings)
     uvloop.run(run(settings, worker=not no_worker))
 
 

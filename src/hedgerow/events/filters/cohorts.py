@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.events.filters.behaviors import select_behavior
 from hedgerow.events.filters.conditions import QueryTime, build_flag_condition, validate_operator
 from hedgerow.filters.operators import Operator
 from hedgerow.hogql.ast import Alias, Expr, Join, SelectQuery
@@ -20,6 +21,7 @@ from hedgerow.hogql.builders import (
     negate,
     select_from,
 )
+from hedgerow.persons.behaviors.filters import BEHAVIORAL
 from hedgerow.persons.cohort_graph import (
     CohortGraph,
     CohortTooLarge,
@@ -124,9 +126,12 @@ def _compile_filter(filter: Any, time: QueryTime) -> Expr:
         condition = _compile_cohort_filter(filter)
     elif kind in ("person", "event"):
         condition = _compile_person_filter(filter, time)
+    elif kind == BEHAVIORAL:
+        condition = in_subquery(field("id"), select_behavior(filter, time))
     else:
         raise Invalid(
-            "The cohort has an unsupported filter. Expected person properties and cohorts.",
+            "The cohort has an unsupported filter. Expected person properties, cohorts and "
+            "behavior.",
             code="bad_cohort",
         )
     return negate(condition) if filter.get("negation") else condition

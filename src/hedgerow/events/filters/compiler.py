@@ -17,12 +17,11 @@ from hedgerow.filters.known_fields import EVENT_FILTER
 from hedgerow.filters.operators import build_predicate
 from hedgerow.filters.validate import raise_invalid
 from hedgerow.filters.values import MISSING
-from hedgerow.hogql.ast import Compare, Expr, SelectQuery
+from hedgerow.hogql.ast import Expr, SelectQuery
 from hedgerow.hogql.builders import (
     all_of,
     any_of,
     call,
-    compare,
     constant,
     equals,
     field,
@@ -37,10 +36,17 @@ from hedgerow.projects.validation import check_known_fields
 MAX_FILTERS = 200
 MAX_DEPTH = 10
 MAX_COHORTS = 50
+# What a filter on a session can read.
+SESSION_KEYS = (
+    *("$session_duration", "$channel_type", "$is_bounce", "$pageview_count", "$screen_count"),
+    *("$autocapture_count", "$num_uniq_urls", "$entry_current_url", "$end_current_url"),
+    *("$entry_pathname", "$end_pathname", "$entry_hostname", "$entry_referring_domain"),
+    *(f"$entry_utm_{name}" for name in ("source", "medium", "campaign", "term", "content")),
+)
 COHORT_TYPES = ("cohort", "static-cohort", "precalculated-cohort")
 FILTER_TYPES = (
-    "event, feature, person, group, cohort, static-cohort, precalculated-cohort, element, "
-    "event_metadata, hogql"
+    "event, feature, person, group, session, cohort, static-cohort, precalculated-cohort, "
+    "element, event_metadata, hogql"
 )
 
 # A key that JSON never escapes.
@@ -65,6 +71,7 @@ class FilterCompiler:
             "feature": self._compile_event_filter,
             "person": self._compile_person_filter,
             "group": self._compile_group_filter,
+            "session": self._compile_session_filter,
             "element": lambda key, sent, place: build_element_condition(key, sent, place, time),
             "event_metadata": lambda key, sent, place: build_column_condition(
                 key, sent, place, time
@@ -122,9 +129,7 @@ class FilterCompiler:
         condition = self._compile_condition(field("properties", key), filter, place)
         if not _PLAIN_KEY.fullmatch(key) or self._matches_missing(filter, place):
             return condition
-        # A text search is much faster than JSON extraction, and most events lack a rare key.
-        mentioned = call("position", field("properties"), constant(f'"{key}"'))
-        return all_of([compare(mentioned, Compare.GT, constant(0)), condition])
+        return all_of([call("_mayHaveKey", field("properties"), constant(key)), condition])
 
     def _compile_person_filter(self, key: str, filter: Mapping[str, Any], place: str) -> Expr:
         condition = self._compile_condition(field("properties", key), filter, place)
@@ -149,6 +154,18 @@ class FilterCompiler:
             return in_subquery(field(f"$group_{index}"), groups)
 
         return self._compile_owner_filter(filter, place, condition, in_groups)
+
+    def _compile_session_filter(self, key: str, filter: Mapping[str, Any], place: str) -> Expr:
+        if key not in SESSION_KEYS:
+            detail = f"Expected one of: {', '.join(SESSION_KEYS)}."
+            raise_invalid(f"{place}.key", detail, "invalid_choice")
+        condition = self._compile_condition(call("toString", field(key)), filter, place)
+
+        def in_sessions(holds: Expr) -> Expr:
+            sessions = select_from("sessions", field("session_id"), holds)
+            return in_subquery(field("$session_id"), sessions)
+
+        return self._compile_owner_filter(filter, place, condition, in_sessions)
 
     def _compile_owner_filter(
         self,

@@ -31,10 +31,11 @@ from hedgerow.hogql.builders import (
     in_list,
     negate,
 )
+from hedgerow.hogql.printer.conversions import DECIMAL_NUMBER
 from hedgerow.lib.dates import parse_property_date, parse_relative_date
 from hedgerow.lib.text import parse_number
+from hedgerow.projects.model import WeekStart
 
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # Seconds from 1970 to the year 10000, the end of the calendar.
 MAX_EPOCH_SECONDS = 253_402_300_800.0
 # Larger numbers have no unique text form.
@@ -66,10 +67,11 @@ _DATE_COMPARISONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTime:
-    """The current time and the project's time zone, for relative dates."""
+    """The current time, and the project's time zone and weeks, for relative dates."""
 
     now: datetime
     zone: tzinfo
+    week_start: WeekStart = WeekStart.SUNDAY
 
 
 def validate_operator(filter: Mapping[str, Any], attr: str) -> Operator:
@@ -146,7 +148,7 @@ def _format_number(number: float) -> str | None:
 
 def _to_number(text: Expr) -> Expr:
     """Convert text to a number, null if it is not one."""
-    return call("if", call("match", text, constant(NUMBER)), call("toFloat", text), constant(None))
+    return call("_toNumber", text)
 
 
 def _build_between(text: Expr, operator: Operator, value: Any) -> Expr:
@@ -203,7 +205,7 @@ def _build_date(text: Expr, operator: Operator, value: Any, time: QueryTime) -> 
     ]
     return call(
         "if",
-        call("match", text, constant(NUMBER)),
+        call("match", text, constant(DECIMAL_NUMBER)),
         false_if_null(all_of(of_number)),
         false_if_null(compare(call("toDateTime", text), op, constant(moment))),
     )

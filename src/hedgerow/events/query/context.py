@@ -24,7 +24,8 @@ from hedgerow.projects.model import Project
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryContext:
     """The project, its cohorts and actions, the values of the flags that the query names, and the
-    time that it runs with. `is_costly` if the compilation may take long."""
+    time that it runs with. `is_costly` if the compilation may take long. `reads_typed_columns` if
+    the event store has filled them."""
 
     project: Project
     cohorts: CohortsById
@@ -32,6 +33,7 @@ class QueryContext:
     is_costly: bool = False
     actions: ActionsById = field(default_factory=dict)
     flags: Mapping[str, FlagValues] = field(default_factory=dict)
+    reads_typed_columns: bool = False
 
 
 # The name of a parameter, and the HogQL in it.
@@ -114,4 +116,5 @@ def build_print_context(context: QueryContext) -> PrintContext:
         find_cohort=cohort,
         find_action=action,
         find_flag=lambda key: each.table if (each := context.flags.get(key)) else None,
+        reads_typed_columns=context.reads_typed_columns,
     )

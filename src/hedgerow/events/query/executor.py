@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.events.actions.model import ActionsById
 from hedgerow.events.actions.store import ActionStore
+from hedgerow.events.filters.behaviors import add_action_steps, names_actions
 from hedgerow.events.filters.cohorts import CohortsById
 from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.events.query.context import (
@@ -41,6 +42,7 @@ from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolFull
 from hedgerow.lib.workers.process import WorkerDied
+from hedgerow.persons.model import Cohort
 from hedgerow.persons.store import CohortStore
 from hedgerow.projects.model import Project
 
@@ -125,15 +127,30 @@ class QueryExecutor:
         if b"cohort" in encoded.lower():
             cohorts = self._definitions.cohorts
             listed, _ = await cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
-            found = {each.id: each for each in listed}
+            found = {each.id: each for each in await self._resolve_actions(project, listed)}
         return QueryContext(
             project=project,
             cohorts=found,
-            time=QueryTime(now=now, zone=ZoneInfo(project.timezone)),
+            time=QueryTime(
+                now=now,
+                zone=ZoneInfo(project.timezone),
+                week_start=project.week_start_day,
+            ),
             is_costly=bool(found) or len(encoded) > MAX_INLINE_BYTES,
             actions=actions,
             flags=await self._find_flags(project, encoded),
+            reads_typed_columns=self._reader.reads_typed_columns,
         )
+
+    async def _resolve_actions(
+        self, project: Project, cohorts: Sequence[Cohort]
+    ) -> Sequence[Cohort]:
+        """Return the cohorts with the steps of the actions that they count."""
+        if not any(map(names_actions, cohorts)):
+            return cohorts
+        actions = await self._definitions.actions.actions(project.id)
+        steps = {str(each.id): each.steps for each in actions}
+        return [add_action_steps(each, steps) for each in cohorts]
 
     async def _find_flags(self, project: Project, encoded: bytes) -> Mapping[str, FlagValues]:
         keys = find_flag_keys(encoded)

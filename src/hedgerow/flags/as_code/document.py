@@ -11,7 +11,8 @@
 A flag is identified by its key; absent fields have their default. Where stored filters refer to
 another flag, a cohort or a group type by id, the document uses its key or name, so that the
 document is valid in another project. A number there is an id. The document does not contain flags
-with encrypted payloads and flags of surveys, and applying it does not change them.
+with encrypted payloads and flags of surveys, and applying it does not change them. `overrides.py`
+describes the differences between environments, `expectations.py` the tests of flags.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,12 @@ from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.filters.values import MISSING
+from hedgerow.flags.as_code.expectations import FlagExpectation, parse_tests
+from hedgerow.flags.as_code.overrides import (
+    EnvironmentChoice,
+    combine_environments,
+    select_environment,
+)
 from hedgerow.flags.as_code.references import ReferenceNames, Rewrite, rewrite_references
 from hedgerow.flags.model import SURVEY_PREFIX, Bucketing, Flag, FlagDefinitions, Runtime
 from hedgerow.flags.validate import check_key
@@ -45,10 +52,11 @@ class FlagSpec:
     key: str
     fields: Mapping[str, Any]
     filters: Any
+    tests: Sequence[FlagExpectation] = ()
 
 
-def parse_document(value: Any) -> list[FlagSpec]:
-    """Parse a document. Invalid names the path of an error."""
+def parse_document(value: Any, choice: EnvironmentChoice | None = None) -> list[FlagSpec]:
+    """Parse a document, as it is for the chosen environment. Invalid names the path of an error."""
     if not isinstance(value, dict):
         raise Invalid("Expected an object with `version` and `flags`.")
     check_field_names(value, ("version", "flags"), None)
@@ -56,16 +64,22 @@ def parse_document(value: Any) -> list[FlagSpec]:
     flags = value.get("flags", MISSING)
     if not isinstance(flags, list | None):
         raise Invalid("Expected a list of flags.", attr="flags")
-    found: dict[str, FlagSpec] = {}
+    places: dict[str, str] = {}
+    specs: list[FlagSpec] = []
     for number, item in enumerate(flags or ()):
-        spec = _parse_flag(item, f"flags[{number}]")
-        if spec.key in found:
-            raise Invalid(f"{found[spec.key].place} has the same key.", attr=spec.place)
-        found[spec.key] = spec
-    return list(found.values())
+        place = f"flags[{number}]"
+        key = _parse_key(item, place)
+        place = f"{place} ({key})"
+        if key in places:
+            raise Invalid(f"{places[key]} has the same key.", attr=place)
+        places[key] = place
+        chosen = select_environment(item, choice, tuple(_FIELDS), place)
+        if chosen is not None:
+            specs.append(parse_flag(chosen, key, place))
+    return specs
 
 
-def _parse_flag(value: Any, place: str) -> FlagSpec:
+def _parse_key(value: Any, place: str) -> str:
     if not isinstance(value, dict):
         raise Invalid("Expected an object with `key` and `filters`.", attr=place)
     key = value.get("key")
@@ -73,8 +87,12 @@ def _parse_flag(value: Any, place: str) -> FlagSpec:
         if not isinstance(key, str):
             raise Invalid("Expected a string: put the value in quotes.", attr="key")
         check_key(key, {})
-    place = f"{place} ({key})"
-    check_field_names(value, ("key", "filters", *_FIELDS), place)
+    return key
+
+
+def parse_flag(value: Mapping[str, Any], key: str, place: str) -> FlagSpec:
+    """Parse one flag of a document. `place` is its path, for errors."""
+    check_field_names(value, ("key", "filters", "tests", *_FIELDS), place)
     fields = {}
     for name, (default, parse) in _FIELDS.items():
         field = value.get(name)
@@ -83,7 +101,8 @@ def _parse_flag(value: Any, place: str) -> FlagSpec:
     filters = value.get("filters", {})
     check_storable(filters, f"{place}: filters")
     check_no_env_reference(filters, f"{place}: filters", "`!env` cannot be used in flags.")
-    return FlagSpec(place=place, key=key, fields=fields, filters=filters)
+    tests = parse_tests(value.get("tests"), place)
+    return FlagSpec(place=place, key=key, fields=fields, filters=filters, tests=tests)
 
 
 def _parse_boolean(value: Any) -> bool:
@@ -124,6 +143,7 @@ _FIELDS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "active": (True, _parse_boolean),
     "archived": (False, _parse_boolean),
     "tags": ((), _parse_labels),
+    "owners": ((), _parse_labels),
     "ensure_experience_continuity": (False, _parse_boolean),
     "is_remote_configuration": (False, _parse_boolean),
     "evaluation_runtime": (Runtime.ALL, _parse_choice(Runtime)),
@@ -148,6 +168,25 @@ def is_exportable(flag: Flag) -> bool:
     return not flag.has_encrypted_payloads and not flag.key.startswith(SURVEY_PREFIX)
 
 
+def build_product_document(environments: Mapping[str, FlagDefinitions]) -> FlagDocument:
+    """Build the document of a product, from the definitions of each environment by its name."""
+    documents = {name: build_document(each) for name, each in environments.items()}
+    items = {
+        name: {item["key"]: item for item in each.document["flags"]}
+        for name, each in documents.items()
+    }
+    defaults = {field: _to_plain(default) for field, (default, _) in _FIELDS.items()}
+    return FlagDocument(
+        document={"version": VERSION, "flags": combine_environments(items, defaults)},
+        left_out=[flag for each in documents.values() for flag in each.left_out],
+        unnamed_references=[
+            f"{name}: {place}"
+            for name, each in documents.items()
+            for place in each.unnamed_references
+        ],
+    )
+
+
 def build_document(definitions: FlagDefinitions) -> FlagDocument:
     names = ReferenceNames(definitions, {flag.id: flag.key for flag in definitions.flags})
     flags = sorted(definitions.flags, key=lambda flag: flag.key)
@@ -168,7 +207,16 @@ def build_item(flag: Flag, rewrite: Rewrite) -> dict[str, Any]:
     for name, (default, _) in _FIELDS.items():
         value = getattr(flag, name)
         if value != default:
-            item[name] = list(value) if isinstance(value, tuple) else value
-            if isinstance(value, StrEnum):
-                item[name] = value.value
+            item[name] = _to_plain(value)
     return item | {"filters": rewrite_references(flag.filters, rewrite)}
+
+
+def fill_default(field: str, value: Any) -> Any:
+    """Return the default of a field that a document leaves out, and any other value as it is."""
+    return _to_plain(_FIELDS[field][0]) if value is MISSING and field in _FIELDS else value
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value

@@ -1,13 +1,14 @@
 """Plan the changes from the stored flags to the flags of a document. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import zip_longest
 from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.filters.values import MISSING
-from hedgerow.flags.as_code.document import FlagSpec, build_item, is_exportable
+from hedgerow.flags.as_code.document import FlagSpec, build_item, fill_default, is_exportable
 from hedgerow.flags.as_code.references import FLAG, ReferenceNames, rewrite_references
 from hedgerow.flags.model import MAX_FLAGS, TOO_MANY_FLAGS, Flag, FlagDefinitions, FlagId
 from hedgerow.flags.validate import (
@@ -19,6 +20,8 @@ from hedgerow.flags.validate import (
     validate_filters,
 )
 from hedgerow.lib import jsonio
+from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions
+from hedgerow.persons.model import CohortId
 from hedgerow.projects.document import ErrorLocation
 from hedgerow.projects.model import ProjectId
 
@@ -63,7 +66,7 @@ class FlagPlan:
 
 
 class FlagPlanner:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a plan depends on
         self,
         base: FlagDefinitions,
         specs: Sequence[FlagSpec],
@@ -71,8 +74,17 @@ class FlagPlanner:
         *,
         prune: bool,
         deletion_blockers: Mapping[FlagId, str],
+        keeps_secrets: bool = False,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
+        """With `keeps_secrets`, a flag with encrypted payloads can be changed and keeps them.
+        `pause` is called again and again, so that a long plan lets other work go on."""
         self._base = base
+        self._keeps_secrets = keeps_secrets
+        self._pause = pause
+        self._cohorts = {cohort.id: cohort for cohort in base.cohorts}
+        self._graph = CohortGraph(collect_definitions(base.cohorts))
+        self._supported_cohorts: set[CohortId] = set()
         self._specs = specs
         self._blank = blank
         keys = {each.key for each in specs}
@@ -106,8 +118,9 @@ class FlagPlanner:
         specified = {each.key: self._apply_spec(each) for each in self._specs}
         result = {flag.id: flag for flag in (*specified.values(), *self._kept, *self._unexportable)}
         checked: set[str] = set()
-        ordered = self._dependencies_first(specified)
+        ordered = self._dependencies_first(result)
         for each in ordered:
+            self._pause()
             flag, before = specified[each.key], self._present.get(each.key)
             if before is None or flag.filters is not before.filters:
                 result[flag.id] = self._validate(each, flag, result)
@@ -129,30 +142,30 @@ class FlagPlanner:
             raise Invalid(TOO_MANY_FLAGS, attr="flags")
         return plan
 
-    def _dependencies_first(self, specified: Mapping[str, Flag]) -> list[FlagSpec]:
-        waiting = {specified[each.key].id: each for each in self._specs}
-        needs = {
-            id: referenced_flag_ids(specified[each.key].filters) for id, each in waiting.items()
-        }
-        placed: list[FlagSpec] = []
-        while waiting:
-            ready = [id for id in waiting if not needs[id] & waiting.keys()]
-            if not ready:
-                id, base = next(iter(waiting)), set()
-                while id not in base:  # until the cycle closes
-                    base.add(id)
-                    id = min(needs[id] & waiting.keys())
-                detail = "A flag cannot depend on itself, not even through others."
-                raise Invalid(detail, attr=waiting[id].place)
-            placed += [waiting.pop(id) for id in ready]
-        return placed
+    def _dependencies_first(self, result: Mapping[FlagId, Flag]) -> list[FlagSpec]:
+        """Raise Invalid if a flag of the document depends on itself."""
+        needs = {id: referenced_flag_ids(flag.filters) for id, flag in result.items()}
+        specs = {self._ids[each.key]: each for each in self._specs}
+        try:
+            ordered = list(TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            cycle = set(error.args[1])
+            for id, each in specs.items():
+                if id in cycle:
+                    detail = "A flag cannot depend on itself, not even through others."
+                    raise Invalid(detail, attr=each.place) from None
+            # An older version stored it. The document has nothing to do with it.
+            ordered = list(specs)
+        return [specs[id] for id in ordered if id in specs]
 
     def _apply_spec(self, spec: FlagSpec) -> Flag:
+        self._pause()
         before = self._present.get(spec.key)
         with ErrorLocation(spec.place):
             if before is None:
                 check_not_reserved(spec.key)
-            if before is not None and before.has_encrypted_payloads:
+            has_secrets = before is not None and before.has_encrypted_payloads
+            if has_secrets and not self._keeps_secrets:
                 raise Invalid("A flag with encrypted payloads cannot be changed by a document.")
             if before is not None and jsonio.is_equal(
                 spec.filters, rewrite_references(before.filters, self._to_name)
@@ -170,23 +183,30 @@ class FlagPlanner:
         with ErrorLocation(spec.place):
             _check_dependencies_active(flag, result)
             is_new = flag.key not in self._present
-            context = self._build_validation_context(flag, result)
-            return replace(flag, filters=validate_filters(flag.filters, context, is_new=is_new))
+            context = self._build_validation_context(result)
+            filters, stored = flag.filters, {}
+            if flag.has_encrypted_payloads:  # stored payloads have been validated before
+                stored = {name: filters[name] for name in ("payloads",) if name in filters}
+                filters = {name: part for name, part in filters.items() if name not in stored}
+            filters = validate_filters(filters, context, is_new=is_new)
+            return replace(flag, filters={**filters, **stored})
 
-    def _build_validation_context(
-        self, flag: Flag, flags: Mapping[FlagId, Flag]
-    ) -> ValidationContext:
+    def _build_validation_context(self, flags: Mapping[FlagId, Flag]) -> ValidationContext:
+        # Cycles are found for all flags at once.
         return ValidationContext(
-            cohorts={cohort.id: cohort for cohort in self._base.cohorts},
-            flags={id: other for id, other in flags.items() if id != flag.id},
-            own_id=flag.id,
+            cohorts=self._cohorts,
+            flags=flags,
+            own_id=None,
+            supported_cohorts=self._supported_cohorts,
+            known_graph=self._graph,
         )
 
     def _build_change(self, after: Flag) -> FlagChange:
+        self._pause()
         before = self._present.get(after.key)
         bare: dict[str, Any] = {"key": after.key, "filters": {"groups": []}}
         was = bare if before is None else build_item(before, self._to_name)
-        changes = list(_differences(was, build_item(after, self._to_name), ""))
+        changes = list(find_differences(was, build_item(after, self._to_name), ""))
         return FlagChange(before=before, after=after, changes=changes)
 
     def _check_dependents(
@@ -209,9 +229,7 @@ class FlagPlanner:
 
     def _is_valid(self, flag: Flag, flags: Mapping[FlagId, Flag]) -> bool:
         try:
-            validate_filters(
-                flag.filters, self._build_validation_context(flag, flags), is_new=False
-            )
+            validate_filters(flag.filters, self._build_validation_context(flags), is_new=False)
         except Invalid:
             return False
         return True
@@ -230,17 +248,29 @@ def _check_dependencies_active(flag: Flag, flags: Mapping[FlagId, Flag]) -> None
     rewrite_references(flag.filters, check)
 
 
-def _differences(before: Any, after: Any, path: str) -> Iterator[FlagFieldChange]:
+def find_differences(before: Any, after: Any, path: str = "") -> Iterator[FlagFieldChange]:
     """Yield the innermost values that differ. Lists of plain values are compared as a whole."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys((*after, *before)):
             inner = f"{path}.{key}" if path else key
-            yield from _differences(before.get(key, MISSING), after.get(key, MISSING), inner)
+            yield from find_differences(before.get(key, MISSING), after.get(key, MISSING), inner)
     elif _is_list_of_objects(before) and _is_list_of_objects(after):
         for number, (one, other) in enumerate(zip_longest(before, after, fillvalue=MISSING)):
-            yield from _differences(one, other, f"{path}[{number}]")
+            yield from find_differences(one, other, f"{path}[{number}]")
     elif not jsonio.is_equal(before, after):
         yield FlagFieldChange(field=path, before=before, after=after)
+
+
+def fill_defaults(changes: Iterable[FlagFieldChange]) -> list[FlagFieldChange]:
+    """Return changes of an existing flag with the defaults that documents leave out."""
+    return [
+        replace(
+            each,
+            before=fill_default(each.field, each.before),
+            after=fill_default(each.field, each.after),
+        )
+        for each in changes
+    ]
 
 
 def _is_list_of_objects(value: Any) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import Invalid, Unavailable
 from hedgerow.flags.evaluation.compile import CompiledFlag, resolve_group_index
 from hedgerow.flags.evaluation.condition_matcher import Condition
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -106,6 +106,16 @@ def _check_filters(properties: Sequence[Mapping[str, Any]], predicates: Predicat
         except InvalidDefinition as error:
             place = f"condition.properties[{number}].value"
             raise Invalid(f"This filter cannot be evaluated: {error}.", attr=place) from None
+    check_counted(predicates)
+
+
+def check_counted(predicates: PredicateTable) -> None:
+    """Raise Unavailable while stored events are counted for a behavioral filter."""
+    if predicates.is_counting:
+        raise Unavailable(
+            "The stored events of a behavioral cohort are still being counted. Its field "
+            "`is_calculating` says when that is done."
+        )
 
 
 def _select_dependencies(

@@ -8,8 +8,10 @@ from typing import Any
 from hedgerow.filters.values import MISSING, bound_values
 from hedgerow.flags.evaluation.evaluation_context import (
     INITIAL_PREFIX,
+    NO_BEHAVIORS,
     CompleteProperties,
     EvaluationContext,
+    PersonBehaviors,
 )
 from hedgerow.flags.evaluation.snapshot import build_snapshot
 from hedgerow.flags.model import FlagDefinitions
@@ -53,6 +55,7 @@ class ConditionMatcher:
         self._has_fallbacks = any(
             key.startswith(INITIAL_PREFIX) for key in predicates.property_keys
         )
+        self.uses_behaviors = self._snapshot.uses_behaviors or predicates.uses_behaviors
         self._missing = dict.fromkeys(predicates.property_keys, MISSING)
         self._context = self._build_context("", {})
         self._context.static_cohorts = NO_COHORTS
@@ -62,18 +65,21 @@ class ConditionMatcher:
         rows: Iterable[PersonRow],
         decode: Callable[[str], Mapping[str, Any]],
         cohorts: Mapping[int, frozenset[int]],
+        behaviors: Mapping[int, PersonBehaviors] = {},
     ) -> Iterator[int]:
         """Yield the ids of the persons that match. `decode` returns the properties of a row, at
-        least those with the `property_keys`. `cohorts` are the static cohorts of persons."""
+        least those with the `property_keys`. `cohorts` are the static cohorts of persons,
+        `behaviors` what they did."""
         if self._flags:
-            return self._filter_with_flags(rows, decode, cohorts)
-        return self._filter_fast(rows, decode, cohorts)
+            return self._filter_with_flags(rows, decode, cohorts, behaviors)
+        return self._filter_fast(rows, decode, cohorts, behaviors)
 
     def _filter_fast(
         self,
         rows: Iterable[PersonRow],
         decode: Callable[[str], Mapping[str, Any]],
         cohorts: Mapping[int, frozenset[int]],
+        behaviors: Mapping[int, PersonBehaviors],
     ) -> Iterator[int]:
         """Evaluate the filters alone, in one context for all persons: building a context takes
         longer than most filters."""
@@ -89,6 +95,8 @@ class ConditionMatcher:
             )
             if cohorts:
                 context.static_cohorts = cohorts.get(id, NO_COHORTS)
+            if self.uses_behaviors:
+                context.behaviors = behaviors.get(id, NO_BEHAVIORS)
             if context.cohort_results:
                 context.cohort_results = {}
             if matches(context):
@@ -99,11 +107,17 @@ class ConditionMatcher:
         rows: Iterable[PersonRow],
         decode: Callable[[str], Mapping[str, Any]],
         cohorts: Mapping[int, frozenset[int]],
+        behaviors: Mapping[int, PersonBehaviors],
     ) -> Iterator[int]:
         for id, text, distinct_id in rows:
             context = self._build_context(distinct_id, {})
-            own = cohorts.get(id, NO_COHORTS)
-            context.add_stored_data(decode(text), groups={}, cohorts=own, hash_keys={})
+            context.add_stored_data(
+                decode(text),
+                groups={},
+                cohorts=cohorts.get(id, NO_COHORTS),
+                hash_keys={},
+                behaviors=behaviors.get(id, NO_BEHAVIORS),
+            )
             if self._matches_with_flags(context):
                 yield id
 
@@ -111,7 +125,11 @@ class ConditionMatcher:
         assert self._group_index is not None
         context = self._build_context("", {self._group_index: key})
         context.add_stored_data(
-            {}, groups={self._group_index: properties}, cohorts=NO_COHORTS, hash_keys={}
+            {},
+            groups={self._group_index: properties},
+            cohorts=NO_COHORTS,
+            hash_keys={},
+            behaviors=NO_BEHAVIORS,
         )
         return self._matches_with_flags(context) if self._flags else self._predicate(context)
 

@@ -124,11 +124,14 @@ class Decider:
                 context.groups,
                 cohorts=snapshot.has_static_cohorts,
                 hash_keys=bool(snapshot.continuity_keys),
+                behaviors=snapshot.uses_behaviors,
             )
             hash_keys = stored.hash_keys
             if before and snapshot.continuity_keys:
                 # The anonymous id may have hash keys from before the login; the own ones win.
-                earlier = await self._data.load(project.id, before, {}, cohorts=False)
+                earlier = await self._data.load(
+                    project.id, before, {}, cohorts=False, behaviors=False
+                )
                 hash_keys = {**earlier.hash_keys, **hash_keys}
         except Unavailable:
             return True
@@ -137,6 +140,7 @@ class Decider:
             groups=stored.groups,
             cohorts=stored.cohorts,
             hash_keys=hash_keys,
+            behaviors=stored.behaviors,
         )
         return not stored.is_stale
 
@@ -148,7 +152,8 @@ class Decider:
         id = request.distinct_id[:DISTINCT_ID_MAX_CHARS]
         try:
             stored_data = [
-                await self._data.load(project.id, each, {}, cohorts=False) for each in (id, before)
+                await self._data.load(project.id, each, {}, cohorts=False, behaviors=False)
+                for each in (id, before)
             ]
             if not any(
                 stored.person_id is not None

@@ -11,10 +11,11 @@ from typing import Any
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.flags.edits import NEW, FlagFields, apply_fields, drop_unchanged_filters
+from hedgerow.flags.evaluation.blast_radius import check_counted
 from hedgerow.flags.evaluation.bucket import bucket_position, encode_identifier
 from hedgerow.flags.evaluation.compile import CompiledFlag, rollout_percentage_of
 from hedgerow.flags.evaluation.decide import EvaluationRequest
-from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
+from hedgerow.flags.evaluation.evaluation_context import NO_BEHAVIORS, EvaluationContext
 from hedgerow.flags.evaluation.explain import explain_flags
 from hedgerow.flags.evaluation.explanation import Explanation
 from hedgerow.flags.evaluation.flag_cache import FlagCache
@@ -88,7 +89,7 @@ class DraftEvaluation:
         now: datetime,
     ) -> Explanation:
         """Explain the value that a person would get. Unknown group types are ignored."""
-        built = await self._build(project, draft, actor, now)
+        built = await self.build(project, draft, actor, now)
         types = built.snapshot.definitions.group_types
         groups = {name: key for name, key in request.groups.items() if name in types}
         distinct_id = request.distinct_id[:DISTINCT_ID_MAX_CHARS]
@@ -113,8 +114,9 @@ class DraftEvaluation:
     ) -> Preview:
         """Evaluate the draft and the saved flag for the newest persons, as many as time allows."""
         ends_at_s = time.monotonic() + MAX_PREVIEW_S
-        built = await self._build(project, draft, actor, now)
+        built = await self.build(project, draft, actor, now)
         _check_cost(_find_compiled(built.snapshot, built.flag.id))
+        check_counted(built.snapshot.predicates)
         persons, total = await self._persons.persons(
             PersonQuery(project_id=project.id, limit=PAGE_PERSONS)
         )
@@ -135,9 +137,10 @@ class DraftEvaluation:
             )
         return preview
 
-    async def _build(
+    async def build(
         self, project: Project, draft: "DraftFields", actor: Actor, now: datetime
     ) -> Draft:
+        """Compile a draft and the saved flag. Raises NotFound and Invalid."""
         snapshot = await self._flag_cache.refresh(project)
         flags = {each.id: each for each in snapshot.definitions.flags if not each.deleted}
         if draft.id is not None and draft.id not in flags:
@@ -152,7 +155,7 @@ class DraftEvaluation:
         self, project: Project, draft: Draft, persons: Sequence[Person], ends_at_s: float
     ) -> Mapping[PersonId, StoredData]:
         """Load what a list of persons does not contain, where flags depend on it."""
-        is_needed = draft.snapshot.has_static_cohorts or draft.snapshot.continuity_keys
+        is_needed = _needs_stored(draft.snapshot)
         stored = {}
         for person in persons if is_needed else ():
             if time.monotonic() > ends_at_s:
@@ -182,9 +185,7 @@ class _Counter:
             None if draft.saved is None else _build_evaluation(draft.saved, draft.flag.id)
         )
         self._prefix = encode_identifier(f"{draft.flag.key}.")
-        self._needs_stored = bool(
-            draft.snapshot.has_static_cohorts or draft.snapshot.continuity_keys
-        )
+        self._needs_stored = _needs_stored(draft.snapshot)
         preview.conditions = [ConditionCounts() for _ in self._conditions]
 
     def count(
@@ -229,8 +230,13 @@ class _Counter:
             groups={},
             cohorts=stored.cohorts if stored else frozenset(),
             hash_keys=stored.hash_keys if stored else {},
+            behaviors=(stored.behaviors if stored else None) or NO_BEHAVIORS,
         )
         return context
+
+
+def _needs_stored(snapshot: FlagSnapshot) -> bool:
+    return bool(snapshot.has_static_cohorts or snapshot.continuity_keys or snapshot.uses_behaviors)
 
 
 def _get_id(person: Person) -> str:
@@ -240,12 +246,12 @@ def _get_id(person: Person) -> str:
 def _build_draft(snapshot: FlagSnapshot, flag: Flag, saved: Flag | None) -> Draft:
     return Draft(
         flag=flag,
-        snapshot=_build_with(snapshot, flag),
-        saved=None if saved is None else _build_with(snapshot, saved),
+        snapshot=build_with(snapshot, flag),
+        saved=None if saved is None else build_with(snapshot, saved),
     )
 
 
-def _build_with(snapshot: FlagSnapshot, flag: Flag) -> FlagSnapshot:
+def build_with(snapshot: FlagSnapshot, flag: Flag) -> FlagSnapshot:
     """Compile a flag with those that it depends on."""
     ids = referenced_flag_ids(flag.filters)
     keys = [each.key for each in snapshot.definitions.flags if each.id in ids]

@@ -1,6 +1,6 @@
 """The evaluation context of flags: identifiers, properties and groups of one person."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,9 @@ from hedgerow.flags.model import FlagId, FlagOutcome
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
 
 INITIAL_PREFIX = "$initial_"
+
+PersonBehaviors = Mapping[int, Sequence[bytes]]
+NO_BEHAVIORS: PersonBehaviors = {}
 
 
 class NeedsStoredData(Exception):
@@ -82,6 +85,7 @@ class EvaluationContext:
         "_anonymous",
         "_request_group_properties",
         "_request_properties",
+        "behaviors",
         "budget",
         "cohort_results",
         "device_identifier",
@@ -144,6 +148,8 @@ class EvaluationContext:
             for index, key in groups.items()
         }
         self.static_cohorts: frozenset[int] | None = None
+        # Packed occurrences by behavior, of each distinct id of the person.
+        self.behaviors: PersonBehaviors | None = None
         self.hash_keys: Mapping[str, bytes] = _pending_hash_keys
 
     def add_stored_data(
@@ -153,6 +159,7 @@ class EvaluationContext:
         groups: Mapping[int, Mapping[str, Any]],
         cohorts: frozenset[int],
         hash_keys: Mapping[str, str],
+        behaviors: PersonBehaviors | None = NO_BEHAVIORS,
     ) -> None:
         """Add stored data. Each property of the request takes precedence."""
         properties = CompleteProperties(bound_values(person))
@@ -170,6 +177,7 @@ class EvaluationContext:
             for index, key in self.groups.items()
         }
         self.static_cohorts = cohorts
+        self.behaviors = behaviors
         default = encode_identifier(self._anonymous) if self._anonymous else self.identifier
         self.hash_keys = HashKeyOverrides(hash_keys, default)
         self.needs_stored_data = self.has_errors = False

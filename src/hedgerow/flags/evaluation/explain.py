@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from hedgerow.errors import Invalid
 from hedgerow.filters.values import MISSING
 from hedgerow.flags.evaluation.bucket import HOLDOUT, VARIANT, bucket_position, encode_identifier
 from hedgerow.flags.evaluation.compile import (
@@ -22,7 +23,7 @@ from hedgerow.flags.evaluation.compile import (
     wrap_legacy_filters,
 )
 from hedgerow.flags.evaluation.decide import EvaluationRequest, build_context
-from hedgerow.flags.evaluation.evaluation_context import INITIAL_PREFIX
+from hedgerow.flags.evaluation.evaluation_context import INITIAL_PREFIX, NeedsStoredData
 from hedgerow.flags.evaluation.explanation import (
     ConditionExplanation,
     DependencyExplanation,
@@ -41,6 +42,9 @@ from hedgerow.flags.model import Bucketing, Flag, FlagId, FlagOutcome, Reason
 from hedgerow.flags.store import StoredData
 from hedgerow.flags.validate import referenced_flag_ids
 from hedgerow.lib.text import parse_whole_number
+from hedgerow.persons.behaviors.filters import parse_behavioral_filter
+from hedgerow.persons.behaviors.membership import describe_filter, describe_occurrences
+from hedgerow.persons.behaviors.times import unpack_occurrences
 from hedgerow.persons.model import Cohort, CohortId
 
 
@@ -69,6 +73,7 @@ class _Explainer:
             groups=stored.groups,
             cohorts=stored.cohorts,
             hash_keys=stored.hash_keys,
+            behaviors=stored.behaviors,
         )
         keys = request.flag_keys
         flags = snapshot.all_flags if keys is None else snapshot.select(keys)
@@ -282,6 +287,8 @@ class _Explainer:
         match kind:
             case "cohort" | "static-cohort":
                 return self._explain_cohort(filter)
+            case "behavioral":
+                return self._explain_behavior(filter)
             case "flag":
                 id = FlagId(int(key))
                 needed, result = self._flags.get(id), self._results.get(id)
@@ -325,6 +332,28 @@ class _Explainer:
             holds=holds,
             inside=inside,
             is_told_before=is_told_before,
+        )
+
+    def _explain_behavior(self, filter: Mapping[str, Any]) -> FilterExplanation:
+        now, found = self._context.now, MISSING
+        try:
+            parsed = parse_behavioral_filter(filter)
+            wanted: Any = describe_filter(parsed)
+            id = self._snapshot.definitions.behaviors.get(parsed.event.reference)
+            if id is not None and self._context.behaviors is not None:
+                times = unpack_occurrences(self._context.behaviors.get(id, ()))
+                found = describe_occurrences(parsed, times, now)
+        except Invalid as error:
+            wanted = error.detail
+        return FilterExplanation(
+            kind="behavioral",
+            about="person",
+            key=str(filter.get("key")),
+            operator=str(filter.get("value")),
+            wanted=wanted,
+            found=found,
+            source=Source.MISSING if found is MISSING else Source.STORED,
+            holds=self._holds(filter),
         )
 
     def _explain_definition(self, cohort: Cohort) -> FilterGroupExplanation:
@@ -371,6 +400,7 @@ class _Explainer:
         try:
             return self._snapshot.predicates.compile_one(filter)[1](self._context)
         except (
+            NeedsStoredData,
             TypeError,
             ValueError,
             AttributeError,

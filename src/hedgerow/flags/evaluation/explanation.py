@@ -23,11 +23,12 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterExplanation:
-    """`kind` is person, group, cohort or flag. `about` is the group type of a group filter,
-    otherwise the kind. `key` is a property, a cohort name or a flag key. `wanted` is the value of
-    the filter, `found` the actual value or MISSING. `holds` is the result, None if it cannot be
-    evaluated; a `negated` filter inverts it. `inside` explains the definition of a cohort. It is
-    None for a static cohort and, with `is_told_before`, for a cohort that is already explained."""
+    """`kind` is person, group, cohort, flag or behavioral. `about` is the group type of a group
+    filter, otherwise the kind. `key` is a property, a cohort name, a flag key or an event. `wanted`
+    is the value of the filter, `found` the actual value or MISSING; both are texts for behavior.
+    `holds` is the result, None if it cannot be evaluated; a `negated` filter inverts it. `inside`
+    explains the definition of a cohort. It is None for a static cohort and, with `is_told_before`,
+    for a cohort that is already explained."""
 
     kind: str
     about: str

@@ -9,10 +9,14 @@ from hedgerow.errors import Invalid
 from hedgerow.events.query.flag_values import DISTINCT_ID, FlagEvaluator, encode_key
 from hedgerow.flags.evaluation.compile import ENROLLMENT, CompiledFlag
 from hedgerow.flags.evaluation.condition_matcher import add_fallbacks
-from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
+from hedgerow.flags.evaluation.evaluation_context import (
+    NO_BEHAVIORS,
+    EvaluationContext,
+    PersonBehaviors,
+)
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
-from hedgerow.flags.model import Bucketing
+from hedgerow.flags.model import Bucketing, FlagDefinitions
 from hedgerow.flags.store import FlagEvaluation, KeyEvaluator
 from hedgerow.flags.validate import condition_sets
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, MAX_GROUP_TYPES
@@ -92,19 +96,21 @@ class PersonData:
     properties: Mapping[str, Any]
     cohorts: frozenset[int]
     hash_keys: Mapping[str, str]
+    behaviors: PersonBehaviors
 
 
-NOBODY = PersonData(properties={}, cohorts=frozenset(), hash_keys={})
+NO_PERSON = PersonData(properties={}, cohorts=frozenset(), hash_keys={}, behaviors=NO_BEHAVIORS)
 
 
-class KeyMatcher:
-    """Evaluates one flag for one key after another. Pure: runs in a worker process.
+class FlagMatcher:
+    """Evaluates one flag for one person after another. Pure: runs in a worker process.
     `property_keys` are the properties of persons and groups that the value depends on. Without
     `needs_persons`, it depends on nothing that is stored with persons."""
 
-    def __init__(self, evaluation: FlagEvaluation) -> None:
-        self._evaluation = evaluation
-        self.snapshot: FlagSnapshot = build_snapshot(evaluation.definitions)
+    def __init__(self, flag_key: str, definitions: FlagDefinitions, now: datetime) -> None:
+        self._flag_key = flag_key
+        self._now = now
+        self.snapshot: FlagSnapshot = build_snapshot(definitions)
         self._flags = self.snapshot.all_flags
         self.property_keys = add_fallbacks(
             self.snapshot.predicates.property_keys
@@ -114,11 +120,42 @@ class KeyMatcher:
                 if each.flag.filters.get("feature_enrollment")
             }
         )
-        self.needs_persons = evaluation.has_distinct_id and bool(
+        self.needs_persons = bool(
             self.property_keys - {DISTINCT_ID}
             or self.snapshot.has_static_cohorts
             or self.snapshot.continuity_keys
+            or self.snapshot.uses_behaviors
         )
+
+    def evaluate(
+        self,
+        distinct_id: str,
+        groups: Mapping[int, str],
+        person: PersonData,
+        group_properties: Mapping[int, Mapping[str, Any]],
+    ) -> str:
+        """Return the value of the flag as text."""
+        context = EvaluationContext(distinct_id=distinct_id, now=self._now, groups=groups)
+        context.add_stored_data(
+            person.properties,
+            groups=group_properties,
+            cohorts=person.cohorts,
+            hash_keys=person.hash_keys,
+            behaviors=person.behaviors,
+        )
+        for outcome in self.snapshot.evaluate(self._flags, context):
+            if outcome.flag.key == self._flag_key:
+                return outcome.value if isinstance(outcome.value, str) else _text(outcome.value)
+        return _text(False)
+
+
+class KeyMatcher(FlagMatcher):
+    """Evaluates one flag for one key after another."""
+
+    def __init__(self, evaluation: FlagEvaluation) -> None:
+        super().__init__(evaluation.flag_key, evaluation.definitions, evaluation.now)
+        self._evaluation = evaluation
+        self.needs_persons = evaluation.has_distinct_id and self.needs_persons
         self._found: dict[str, list[bytes]] = {}
 
     def split_key(self, key: Sequence[str]) -> tuple[str, dict[int, str]]:
@@ -138,20 +175,8 @@ class KeyMatcher:
     ) -> None:
         """Evaluate the flag for a key with these groups."""
         distinct_id = key[0] if self._evaluation.has_distinct_id else ""
-        context = EvaluationContext(
-            distinct_id=distinct_id, now=self._evaluation.now, groups=groups
-        )
-        context.add_stored_data(
-            person.properties,
-            groups=group_properties,
-            cohorts=person.cohorts,
-            hash_keys=person.hash_keys,
-        )
-        outcomes = self.snapshot.evaluate(self._flags, context)
-        for outcome in outcomes:
-            if outcome.flag.key == self._evaluation.flag_key:
-                value = outcome.value if isinstance(outcome.value, str) else _text(outcome.value)
-                self._found.setdefault(value, []).append(encode_key(key))
+        value = self.evaluate(distinct_id, groups, person, group_properties)
+        self._found.setdefault(value, []).append(encode_key(key))
 
     def collect(self) -> dict[str, bytes]:
         """Return the encoded keys by the value of the flag."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
+from hedgerow.errors import Invalid
 from hedgerow.filters.operators import (
     Operator,
     ValuePredicate,
@@ -19,6 +20,9 @@ from hedgerow.filters.validate import PATTERN_OPERATORS
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext, NeedsStoredData
 from hedgerow.flags.model import FlagId
 from hedgerow.lib import jsonio
+from hedgerow.persons.behaviors.filters import parse_behavioral_filter
+from hedgerow.persons.behaviors.membership import matches_behavior
+from hedgerow.persons.behaviors.times import unpack_occurrences
 from hedgerow.persons.cohort_graph import CohortGraph, collect_definitions
 from hedgerow.persons.model import Cohort, CohortId
 
@@ -32,17 +36,25 @@ CHECK_INTERVAL_US = 500
 MAX_COST_US = 10**9
 # Compiling one takes up to 3 ms. Predicates that are no longer in use count up to as often.
 MAX_PATTERNS = 4000
+BEHAVIOR_COST_US = 10
 
 
 class InvalidDefinition(ValueError):
     """A stored definition cannot be evaluated. The message says why."""
 
 
+class BehaviorNotReady(ValueError):
+    """Stored events are still being counted for a behavioral filter."""
+
+
 class PredicateTable:
     """The predicates of one project. Their ids are valid for the lifetime of this object."""
 
-    def __init__(self, cohorts: Sequence[Cohort], zone: tzinfo) -> None:
+    def __init__(
+        self, cohorts: Sequence[Cohort], zone: tzinfo, behaviors: Mapping[str, int]
+    ) -> None:
         self._zone = zone
+        self._behaviors = behaviors
         self._cohorts = {cohort.id: cohort for cohort in cohorts if not cohort.deleted}
         self._ids: dict[bytes, int] = {}
         self._predicates: list[ContextPredicate] = []
@@ -51,13 +63,17 @@ class PredicateTable:
         self._pattern_count = 0
         # The property names that filters use.
         self.property_keys: set[str] = set()
+        # Whether a filter depends on what persons did.
+        self.uses_behaviors = False
+        # Whether stored events are still being counted for one of them.
+        self.is_counting = False
         self._graph = CohortGraph(collect_definitions(self._cohorts.values()))
         # A cohort is compiled once, or fails once.
         self._memberships: dict[CohortId, ContextPredicate | InvalidDefinition] = {}
 
     def copy_empty(self) -> "PredicateTable":
         """Return an empty table for the same project, for predicates that are used once."""
-        return PredicateTable(list(self._cohorts.values()), self._zone)
+        return PredicateTable(list(self._cohorts.values()), self._zone, self._behaviors)
 
     def compile_all(self, filters: Sequence[Mapping[str, Any]]) -> tuple[int, ContextPredicate]:
         """Compile several filters to one predicate. Cohorts are evaluated last."""
@@ -129,6 +145,8 @@ class PredicateTable:
                 return self._compile_cohort(filter)
             case "flag":
                 return _compile_dependency(filter)
+            case "behavioral":
+                return self._compile_behavior(filter)
         raise InvalidDefinition(f"there is no filter of type {kind!r}")
 
     def _compile_property(
@@ -200,6 +218,25 @@ class PredicateTable:
         self._costs_us[evaluate] = self.cost_us(compiled)
         return evaluate
 
+    def _compile_behavior(self, filter: Mapping[str, Any]) -> ContextPredicate:
+        try:
+            parsed = parse_behavioral_filter(filter)
+        except Invalid as error:
+            raise InvalidDefinition(error.detail) from None
+        self.uses_behaviors = True
+        ids = [self._behaviors.get(each.reference) for each in parsed.tracked]
+        self.is_counting |= None in ids
+
+        def evaluate(context: EvaluationContext) -> bool:
+            behaviors = context.behaviors
+            if behaviors is None:
+                raise NeedsStoredData
+            found = [unpack_occurrences(behaviors.get(_require_ready(id), ())) for id in ids]
+            return matches_behavior(parsed, found[0], found[-1], context.now)
+
+        self._costs_us[evaluate] = BEHAVIOR_COST_US + parsed.event.depth // 2
+        return evaluate
+
     def _compile_cohort(self, filter: Mapping[str, Any]) -> ContextPredicate:
         operator = filter.get("operator")
         if operator not in (None, "in", "not_in", Operator.EXACT):
@@ -264,8 +301,6 @@ class PredicateTable:
     def _compile_leaf(self, filter: Mapping[str, Any]) -> ContextPredicate:
         if not filter:
             return _match_none
-        if filter.get("type") in ("behavioral", "behavioural"):
-            raise InvalidDefinition("a cohort has behavioral filters, which flags do not support")
         if filter.get("type") == "flag":
             raise InvalidDefinition("a cohort cannot depend on flags")
         plain = {key: value for key, value in filter.items() if key != "negation"}
@@ -345,6 +380,12 @@ def match_all(context: EvaluationContext) -> bool:
 
 def _match_none(context: EvaluationContext) -> bool:
     return False
+
+
+def _require_ready(id: int | None) -> int:
+    if id is None:
+        raise BehaviorNotReady("what persons did is still being counted")
+    return id
 
 
 def _static_cohorts(context: EvaluationContext) -> frozenset[int]:

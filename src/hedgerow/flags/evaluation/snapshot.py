@@ -62,6 +62,7 @@ class FlagSnapshot:
         self._plan = EvaluationPlan(self.all_flags)
         self._needed = frozenset(id for each in self.all_flags for id in each.dependencies)
         self.has_static_cohorts = any(cohort.is_static for cohort in definitions.cohorts)
+        self.uses_behaviors = predicates.uses_behaviors
         self.uses_geoip = any("geoip_" in key for key in predicates.property_keys)
         self.uses_groups = any(_uses_groups(each.flag.filters) for each in self.all_flags)
         self.has_runtime_or_context_limits = any(
@@ -323,7 +324,8 @@ def build_snapshot(
             before.compiled_weight,
         )
     else:
-        predicates = PredicateTable(definitions.cohorts, _zone(definitions.timezone))
+        zone = _zone(definitions.timezone)
+        predicates = PredicateTable(definitions.cohorts, zone, definitions.behaviors)
     flags = {}
     for flag in definitions.flags:
         if flag.deleted:
@@ -354,6 +356,7 @@ def _can_reuse(before: FlagSnapshot, definitions: FlagDefinitions) -> bool:
 def _has_same_inputs(before: FlagDefinitions, after: FlagDefinitions) -> bool:
     return (
         before.timezone == after.timezone
+        and before.behaviors == after.behaviors
         and len(before.cohorts) == len(after.cohorts)
         and all(map(_is_same_cohort, before.cohorts, after.cohorts))
     )

@@ -20,6 +20,7 @@ from hedgerow.flags.validate import referenced_cohort_ids, referenced_flag_ids
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.text import parse_whole_number, truncate
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.persons.behaviors.filters import iterate_behavioral_filters
 from hedgerow.persons.cohorts import SCOPE as COHORT_SCOPE
 from hedgerow.persons.cohorts import referenced_cohorts
 from hedgerow.persons.model import CohortId, Person
@@ -88,6 +89,7 @@ class PastEvaluations:
             cohorts=stored.cohorts,
             hash_keys=stored.hash_keys,
             groups=await self._load_groups(project, definitions, request, at, notes),
+            behaviors=stored.behaviors,
         )
         [explanation] = await run_in_thread(
             lambda: explain_flags(build_snapshot(definitions), _narrow(request, flag), then, at)
@@ -237,6 +239,7 @@ def _select_definitions(
         cohorts=[each for each in past.cohorts.values() if not each.deleted],
         group_types=group_types,
         timezone=project.timezone,
+        behaviors=past.behaviors,
     )
 
 
@@ -264,6 +267,11 @@ def _note_definitions(
             yield (
                 f'The field `{name}` of the cohort "{cohort.name}" changed without an entry in the '
                 "activity log."
+            )
+        if cohort.id in cohorts and any(iterate_behavioral_filters(cohort.definition)):
+            yield (
+                f'What the person did for the cohort "{cohort.name}" is counted from the latest '
+                "occurrences that are kept now. Later ones can have replaced those of that time."
             )
         if cohort.id in cohorts and cohort.is_static:
             yield (

@@ -33,6 +33,8 @@ class PastDefinitions:
     changes: Mapping[FlagId, int]
     created_later: Mapping[FlagId, Flag]
     gaps: Mapping[tuple[str, int], str]
+    # Those that are counted now.
+    behaviors: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class Rewinder:
         flag = self.flags[id]
         if recorded.entry.activity == "created":
             self.created_later[id] = self.flags.pop(id)
+            return
+        if not recorded.entry.changes:  # a report, such as that of a stale flag
             return
         self.changes[id] = self.changes.get(id, 0) + 1
         for change in recorded.entry.changes:
@@ -122,4 +126,5 @@ _FLAG_FIELDS = {
     "bucketing_identifier": Bucketing,
     "evaluation_contexts": _to_texts,
     "tags": _to_texts,
+    "owners": _to_texts,
 }

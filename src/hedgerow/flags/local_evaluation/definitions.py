@@ -209,8 +209,8 @@ class _DefinitionsBuilder:
 
     def _build_cohorts(self, flags: Sequence[Flag]) -> dict[str, Any]:
         """Return the cohorts that flags use, directly or indirectly. Static cohorts are left
-        out, so that SDKs ask the server; so are empty ones, which match every person in an SDK
-        and no person here."""
+        out, so that SDKs ask the server; so are those by behavior, and empty ones, which match
+        every person in an SDK and no person here."""
         ids = {id for flag in flags for id in referenced_cohort_ids(flag.filters)}
         cohorts: dict[CohortId, Cohort] = {}
         waiting = sorted(ids)
@@ -218,8 +218,10 @@ class _DefinitionsBuilder:
             cohort = self._cohorts.get(waiting.pop())
             if cohort is None or cohort.id in cohorts or cohort.is_static or not cohort.definition:
                 continue
-            cohorts[cohort.id] = cohort
             outline = self._graph.outline(cohort.id)
+            if outline is not None and outline.is_behavioral:
+                continue
+            cohorts[cohort.id] = cohort
             waiting += outline.references if outline else ()
         return {str(id): normalize_filter(cohorts[id].definition) for id in sorted(cohorts)}
 

@@ -24,6 +24,9 @@ MAX_LISTENERS_PER_KEY = 50
 MAX_LISTENERS_PER_ADDRESS = 75
 RETRY_AFTER_S = 30
 
+# Returns the ETag of what a stream reports about a project.
+GetEtag = Callable[[Project], Awaitable[str]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
@@ -82,15 +85,22 @@ class EtagStreams:
         self._by_key += Counter()
         self._by_address += Counter()
 
+    async def get_sdk_etag(self, project: Project) -> str:
+        """Return the ETag of the definitions for current SDKs."""
+        return (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
+
     async def stream_etags(
-        self, project: Project, is_authorized: Callable[[], Awaitable[bool]]
+        self,
+        project: Project,
+        is_authorized: Callable[[], Awaitable[bool]],
+        get_etag: GetEtag,
     ) -> AsyncIterator[str | None]:
         """Yield the ETag at once, so that no change is missed, and again after each change. Yields
         None as a heartbeat. Ends when `is_authorized` returns false."""
         last = ""
         while not self._stopping.is_set():
             seen = await self._flag_cache.snapshot(project)
-            etag = (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
+            etag = await get_etag(project)
             if etag != last:
                 last = etag
                 yield etag

@@ -38,7 +38,8 @@ class ScheduledChange:
     """`payload` has the operation and its value. `scheduled_at` is the next execution, and for a
     change that has ended the last one. `starts_at` is the first: a recurring change keeps its
     local time of day. `failure_reason` is that of the last execution; "" if it succeeded.
-    `author_uuid` is the person, "" for the command line."""
+    `author_uuid` is the person, "" for the command line. `change_request_id` is the request whose
+    approvals count when it is executed."""
 
     id: ScheduledChangeId
     project_id: ProjectId
@@ -56,6 +57,7 @@ class ScheduledChange:
     author_uuid: str
     created_at: datetime
     updated_at: datetime
+    change_request_id: str | None = None
 
     @property
     def is_recurring(self) -> bool:

@@ -67,7 +67,8 @@ class ScheduledChangeRunner:
         zone = ZoneInfo(project.timezone)
 
         def decide(definitions: FlagDefinitions, flag: Flag | None) -> Execution:
-            self._check_author(change, project)
+            if not may_change_flags(self._directory, project, change.author_uuid):
+                raise Invalid(AUTHOR_GONE)
             if flag is None or flag.deleted:
                 raise NotFound(FLAG_GONE)
             by = Authorship(
@@ -89,16 +90,16 @@ class ScheduledChangeRunner:
             if is_executed:
                 await self._flag_cache.refresh(project)
 
-    def _check_author(self, change: ScheduledChange, project: Project) -> None:
-        """Raise Invalid if the author has lost the right to change flags since."""
-        if not change.author_uuid:
-            return  # the command line
-        user = self._directory.find_user(uuid=change.author_uuid)
-        if user is not None and user.is_owner:
-            return
-        role = None if user is None else user.project_roles.get(project.id)
-        if role is None or not is_allowed(role.scopes, WRITE_SCOPE):
-            raise Invalid(AUTHOR_GONE)
+
+def may_change_flags(directory: Directory, project: Project, user_uuid: str) -> bool:
+    """Whether a person still has the right to change flags. "" stands for the command line."""
+    if not user_uuid:
+        return True
+    user = directory.find_user(uuid=user_uuid)
+    if user is not None and user.is_owner:
+        return True
+    role = None if user is None else user.project_roles.get(project.id)
+    return role is not None and is_allowed(role.scopes, WRITE_SCOPE)
 
 
 def _finish(

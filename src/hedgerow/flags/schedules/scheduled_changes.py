@@ -63,6 +63,12 @@ class ScheduledChanges:
     ) -> tuple[Sequence[ScheduledChange], int]:
         return await self._store.scheduled_changes(project.id, wanted)
 
+    async def find_flag_keys(
+        self, project: Project, changes: Sequence[ScheduledChange]
+    ) -> Mapping[FlagId, str]:
+        """Return the keys of the flags that the changes are about."""
+        return await self._store.flag_keys(project.id, {each.flag_id for each in changes})
+
     async def find(self, project: Project, id: ScheduledChangeId) -> ScheduledChange:
         found = await self._store.scheduled_change(project.id, id)
         if found is None:
@@ -116,7 +122,11 @@ class ScheduledChanges:
             if "scheduled_at" in fields:
                 after = replace(after, starts_at=after.scheduled_at)
             after = replace(
-                after, author=author.actor, author_uuid=author.user_uuid, updated_at=now
+                after,
+                author=author.actor,
+                author_uuid=author.user_uuid,
+                updated_at=now,
+                change_request_id=None,  # what was approved is another change
             )
             flag = _find_flag(context, before.flag_id)
             return [_write(before, _checked(after, flag, project, context, now), author.actor)]

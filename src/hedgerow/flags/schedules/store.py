@@ -1,6 +1,6 @@
 """Where scheduled changes are stored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -14,8 +14,10 @@ from hedgerow.projects.model import ProjectId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledChangeFilter:
-    """Which scheduled changes to list; None means any."""
+    """Which scheduled changes to list; None means any. `search` is a part of the key of the flag,
+    in any case."""
 
+    search: str = ""
     flag_id: FlagId | None = None
     is_pending: bool | None = None
     limit: int = 100
@@ -54,6 +56,12 @@ class ScheduledChangeStore(Protocol):
         self, project_id: ProjectId, wanted: ScheduledChangeFilter
     ) -> tuple[Sequence[ScheduledChange], int]:
         """Return a page, the next execution first, and the number of all."""
+        ...
+
+    async def flag_keys(
+        self, project_id: ProjectId, ids: Collection[FlagId]
+    ) -> Mapping[FlagId, str]:
+        """Return the keys of flags, also of deleted ones."""
         ...
 
     async def scheduled_change(

@@ -96,7 +96,7 @@ class CallPrinter(ConversionPrinter):
             return self.print_condition(node)
         piece = self.print_expr(node)
         if piece.is_untyped and found.group == "Arithmetic and mathematics":
-            return TypedSql(number_from_text(piece.sql), ValueType.NUMBER)
+            return TypedSql(number_from_text(piece), ValueType.NUMBER)
         if piece.is_untyped and found.group == "Dates and times" and "parse" not in found.name:
             return self.state.parse_time(piece.sql)
         if _returns_array(found) and piece.type is ValueType.STRING and piece.nullable:
@@ -120,6 +120,13 @@ class CallPrinter(ConversionPrinter):
         )
 
     def _print_aggregate_args(self, found: Function, args: Sequence[Expr]) -> str:
+        is_grouped, self.is_grouped = self.is_grouped, False
+        try:
+            return self._print_plain_args(found, args)
+        finally:
+            self.is_grouped = is_grouped
+
+    def _print_plain_args(self, found: Function, args: Sequence[Expr]) -> str:
         printed = []
         conditional = found.name.endswith("If")
         base = found.name.removesuffix("If").removesuffix("OrNull").removesuffix("OrDefault")
@@ -133,7 +140,7 @@ class CallPrinter(ConversionPrinter):
             if base in _SECOND_PRECISION and number == 0 and piece.type is ValueType.DATETIME:
                 piece = piece.with_sql(f"toDateTime({piece.sql})")
             loose = piece.is_untyped and base in _NUMERIC and number == 0
-            printed.append(number_from_text(piece.sql) if loose else piece.sql)
+            printed.append(number_from_text(piece) if loose else piece.sql)
         return ", ".join(printed)
 
     def _print_params(self, params: Sequence[Expr] | None) -> str:

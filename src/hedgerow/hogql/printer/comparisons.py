@@ -1,14 +1,20 @@
 """Comparisons. They never return NULL: for a NULL x, `x = 'a'` is false and `x != 'a'` is true."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 import re2
 
 from hedgerow.hogql.ast import Compare
 from hedgerow.hogql.errors import HogQLError
-from hedgerow.hogql.printer.context import PrinterState, bool_from_text, number_from_text
+from hedgerow.hogql.printer.context import (
+    PrinterState,
+    bool_from_text,
+    number_from_text,
+    print_is_not_null,
+    print_is_null,
+)
+from hedgerow.hogql.typed_properties import mark_constants
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
 
 FUNCTIONS = {
@@ -58,6 +64,8 @@ def print_comparison(
         left, right = to_text(left), to_text(right)
     else:
         left, right = _use_instants(*unify_types(state, left, right))
+    if op in (Compare.EQ, Compare.NOT_EQ):
+        left, right = _compare_marked(state, left, right)
     plain = f"{FUNCTIONS[op]}({left.sql}, {right.sql})"
     if is_join or not (left.nullable or right.nullable):
         return bool_sql(plain)
@@ -71,9 +79,9 @@ def print_comparison(
 def print_null_comparison(op: Compare, piece: TypedSql) -> TypedSql:
     """Print `x = NULL` as a test for NULL."""
     if op is Compare.EQ:
-        return bool_sql(f"isNull({piece.sql})")
+        return bool_sql(print_is_null(piece))
     if op is Compare.NOT_EQ:
-        return bool_sql(f"isNotNull({piece.sql})")
+        return bool_sql(print_is_not_null(piece))
     return bool_sql("true" if op in _NEGATIVE else "false")
 
 
@@ -83,11 +91,13 @@ def print_in_constants(
     """Print `x IN ('a', 'b')` with the constants as one array."""
     negative = op in _NEGATIVE
     non_null = [value for value in values if value is not None]
+    whole = left
     left, listed = _add_constant_array(state, left, non_null)
     function = "notIn" if negative else "in"
     sql = f"{function}({left.sql}, {listed})" if listed else ("true" if negative else "false")
     if len(non_null) < len(values):
-        null = f"isNotNull({left.sql})" if negative else f"isNull({left.sql})"
+        tested = whole if whole.stored and left.sql == whole.stored.marked_text else left
+        null = print_is_not_null(tested) if negative else print_is_null(tested)
         return bool_sql(f"({null} {'AND' if negative else 'OR'} ifNull({sql}, {int(negative)}))")
     return bool_sql(f"ifNull({sql}, {int(negative)})" if left.nullable and listed else sql)
 
@@ -134,6 +144,19 @@ def _use_instants(left: TypedSql, right: TypedSql) -> tuple[TypedSql, TypedSql]:
     return left.with_sql(left.instant or left.sql), right.with_sql(right.instant or right.sql)
 
 
+def _compare_marked(
+    state: PrinterState, left: TypedSql, right: TypedSql
+) -> tuple[TypedSql, TypedSql]:
+    """Compare a stored property with a constant in its stored form."""
+    if left.is_constant and right.stored is not None:
+        left, right = right, left
+    text = _constant_text(state, right)
+    if left.stored is None or text is None or (marked := mark_constants([text])) is None:
+        return left, right
+    stored = TypedSql(left.stored.marked_text, ValueType.STRING)
+    return stored, state.parameters.add_constant(marked[0])
+
+
 def _is_text(piece: TypedSql) -> bool:
     return piece.type is ValueType.STRING
 
@@ -145,9 +168,9 @@ def _adopts_type(text: TypedSql, other: TypedSql) -> bool:
 
 def _convert_text(state: PrinterState, text: TypedSql, other: TypedSql) -> TypedSql:
     if other.type is ValueType.NUMBER:
-        return replace(text, sql=number_from_text(text.sql), type=ValueType.NUMBER, nullable=True)
+        return TypedSql(number_from_text(text), ValueType.NUMBER)
     if other.type is ValueType.BOOL:
-        return replace(text, sql=bool_from_text(text.sql), type=ValueType.BOOL, nullable=True)
+        return TypedSql(bool_from_text(text), ValueType.BOOL)
     if other.type is ValueType.UUID:
         known = _constant_text(state, text)
         if known is not None and _parse_uuid(known) is not None:
@@ -221,10 +244,10 @@ def _add_constant_array(
         return left, _add_number_array(state, [number for number in numbers if number is not None])
     if is_numeric and left.is_untyped and not any(isinstance(value, bool) for value in values):
         finite = [number for number in numbers if number is not None]
-        return TypedSql(number_from_text(left.sql), ValueType.NUMBER), _add_number_array(
-            state, finite
-        )
+        return TypedSql(number_from_text(left), ValueType.NUMBER), _add_number_array(state, finite)
     texts = [_format_constant(value) for value in values]
+    if left.stored is not None and (marked := mark_constants(texts)) is not None:
+        left, texts = TypedSql(left.stored.marked_text, ValueType.STRING), marked
     return left, state.parameters.add("Array(String)", texts) if texts else ""
 
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer.parameters import QueryParameters
+from hedgerow.hogql.typed_properties import PropertyColumns, StoredProperty
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
 from hedgerow.lib.dates import parse_iso_date
 
@@ -53,6 +54,7 @@ class PrintContext:
     `find_cohort` returns a query for the person ids of a cohort, by id or name, or None.
     `find_action` returns the condition for the events of an action, by id or name, or None.
     `find_flag` returns the values of a flag for the events of the project, or None.
+    `reads_typed_columns` makes no difference for the result, only for how it is read.
     """
 
     project_id: int
@@ -62,6 +64,7 @@ class PrintContext:
     find_cohort: Callable[[int | str], Select | None] = _no_cohort
     find_action: Callable[[int | str], Expr | None] = _no_action
     find_flag: Callable[[str], FlagTable | None] = _no_flag
+    reads_typed_columns: bool = True
 
     def property_type(self, owner: str, name: str) -> PropertyType:
         return self.property_types.get(owner, {}).get(name, PropertyType.STRING)
@@ -139,33 +142,76 @@ class PrinterState:
             self.parameters.add_time(moment), ValueType.DATETIME, nullable=False, is_constant=True
         )
 
-    def extract_property(self, base: str, keys: Sequence[str | int], owner: str) -> TypedSql:
-        """Extract a value from JSON text. A first-level property may have a known type."""
+    def find_stored_property(
+        self, table: str, columns: PropertyColumns, keys: Sequence[str | int]
+    ) -> str | StoredProperty | None:
+        """Return SQL for the text of a common property, or where another one is stored. None if
+        it can only be read from the JSON text. `table` is the alias of the table."""
+        key = keys[0]
+        if len(keys) > 1 or not isinstance(key, str) or not self.print_context.reads_typed_columns:
+            return None
+        if key in columns.common_keys:
+            return f"{table}.`{columns.common}`.`{key}`"
+        if not columns.has_subcolumn(key):
+            return None
+        return StoredProperty(f"{table}.`{columns.other}`.{self.parameters.add('Identifier', key)}")
+
+    def extract_property(
+        self,
+        base: str,
+        keys: Sequence[str | int],
+        owner: str,
+        stored: str | StoredProperty | None = None,
+    ) -> TypedSql:
+        """Read a property: from where it is stored, or from JSON text. A first-level property may
+        have a known type."""
+        if isinstance(stored, StoredProperty):
+            untyped = TypedSql(stored.text, ValueType.STRING, is_untyped=True, stored=stored)
+        else:
+            text = stored or self._extract_text(base, keys)
+            untyped = TypedSql(text, ValueType.STRING, is_untyped=True)
+        known = PropertyType.STRING
+        if len(keys) == 1 and isinstance(keys[0], str):
+            known = self.print_context.property_type(owner, keys[0])
+        match known:
+            case PropertyType.NUMERIC:
+                return TypedSql(number_from_text(untyped), ValueType.NUMBER)
+            case PropertyType.DATETIME:
+                return self.parse_time(untyped.sql)
+            case PropertyType.BOOLEAN:
+                return TypedSql(bool_from_text(untyped), ValueType.BOOL)
+            case _:
+                return untyped
+
+    def _extract_text(self, base: str, keys: Sequence[str | int]) -> str:
         path = ", ".join(
             self.parameters.add_text(key)
             if isinstance(key, str)
             else self.parameters.add_integer(key)
             for key in keys
         )
-        text = f"JSONExtract({base}, {path}, 'Nullable(String)')"
-        known = PropertyType.STRING
-        if len(keys) == 1 and isinstance(keys[0], str):
-            known = self.print_context.property_type(owner, keys[0])
-        match known:
-            case PropertyType.NUMERIC:
-                return TypedSql(f"toFloat64OrNull({text})", ValueType.NUMBER)
-            case PropertyType.DATETIME:
-                return self.parse_time(text)
-            case PropertyType.BOOLEAN:
-                return TypedSql(bool_from_text(text), ValueType.BOOL)
-            case _:
-                return TypedSql(text, ValueType.STRING, is_untyped=True)
+        return f"JSONExtract({base}, {path}, 'Nullable(String)')"
 
 
-def bool_from_text(sql: str) -> str:
+def bool_from_text(piece: TypedSql) -> str:
     """Convert "true" and "false" to a boolean, and other text to NULL."""
-    return f"transform({sql}, ['true', 'false'], [true, false], NULL)"
+    if piece.stored is not None:
+        return piece.stored.print_bool()
+    return f"transform({piece.sql}, ['true', 'false'], [true, false], NULL)"
 
 
-def number_from_text(sql: str) -> str:
-    return f"toFloat64OrNull({sql})"
+def number_from_text(piece: TypedSql) -> str:
+    return convert_to_number(piece, lambda text: f"toFloat64OrNull({text})")
+
+
+def convert_to_number(piece: TypedSql, parse: Callable[[str], str]) -> str:
+    """Convert text with `parse`. A number that is stored as such is not converted."""
+    return parse(piece.sql) if piece.stored is None else piece.stored.print_number(parse)
+
+
+def print_is_null(piece: TypedSql) -> str:
+    return f"isNull({piece.sql if piece.stored is None else piece.stored.sql})"
+
+
+def print_is_not_null(piece: TypedSql) -> str:
+    return f"isNotNull({piece.sql if piece.stored is None else piece.stored.sql})"

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from hedgerow.hogql.ast import Compare, Constant, Expr, Field, FunctionCall
 from hedgerow.hogql.errors import HogQLError, did_you_mean, quote
 from hedgerow.hogql.printer.comparisons import bool_sql, print_comparison, time_from_text, to_text
-from hedgerow.hogql.printer.context import number_from_text
+from hedgerow.hogql.printer.context import (
+    convert_to_number,
+    number_from_text,
+    print_is_not_null,
+    print_is_null,
+)
 from hedgerow.hogql.printer.expressions import ExpressionPrinter
 from hedgerow.hogql.traversal import qualify_fields
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
@@ -22,6 +27,8 @@ _TYPES = {
     "date": "toDate",
     "uuid": "toUUID",
 }  # fmt: skip
+# Text that filters compare as a number.
+DECIMAL_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year", "millisecond")
 
 
@@ -48,7 +55,29 @@ class ConversionPrinter(ExpressionPrinter):
 
     def to_float(self, call: FunctionCall) -> TypedSql:
         inner = self.print_expr(call.args[0])
-        return TypedSql(f"accurateCastOrNull({inner.sql}, 'Float64')", ValueType.NUMBER)
+        return TypedSql(convert_to_number(inner, _parse_float), ValueType.NUMBER)
+
+    def to_number(self, call: FunctionCall) -> TypedSql:
+        """Convert text that is a decimal number, NULL for other text."""
+        pattern = self.state.parameters.add_text(DECIMAL_NUMBER)
+        inner = self.print_expr(call.args[0])
+
+        def parse(text: str) -> str:
+            return f"if(match({text}, {pattern}), {_parse_float(text)}, NULL)"
+
+        return TypedSql(convert_to_number(inner, parse), ValueType.NUMBER)
+
+    def may_have_key(self, call: FunctionCall) -> TypedSql:
+        """Search JSON text for a key, unless the key is read from a column of its own: a search is
+        much faster than JSON extraction, and most events lack a rare key."""
+        text, key = call.args
+        if not isinstance(text, Field) or not isinstance(key, Constant):
+            raise HogQLError(f"Unknown function {quote(call.name)}", start=call.start)
+        piece = self.print_expr(Field(chain=(*text.chain, str(key.value))))
+        if not piece.sql.startswith("JSONExtract"):
+            return bool_sql("true")
+        mention = self.state.parameters.add_text(f'"{key.value}"')
+        return bool_sql(f"greater(position({self.print_expr(text).sql}, {mention}), 0)")
 
     def to_decimal(self, call: FunctionCall) -> TypedSql:
         inner = self.print_expr(call.args[0])
@@ -149,7 +178,7 @@ class ConversionPrinter(ExpressionPrinter):
         amount, moment = self.print_expr(call.args[1]), self.print_expr(call.args[2])
         if moment.type is ValueType.STRING:
             moment = time_from_text(self.state, moment)
-        number = number_from_text(amount.sql) if amount.is_untyped else amount.sql
+        number = number_from_text(amount) if amount.is_untyped else amount.sql
         return TypedSql(
             f"{sign}({moment.sql}, toInterval{unit.capitalize()}({number}))", ValueType.DATETIME
         )
@@ -173,10 +202,10 @@ class ConversionPrinter(ExpressionPrinter):
         return TypedSql(f"multiIf({', '.join(parts)}, {self.print_expr(rest[-1]).sql})")
 
     def is_null(self, call: FunctionCall) -> TypedSql:
-        return bool_sql(f"isNull({self.print_expr(call.args[0]).sql})")
+        return bool_sql(print_is_null(self.print_expr(call.args[0])))
 
     def is_not_null(self, call: FunctionCall) -> TypedSql:
-        return bool_sql(f"isNotNull({self.print_expr(call.args[0]).sql})")
+        return bool_sql(print_is_not_null(self.print_expr(call.args[0])))
 
     def exists(self, call: FunctionCall) -> TypedSql:
         return bool_sql(f"exists{self.print_expr(call.args[0]).sql}")
@@ -257,12 +286,18 @@ _PRINTERS: dict[str, Callable[[ConversionPrinter, FunctionCall], TypedSql]] = {
     "accurateCast": ConversionPrinter.cast_call,
     "accurateCastOrNull": ConversionPrinter.cast_call,
     "_caseWithExpression": ConversionPrinter.case,
+    "_toNumber": ConversionPrinter.to_number,
+    "_mayHaveKey": ConversionPrinter.may_have_key,
     "isNull": ConversionPrinter.is_null,
     "isNotNull": ConversionPrinter.is_not_null,
     "exists": ConversionPrinter.exists,
     "matchesAction": ConversionPrinter.matches_action,
     "flag": ConversionPrinter.flag,
 }
+
+
+def _parse_float(text: str) -> str:
+    return f"accurateCastOrNull({text}, 'Float64')"
 
 
 def _read_integer(node: Expr, low: int, high: int) -> int:

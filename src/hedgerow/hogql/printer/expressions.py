@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hedgerow.hogql.ast import (
     Alias,
@@ -135,6 +136,11 @@ class ExpressionPrinter(MembershipPrinter):
             raise HogQLError("* is not allowed here", start=node.start)
         if (local := self.scope.resolve_local(node.chain)) is not None:
             return local
+        piece = self._resolve_field(node)
+        # A group has the text of a property only.
+        return replace(piece, stored=None) if self.is_grouped else piece
+
+    def _resolve_field(self, node: Field) -> TypedSql:
         name = str(node.chain[0])
         named = self.scope.ctes.get(name)
         if named is not None and named.cte.is_column and name not in self.scope.sources:
@@ -156,7 +162,7 @@ class ExpressionPrinter(MembershipPrinter):
         """Print an expression as a condition. An untyped property is converted to a boolean."""
         piece = self.print_expr(node)
         if piece.is_untyped:
-            return bool_sql(f"ifNull({bool_from_text(piece.sql)}, false)")
+            return bool_sql(f"ifNull({bool_from_text(piece)}, false)")
         return piece
 
     def _print_logic(self, node: And | Or) -> TypedSql:
@@ -212,7 +218,7 @@ class ExpressionPrinter(MembershipPrinter):
             return piece
         if other.sql.startswith("toInterval"):
             return self.state.parse_time(piece.sql)
-        return TypedSql(number_from_text(piece.sql), ValueType.NUMBER)
+        return TypedSql(number_from_text(piece), ValueType.NUMBER)
 
     def _print_element(self, node: ArrayAccess) -> TypedSql:
         chain = as_field(node)

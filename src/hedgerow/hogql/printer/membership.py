@@ -47,6 +47,8 @@ class MembershipPrinter(ABC):
         # In WHERE, persons are looked up in a subquery. Elsewhere they are joined, so that an
         # expression prints alike in SELECT and in GROUP BY.
         self.is_filter = False
+        # Outside of WHERE and of aggregate functions, expressions of a query with groups.
+        self.is_grouped = False
 
     @abstractmethod
     def print_expr(self, node: Expr) -> TypedSql:

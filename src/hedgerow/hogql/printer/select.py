@@ -88,6 +88,7 @@ class SelectPrinter(FromPrinter):
             state, SelectScope(state, extend_ctes(ctes, query.ctes)), depth + _SELECT_DEPTH
         )
         self._query = query
+        self.is_grouped = bool(query.group_by or query.distinct or query.limit_by)
         self._columns: Columns = []
         self._selected: list[str] = []
 
@@ -117,6 +118,10 @@ class SelectPrinter(FromPrinter):
         ]
         if (page := self._print_page(outer, filters, order_by)) is not None:
             source, filters = page, []
+            (table,) = self.scope.sources.values()
+            assert isinstance(table, StoredTable)
+            select = [table.read_from_page(each) for each in select]
+            order_by = [table.read_from_page(each) for each in order_by]
         values = [f"{sql} AS {piece.sql}" for sql, piece in self.scope.values.values()]
         parts = [
             f"WITH {', '.join(values)}" if values else "",
@@ -216,9 +221,10 @@ class SelectPrinter(FromPrinter):
                 start=node.start,
                 hint="Use HAVING.",
             )
-        self.is_filter = True
+        is_grouped = self.is_grouped
+        self.is_filter, self.is_grouped = True, False
         sql = self.print_condition(node).sql
-        self.is_filter = False
+        self.is_filter, self.is_grouped = False, is_grouped
         return sql
 
     def _print_positions(self, nodes: Sequence[Expr]) -> list[str]:

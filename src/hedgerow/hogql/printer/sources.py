@@ -18,6 +18,7 @@ from hedgerow.hogql.tables import (
     HogQLTable,
     TableColumn,
 )
+from hedgerow.hogql.typed_properties import TYPED_PROPERTIES
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
 
 Link = str | int
@@ -108,7 +109,8 @@ class StoredTable(TableSource):
         self._table = table
         self._alias = state.new_name("t")
         self._joins: dict[str, LookupJoin] = {}
-        self._read: dict[str, None] = {}
+        # The SQL that reads each column or subcolumn, with the name that a page gives it.
+        self._read: dict[str, str] = {}
 
     def column_names(self) -> Sequence[str]:
         more: list[str] = []
@@ -133,9 +135,15 @@ class StoredTable(TableSource):
     def print_page(self, rest: str) -> str:
         """Print the table limited to the rows that `rest` selects with WHERE, ORDER BY and LIMIT,
         before the joins."""
-        listed = ", ".join(f"{self._alias}.`{name}` AS `{name}`" for name in self._read)
+        listed = ", ".join(f"{sql} AS {name}" for sql, name in self._read.items())
         page = f"(SELECT {listed} FROM {self._print_table()}{rest}) AS {self._alias}"
         return page + self._print_joins()
+
+    def read_from_page(self, sql: str) -> str:
+        """Name the columns of the page in an expression that was printed for the table."""
+        for subcolumn, name in self._read.items():
+            sql = sql.replace(subcolumn, f"{self._alias}.{name}")
+        return sql
 
     @property
     def join_aliases(self) -> list[str]:
@@ -149,8 +157,9 @@ class StoredTable(TableSource):
         return "".join(joined.print_sql() for joined in self._joins.values())
 
     def _read_column(self, name: str) -> str:
-        self._read[name] = None
-        return f"{self._alias}.`{name}`"
+        sql = f"{self._alias}.`{name}`"
+        self._read[sql] = f"`{name}`"
+        return sql
 
     @property
     def is_events(self) -> bool:
@@ -182,9 +191,11 @@ class StoredTable(TableSource):
     def resolve_field(self, chain: Sequence[Link]) -> TypedSql | None:
         first, rest = chain[0], chain[1:]
         if first == "person_id" and self._table is EVENTS:
-            return self._descend(TypedSql(self._person_id(), ValueType.UUID, nullable=False), rest)
+            if rest:
+                return None
+            return TypedSql(self._person_id(), ValueType.UUID, nullable=False)
         if isinstance(first, str) and first in self._table.columns:
-            return self._descend(self._print_column(self._table.columns[first]), rest)
+            return self._resolve_part(self._table.columns[first], rest)
         if first == "person" and self._table.person_column and rest:
             return self._resolve_person_field(rest)
         if first == "pdi" and rest:
@@ -195,7 +206,7 @@ class StoredTable(TableSource):
 
     def _resolve_event_field(self, first: str, rest: Sequence[Link]) -> TypedSql | None:
         if first == "poe" and rest[0] in PERSON_ON_EVENTS:
-            return self._descend(self._print_column(PERSON_ON_EVENTS[str(rest[0])]), rest[1:])
+            return self._resolve_part(PERSON_ON_EVENTS[str(rest[0])], rest[1:])
         kind, _, number = first.rpartition("_")
         if kind in ("group", "goe") and number in "01234" and len(number) == 1:
             return self._resolve_group_field(int(number), rest)
@@ -207,12 +218,22 @@ class StoredTable(TableSource):
             return self._state.localize_time(sql)
         return TypedSql(sql, column.type, nullable=False, owner=column.owner)
 
-    def _descend(self, piece: TypedSql, rest: Sequence[Link]) -> TypedSql | None:
+    def _resolve_part(self, column: TableColumn, rest: Sequence[Link]) -> TypedSql | None:
         if not rest:
-            return piece
-        if piece.type is ValueType.PROPERTIES:
-            return self._state.extract_property(piece.sql, rest, piece.owner)
-        return None
+            return self._print_column(column)
+        if column.type is not ValueType.PROPERTIES:
+            return None
+        typed = TYPED_PROPERTIES.get(column.name) if self._table is EVENTS else None
+        stored = None
+        if typed is not None:
+            stored = self._state.find_stored_property(self._alias, typed, rest)
+        if stored is None:
+            text = self._read_column(column.name)
+            return self._state.extract_property(text, rest, column.owner)
+        for sql in [stored] if isinstance(stored, str) else stored.subcolumns:
+            if sql not in self._read:
+                self._read[sql] = self._state.new_name("c")
+        return self._state.extract_property("", rest, column.owner, stored)
 
     def _person_id(self) -> str:
         """Return the current person: distinct ids that were merged into another person are looked

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET
 from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.clock import format_iso
-from hedgerow.projects.activity import Actor, RecordedActivity
+from hedgerow.projects.activity import Actor, RecordedActivity, render_detail
 from hedgerow.projects.store import ActivityQuery, ActivityStore
 
 DEFAULT_LIMIT = 10
@@ -66,16 +66,7 @@ def _render_entry(recorded: RecordedActivity) -> ActivityItem:
         activity=entry.activity,
         scope=entry.scope,
         item_id=entry.item_id,
-        detail={
-            "id": entry.item_id,
-            "name": entry.item_name,
-            "short_id": None,
-            "type": None,
-            "changes": [asdict(change) for change in entry.changes],
-            "merge": None,
-            "trigger": None,
-            **entry.detail,
-        },
+        detail=render_detail(entry),
         created_at=format_iso(recorded.created_at),
     )
 

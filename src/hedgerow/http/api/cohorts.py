@@ -8,8 +8,12 @@ from pydantic import Field
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
+from hedgerow.events.behavior_backfill import BehaviorBackfill
+from hedgerow.flags.approvals.change_requests import ProposedChange
+from hedgerow.flags.approvals.model import ResourceType
 from hedgerow.flags.flags import Flags
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
+from hedgerow.http.api.flags.change_request_items import ApprovalRefusal, ChangeRequester
 from hedgerow.http.api.flags.flags import FlagReference
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.auth.personal_key import check_scope
@@ -24,6 +28,8 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.shape import Shape
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.persons.behaviors.filters import list_references
+from hedgerow.persons.behaviors.store import BehaviorStore
 from hedgerow.persons.cohorts import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -39,7 +45,9 @@ from hedgerow.projects.validation import check_known_fields
 
 
 class CohortItem(msgspec.Struct, kw_only=True):
-    """A cohort. `count` is null unless the cohort is static."""
+    """A cohort. `count` is null unless the cohort is static. `is_calculating` while stored events
+    are counted for a behavioral filter; `calculation_progress` is the part that is done, in
+    percent."""
 
     id: int
     name: str
@@ -48,6 +56,7 @@ class CohortItem(msgspec.Struct, kw_only=True):
     filters: Mapping[str, Any]
     is_static: bool
     is_calculating: bool
+    calculation_progress: int | None
     errors_calculating: int
     count: int | None
     created_by: str
@@ -69,6 +78,9 @@ class CohortDependents(msgspec.Struct, kw_only=True):
 
 
 FLAG_SCOPE = "feature_flag:read"
+# How long the response to a changed cohort waits until its stored events are counted.
+CATCH_UP_S = 5.0
+COMPLETE = 100
 SEARCH = Parameter("search", "Only cohorts whose name or description contains this text.")
 FILTERS = Shape("properties", unused=("filterTestAccounts",))
 UnsupportedGroups = Annotated[
@@ -108,6 +120,19 @@ class CohortBody(Fields):
         )
 
 
+def _propose(cohort: Cohort, fields: CohortFields) -> ProposedChange:
+    changes = {
+        "name": fields.name,
+        "description": fields.description,
+        "definition": fields.definition,
+    }
+    return ProposedChange(
+        resource_type=ResourceType.COHORT,
+        resource_id=str(cohort.id),
+        fields={name: value for name, value in changes.items() if value is not None},
+    )
+
+
 def _parse_definition(filters: Any) -> Any:
     if isinstance(filters, str):  # a form sends JSON as text
         try:
@@ -128,7 +153,7 @@ def _parse_definition(filters: Any) -> Any:
     return filters["properties"]
 
 
-def _render_cohort(cohort: Cohort, count: int | None) -> CohortItem:
+def _render_cohort(cohort: Cohort, count: int | None, progress: int | None) -> CohortItem:
     return CohortItem(
         id=cohort.id,
         name=cohort.name,
@@ -136,7 +161,8 @@ def _render_cohort(cohort: Cohort, count: int | None) -> CohortItem:
         deleted=cohort.deleted,
         filters={"properties": cohort.definition},
         is_static=cohort.is_static,
-        is_calculating=False,
+        is_calculating=progress is not None and progress < COMPLETE,
+        calculation_progress=progress,
         errors_calculating=0,
         count=count,
         created_by=cohort.created_by,
@@ -168,10 +194,21 @@ async def _parse_members(body: CohortBody, *, is_static: bool) -> list[str]:
 class CohortEndpoints:
     tag = "Cohorts"
 
-    def __init__(self, activity: ActivityStore, cohorts: Cohorts, flags: Flags) -> None:
+    def __init__(
+        self,
+        activity: ActivityStore,
+        cohorts: Cohorts,
+        flags: Flags,
+        behaviors: BehaviorStore,
+        backfill: BehaviorBackfill,
+        requester: ChangeRequester,
+    ) -> None:
+        self._behaviors = behaviors
+        self._backfill = backfill
         self._activity = activity
         self._cohorts = cohorts
         self._flags = flags
+        self._requester = requester
 
     async def _render_one(self, cohort: Cohort) -> CohortItem:
         [only] = await self._render([cohort])
@@ -179,7 +216,25 @@ class CohortEndpoints:
 
     async def _render(self, cohorts: Sequence[Cohort]) -> list[CohortItem]:
         sizes = await self._cohorts.count_members(cohorts)
-        return [_render_cohort(cohort, sizes.get(cohort.id)) for cohort in cohorts]
+        progress = await self._find_progress(cohorts)
+        return [
+            _render_cohort(cohort, sizes.get(cohort.id), progress.get(cohort.id))
+            for cohort in cohorts
+        ]
+
+    async def _find_progress(self, cohorts: Sequence[Cohort]) -> Mapping[CohortId, int]:
+        """Return how much of the stored events of behavioral cohorts is counted, in percent."""
+        needed = {each.id: list_references(each.definition) for each in cohorts}
+        if not any(needed.values()):
+            return {}
+        behaviors = await self._behaviors.list_behaviors(cohorts[0].project_id)
+        # The newest one of a reference counts.
+        progress = {each.reference: each.progress for each in behaviors}
+        return {
+            id: min(progress.get(reference, 0) for reference in references)
+            for id, references in needed.items()
+            if references
+        }
 
     @endpoint(
         "GET",
@@ -231,15 +286,20 @@ class CohortEndpoints:
         access=in_project("cohort:write"),
         response=CohortItem,
         body=CohortBody,
+        failure=ApprovalRefusal,
     )
     async def change_cohort(self, call: ProjectCall) -> Response:
-        """Update the given fields. `csv` adds persons to a static cohort."""
+        """Update the given fields. `csv` adds persons to a static cohort. If a flag uses the cohort
+        and a policy requires approvals, the response is 409 with the change request."""
         found = await self._cohorts.find(call.project.id, _parse_id(call))
         body = await call.body(CohortBody)
         ids = await _parse_members(body, is_static=found.is_static)
         await compile_patterns(body.to_fields().definition)
-        cohort = await self._cohorts.change(
-            call.project.id, found.id, body.to_fields(), call.actor, call.now
+        fields = body.to_fields()
+        cohort = await self._requester.run(
+            call,
+            self._cohorts.change(call.project.id, found.id, fields, call.actor, call.now),
+            _propose(found, fields),
         )
         return await self._add_members_and_respond(call, cohort, ids, 200)
 
@@ -292,5 +352,7 @@ class CohortEndpoints:
     ) -> Response:
         if ids:
             await self._cohorts.add_members(cohort, ids)
+        if list_references(cohort.definition):
+            await self._backfill.catch_up(call.project.id, CATCH_UP_S)
         await self._flags.refresh(call.project)
         return JsonResponse(await self._render_one(cohort), status_code=status)

@@ -15,6 +15,7 @@ from hedgerow.experiments.experiments import (
     Experiments,
     ExperimentWithFlag,
 )
+from hedgerow.experiments.holdouts import HoldoutId, Holdouts
 from hedgerow.experiments.known_fields import (
     POSTHOG_EXPERIMENT_FIELDS,
     drop_unchanged_documents,
@@ -43,7 +44,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_text
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Boolean, Fields, Text
+from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.directory import Directory
@@ -125,7 +126,8 @@ class ExperimentEnd(Fields):
 
 class ExperimentBody(ExperimentEnd):
     """The writable fields. A `start_date` launches the experiment, an `end_date` ends it, and null
-    for both resets it to a draft. `holdout` is an object with `id` and `exclusion_percentage`."""
+    for both resets it to a draft. `holdout_id` names a holdout, null for none; `holdout` is one of
+    this experiment alone, an object with `id` and `exclusion_percentage`."""
 
     ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_EXPERIMENT_FIELDS
 
@@ -143,7 +145,7 @@ class ExperimentBody(ExperimentEnd):
     exposure_criteria: dict[str, Any] | None = None
     stats_config: dict[str, Any] | None = None
     holdout: dict[str, Any] | None = None
-    holdout_id: int | None = None
+    holdout_id: Annotated[int, Between(1, INT64_MAX)] | None = None
     feature_flag: dict[str, Any] | None = None
     filters: dict[str, Any] | None = None
     secondary_metrics: list[Any] | None = None
@@ -153,12 +155,6 @@ class ExperimentBody(ExperimentEnd):
         found = super().to_edit(now)
         found.pop("feature_flag_key", None)
         _check_flag_is_read_only(found.pop("feature_flag", None))
-        if found.pop("holdout_id", None) is not None and found.get("holdout") is None:
-            detail = (
-                "Holdouts cannot be referenced by id. Send `holdout` as an object with "
-                "`id` and `exclusion_percentage`."
-            )
-            raise Invalid(detail, attr="holdout_id")
         for name in ("start_date", "end_date"):
             if found.get(name) is not None:
                 found[name] = _parse_date(found[name], name, now)
@@ -305,15 +301,34 @@ class ExperimentEndpoints:
         self,
         activity: ActivityStore,
         directory: Directory,
+        holdouts: Holdouts,
         results: ExperimentAnalyzer,
         experiments: Experiments,
         flag_renderer: FlagRenderer,
     ) -> None:
         self._activity = activity
         self._directory = directory
+        self._holdouts = holdouts
         self._results = results
         self._experiments = experiments
         self._flag_renderer = flag_renderer
+
+    async def _read_edit(self, call: ProjectCall, body: ExperimentBody) -> dict[str, Any]:
+        """Return the edit, with the holdout that `holdout_id` names. A `holdout` wins over it."""
+        edit = body.to_edit(call.now)
+        if "holdout_id" not in edit:
+            return edit
+        id = edit.pop("holdout_id")
+        if "holdout" in edit:
+            return edit
+        if id is None:
+            return {**edit, "holdout": None}
+        try:
+            found = await self._holdouts.find(call.project, HoldoutId(id))
+        except NotFound:
+            detail = f'There is no holdout with the id "{id}".'
+            raise Invalid(detail, attr="holdout_id", code="does_not_exist") from None
+        return {**edit, "holdout": found.document}
 
     async def _respond(
         self, call: ProjectCall, found: ExperimentWithFlag, status: int = 200
@@ -365,7 +380,7 @@ class ExperimentEndpoints:
     async def create_experiment(self, call: ProjectCall) -> Response:
         """Create an experiment for an existing flag, or together with a new one."""
         body = await call.body(NewExperiment)
-        edit = body.to_edit(call.now)
+        edit = await self._read_edit(call, body)
         if edit.get("deleted"):
             raise Invalid(
                 "A new experiment cannot be deleted. Leave out `deleted`.", attr="deleted"
@@ -400,7 +415,7 @@ class ExperimentEndpoints:
         if "feature_flag_key" in body.model_fields_set and body.feature_flag_key != flag.key:
             raise Invalid("The flag of an experiment cannot be changed.", attr="feature_flag_key")
         edit = drop_unchanged_documents(
-            body.to_edit(call.now), before, _render_parameters(before, flag)
+            await self._read_edit(call, body), before, _render_parameters(before, flag)
         )
         changed = await self._experiments.change(call.project, id, edit, call.actor, call.now)
         return await self._respond(call, changed)

@@ -24,7 +24,7 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.deletion import ProjectDeletion, ProjectDeletions
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, SchemaMode, WeekStart
 from hedgerow.projects.projects import (
     MAX_GRACE_S,
     MAX_NAME_CHARS,
@@ -67,6 +67,8 @@ class ProjectDetail(ProjectItem, kw_only=True):
 
     retention_days: int | None
     test_account_filters: Sequence[Mapping[str, Any]]
+    schema_mode: str
+    week_start_day: int
     created_at: str
     updated_at: str
 
@@ -101,12 +103,15 @@ class NewProjectBody(Fields):
 class ProjectChange(Fields):
     """`retention_days` is the number of days to keep events; null keeps them forever.
     `test_account_filters` are the property filters that the events of real users match; queries
-    with `filterTestAccounts` apply them."""
+    with `filterTestAccounts` apply them. `schema_mode` is what happens to events that break their
+    schema, unless their definition says it. `week_start_day` is 0 for Sunday, 1 for Monday."""
 
     name: Name = OMITTED
     timezone: Timezone = OMITTED
     retention_days: Annotated[int, Between(1, MAX_RETENTION_DAYS)] | None = None
     test_account_filters: TestAccountFilters = OMITTED
+    schema_mode: SchemaMode = OMITTED
+    week_start_day: Annotated[int, Between(0, 1)] = OMITTED
 
 
 class TokenRotation(Fields):
@@ -143,6 +148,8 @@ def _detail_fields(project: Project) -> dict[str, Any]:
     return _common_fields(project) | {
         "retention_days": project.retention_days,
         "test_account_filters": project.test_account_filters,
+        "schema_mode": project.schema_mode.value,
+        "week_start_day": project.week_start_day.value,
         "created_at": format_iso(project.created_at),
         "updated_at": format_iso(project.updated_at),
     }
@@ -247,11 +254,14 @@ class ProjectEndpoints:
         body=ProjectChange,
     )
     async def change_project(self, call: ProjectCall) -> Response:
-        """Update the name, time zone, event retention or test account filters of a project."""
+        """Update the name, time zone, event retention and other choices of a project."""
         body = await call.body(ProjectChange)
         if "test_account_filters" in body.model_fields_set:
             _check_filters(body.test_account_filters, call)
-        fields = ProjectFields(**{name: getattr(body, name) for name in body.model_fields_set})
+        sent = {name: getattr(body, name) for name in body.model_fields_set}
+        if "week_start_day" in sent:
+            sent["week_start_day"] = WeekStart(sent["week_start_day"])
+        fields = ProjectFields(**sent)
         project = await self._projects.change(call.project.id, fields, call.actor, call.now)
         return JsonResponse(_render_detail(project))
 

@@ -14,6 +14,7 @@ from hedgerow.errors import (
     NotAcceptable,
     NotAuthenticated,
 )
+from hedgerow.flags.approvals.permit import build_break_glass, current_break_glass
 from hedgerow.http.auth.personal_key import (
     NO_KEY_ACCESS,
     check_scope,
@@ -26,14 +27,17 @@ from hedgerow.http.auth.sdk_key import admit_project, find_sdk_project
 from hedgerow.http.auth.session_cookie import check_origin, read_session_token
 from hedgerow.http.call import Call, CallContext, ProjectCall, PublicCall, SdkCall
 from hedgerow.http.payload.body import FormFields
-from hedgerow.http.server.headers import read_bearer
+from hedgerow.http.server.headers import read_bearer, read_header
 from hedgerow.http.server.trace import get_trace
 from hedgerow.lib.eager import ensure_task
-from hedgerow.lib.sender import current_sender
+from hedgerow.lib.workers.sender import current_sender
 from hedgerow.people.model import RECENT_LOGIN_TIME, LoginNotRecent
 from hedgerow.projects.caller import Caller
 from hedgerow.projects.rate_limit import RateLimiter
 
+# Who may break the glass may also change the settings of the project.
+BREAK_GLASS_SCOPE = "project:write"
+BREAK_GLASS_HEADER = b"x-break-glass"
 # An anonymous client cannot make the service parse a larger body in search of a key.
 KEY_IN_BODY_BYTES = 256 * 1024
 
@@ -129,6 +133,7 @@ class Authenticator:
         # A context variable that is set without a task would stay set for the whole connection.
         await ensure_task()
         current_sender.set(sender)
+        _read_break_glass(call)
         trace.mark("access")
         return call
 
@@ -194,6 +199,20 @@ class Authenticator:
         if isinstance(body, FormFields) and value:
             value = value[-1]
         return value if isinstance(value, str) else None
+
+
+def _read_break_glass(call: Call) -> None:
+    """Let an administrator change flags without approvals, for the time of this call. Across
+    projects, only an owner can."""
+    reason = read_header(call.request.scope, BREAK_GLASS_HEADER)
+    if not reason or call.request.method in ("GET", "HEAD"):
+        return
+    project = call.project if isinstance(call, ProjectCall) else None
+    check_scope(call.caller, BREAK_GLASS_SCOPE, project)
+    if project is None and not call.caller.user.is_owner:
+        raise Forbidden("Only an owner of the organization can break the glass across projects.")
+    reason = reason.encode("latin-1").decode("utf-8", "replace")
+    current_break_glass.set(build_break_glass(reason, call.actor, attr="X-Break-Glass"))
 
 
 def _check_restrictions(caller: Caller, access: Access) -> None:

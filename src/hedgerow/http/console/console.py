@@ -36,9 +36,11 @@ NONCE_BYTES = 18
 LOGIN_PLACEHOLDER = "__LOGIN__"
 # Not 'self' for scripts: site apps and scripts of SDKs on this origin are written by others. The
 # viewer of the API documentation writes HTML that it has cleaned, so that it has no trusted types.
+# Forms are sent by scripts: without them a password must not end up in an address.
 VIEWER_POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
-    "connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"
+    "connect-src 'self'; img-src 'self' data:; form-action 'none'; frame-ancestors 'none'; "
+    "base-uri 'none'"
 )
 POLICY = f"{VIEWER_POLICY}; require-trusted-types-for 'script'"
 PAGE_HEADERS = {

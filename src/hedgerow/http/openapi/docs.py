@@ -5,9 +5,10 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
@@ -34,10 +35,18 @@ PAGE_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-_templates = Environment(
-    loader=PackageLoader("hedgerow.http.openapi"), autoescape=True, undefined=StrictUndefined
-)
-_templates.filters["with_code"] = _format_code
+
+@cache
+def _load_templates() -> Any:
+    """Load Jinja on first use. An installation with the console never needs it."""
+    jinja = import_module("jinja2")
+    templates = jinja.Environment(
+        loader=jinja.PackageLoader("hedgerow.http.openapi"),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+    )
+    templates.filters["with_code"] = _format_code
+    return templates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +107,12 @@ def render_page(document: dict[str, Any]) -> str:
         }
         for name, schema in sorted(document["components"]["schemas"].items())
     }
-    return _templates.get_template("docs.html").render(
-        document=document, groups=groups, objects=objects
+    page: str = (
+        _load_templates()
+        .get_template("docs.html")
+        .render(document=document, groups=groups, objects=objects)
     )
+    return page
 
 
 def _describe_operation(operation: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -149,6 +149,33 @@ class CaptureRequest(msgspec.Struct, kw_only=True):
     historical_migration: bool | UnsetType = UNSET
 
 
+class SegmentRequest(msgspec.Struct, kw_only=True):
+    """A call of Segment's tracking API, or a `batch` of calls that name their `type`. The project's
+    key is the user name of basic authentication, or `writeKey`."""
+
+    writeKey: str | UnsetType = UNSET
+    batch: list[Object] | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    event: str | UnsetType = UNSET
+    userId: str | UnsetType = UNSET
+    anonymousId: str | UnsetType = UNSET
+    previousId: str | UnsetType = UNSET
+    groupId: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    category: str | UnsetType = UNSET
+    properties: Object | UnsetType = UNSET
+    traits: Object | UnsetType = UNSET
+    context: Object | UnsetType = UNSET
+    messageId: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    originalTimestamp: str | UnsetType = UNSET
+    sentAt: str | UnsetType = UNSET
+
+
+class SegmentResponse(msgspec.Struct, kw_only=True):
+    success: bool
+
+
 class RejectedEventItem(msgspec.Struct, kw_only=True):
     index: int
     uuid: str | None
@@ -186,6 +213,14 @@ class Definitions(msgspec.Struct, kw_only=True):
     flags: list[Object]
     group_type_mapping: dict[str, str]
     cohorts: dict[str, Object]
+
+
+class EdgeDefinitions(msgspec.Struct, kw_only=True):
+    """All that an edge process needs. Another `format` is not compatible with this one."""
+
+    format: int
+    project: Object
+    definitions: Object
 
 
 class PublicFeature(msgspec.Struct, kw_only=True):

@@ -160,6 +160,8 @@ def _decode_inline(hints: RawPayload, body: bytes) -> Any:
 def _find_hints(raw: RawPayload, arguments: CaptureArguments | None) -> TokenHints:
     if arguments is not None and arguments.v1 is not None and arguments.v1.token:
         return TokenHints(arguments.v1.token)
+    if arguments is not None and arguments.segment is not None:
+        return TokenHints(arguments.segment.token)
     return search_token(raw)
 
 

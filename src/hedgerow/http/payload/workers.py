@@ -13,13 +13,13 @@ from hedgerow.http.payload.errors import MalformedData, NoData
 from hedgerow.http.payload.limits import PayloadLimits
 from hedgerow.http.payload.raw import RawPayload
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch, PackedRow
+from hedgerow.ingestion.parsing import segment_format, v1_format
 from hedgerow.ingestion.parsing.request import (
     AllEventsRejected,
     AllEventsTooLarge,
     InvalidToken,
     parse_batch,
 )
-from hedgerow.ingestion.parsing.v1_format import to_legacy_batch
 from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
 from hedgerow.lib.workers.process import WorkerDied
 
@@ -53,6 +53,13 @@ class V1Headers(msgspec.Struct, frozen=True, kw_only=True):
     sent_at: str
 
 
+class SegmentCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The endpoint of Segment's tracking API, and the key of basic authentication."""
+
+    token: str
+    type: str
+
+
 class CaptureArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `parse_batch`, and how to encode its events."""
 
@@ -63,6 +70,7 @@ class CaptureArguments(msgspec.Struct, frozen=True, kw_only=True):
     randomness: bytes
     bucket_count: int
     v1: V1Headers | None = None
+    segment: SegmentCall | None = None
 
 
 def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> CaptureBatch:
@@ -71,7 +79,11 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
     items = payload.get("batch") if isinstance(payload, dict) else payload
     check_event_count(items, max_events)
     if (v1 := arguments.v1) is not None:
-        payload = to_legacy_batch(payload, token=v1.token, library=v1.library, sent_at=v1.sent_at)
+        payload = v1_format.to_legacy_batch(
+            payload, token=v1.token, library=v1.library, sent_at=v1.sent_at
+        )
+    elif (call := arguments.segment) is not None:
+        payload = segment_format.to_legacy_batch(payload, type=call.type, token=call.token)
     return parse_batch(
         payload,
         now=arguments.now,

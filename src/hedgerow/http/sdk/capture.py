@@ -1,5 +1,5 @@
-"""Event capture: `/capture`, `/e`, `/track`, `/engage`, `/batch`, `/i/v0/e` and
-`/i/v1/analytics/events`.
+"""Event capture: `/capture`, `/e`, `/track`, `/engage`, `/batch`, `/i/v0/e`,
+`/i/v1/analytics/events`, and Segment's `/v1/track` with its siblings.
 """
 
 from functools import lru_cache, partial
@@ -19,6 +19,8 @@ from hedgerow.http.openapi.sdk_types import (
     CaptureResponse,
     PerEventRequest,
     PerEventResponse,
+    SegmentRequest,
+    SegmentResponse,
 )
 from hedgerow.http.payload.forms import parse_sent_at_ms
 from hedgerow.http.payload.limits import MAX_INLINE_EVENTS
@@ -26,15 +28,17 @@ from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.payload.workers import (
     CaptureArguments,
     ParsedPayload,
+    SegmentCall,
     V1Headers,
     parse_events,
 )
-from hedgerow.http.server.headers import read_bearer, read_header
+from hedgerow.http.server.headers import read_basic_user, read_bearer, read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch
+from hedgerow.ingestion.parsing import segment_format
 from hedgerow.ingestion.parsing.request import AllEventsRejected
 from hedgerow.ingestion.parsing.v1_format import build_results
 from hedgerow.lib.clock import Clock
@@ -48,12 +52,24 @@ EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch"
 MAX_REPORTED_REJECTIONS = 1000
 ACCEPTED = build_reply(200, b'{"status":1}', JSON_TYPE)
 ACCEPTED_BEACON = build_reply(204, b"")
+ACCEPTED_SEGMENT = build_reply(200, b'{"success":true}', JSON_TYPE)
+# By the last part of the path. The browser library shortens the names.
+SEGMENT_TYPES = {
+    **{type: type for type in (*segment_format.TYPES, segment_format.BATCH)},
+    **{"t": "track", "i": "identify", "p": "page", "s": "screen", "g": "group", "a": "alias"},
+    "m": segment_format.BATCH,
+    "b": segment_format.BATCH,
+}
 
 CAPTURE_DESCRIPTION = (
     "Capture one event or a batch. The events are on disk before the response. Invalid events are "
     "rejected one by one and listed in the response."
 )
 ENGAGE_DESCRIPTION = f"{CAPTURE_DESCRIPTION} An event without a name is `$identify`."
+SEGMENT_DESCRIPTION = (
+    "Segment's tracking API. Calls become events with the names and properties of PostHog's SDKs: "
+    "a page is a `$pageview`, traits are properties of the person."
+)
 GET_DESCRIPTION = "Capture events with a GET request, for clients that cannot POST."
 CAPTURE_OPTIONS: Options = {
     "keys": IN_BODY,
@@ -151,6 +167,24 @@ class CaptureEndpoints:
             raise refusal
         return build_json_reply(200, {"results": results_by_uuid})
 
+    @fast_endpoint(
+        "POST",
+        *(f"/v1/{each}" for each in SEGMENT_TYPES),
+        is_public=True,
+        name="capture_segment",
+        description=SEGMENT_DESCRIPTION,
+        keys=IN_BODY,
+        body=SegmentRequest,
+        response=SegmentResponse,
+    )
+    async def capture_segment(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        last = scope["path"].rstrip("/").rpartition("/")[2]
+        call = SegmentCall(token=read_basic_user(scope), type=SEGMENT_TYPES[last])
+        _, refusal = await self._accept(scope, receive, trace, segment=call)
+        if refusal is not None:
+            raise refusal
+        return ACCEPTED_SEGMENT
+
     async def _capture_batch(
         self, scope: Scope, receive: Receive, trace: Trace, *, is_engage: bool
     ) -> Reply:
@@ -170,6 +204,7 @@ class CaptureEndpoints:
         receive: Receive,
         trace: Trace,
         v1: V1Headers | None = None,
+        segment: SegmentCall | None = None,
         *,
         is_engage: bool = False,
     ) -> tuple[CaptureBatch | PackedBatch, AppError | None]:
@@ -183,6 +218,7 @@ class CaptureEndpoints:
             randomness=self._randomness.take_uuid7_bytes(),
             bucket_count=self._capture.bucket_count,
             v1=v1,
+            segment=segment,
         )
         batch, refusal = await self._read(scope, receive, arguments)
         trace.mark("body")

@@ -25,7 +25,7 @@ from hedgerow.http.payload.errors import NoData
 from hedgerow.http.payload.reader import PayloadReader
 from hedgerow.http.sdk.decide_response import DecideFormat, render_decision
 from hedgerow.http.sdk.runtime import detect_runtime
-from hedgerow.http.sdk.sdk_config import DECIDE_FIELDS, SdkConfigs, render_current
+from hedgerow.http.sdk.sdk_config import DECIDE_FIELDS, ConfigFields, render_current
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_reply
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.cookieless.identity import SENTINEL_ID
@@ -68,7 +68,7 @@ class DecideEndpoints:
         self,
         directory: Directory,
         decider: Decider,
-        configs: SdkConfigs,
+        configs: ConfigFields,
         payloads: PayloadReader,
         places: LocateRequest | None,
         identify_visitor: IdentifyVisitor,

@@ -18,7 +18,7 @@ from hedgerow.http.sdk.cors_assets import (
     build_preflight_response,
     escape_for_script,
 )
-from hedgerow.http.sdk.sdk_config import SdkConfigs, render_current
+from hedgerow.http.sdk.sdk_config import ConfigFields, render_current
 from hedgerow.lib import jsonio
 from hedgerow.projects.directory import Directory
 
@@ -29,7 +29,7 @@ CONFIG_SCRIPT = "/array/{token}/config.js/"
 class RemoteConfigEndpoints:
     tag = "Pages"
 
-    def __init__(self, directory: Directory, configs: SdkConfigs) -> None:
+    def __init__(self, directory: Directory, configs: ConfigFields) -> None:
         self._directory = directory
         self._configs = configs
 

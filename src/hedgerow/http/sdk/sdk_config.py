@@ -4,7 +4,7 @@ surveys of the project, so it is cached as bytes.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hedgerow.http.sdk.site_apps import script_path
 from hedgerow.lib import jsonio
@@ -47,6 +47,12 @@ def render_current(part: bytes, token: str) -> bytes:
     return b'%s%s,"token":%s' % (part, CURRENT_FIELDS, jsonio.encode(token))
 
 
+class ConfigFields(Protocol):
+    """Renders the common fields of the SDK configuration of a project."""
+
+    def render_fields(self, project_id: ProjectId) -> bytes: ...
+
+
 class RenderedFields(NamedTuple):
     """The fields as bytes in the middle of a JSON object, for projects without and with a running
     survey."""
@@ -86,6 +92,11 @@ class SdkConfigs:
     def render_fields(self, project_id: ProjectId) -> bytes:
         part = self._rendered.get(project_id, NO_SITE_APPS)
         return part.with_surveys if self._any_survey_runs(project_id) else part.without_surveys
+
+    def get_fields(self, project_id: ProjectId) -> Mapping[str, Any]:
+        """Return the common fields, for edge processes."""
+        fields: Mapping[str, Any] = jsonio.parse(b"{%s}" % self.render_fields(project_id)[1:])
+        return fields
 
     async def refresh(self) -> None:
         """Render the projects whose records changed since the last call."""

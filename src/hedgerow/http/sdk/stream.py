@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hedgerow.errors import AppError
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, Listener
+from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, GetEtag, Listener
 from hedgerow.http.auth.access import for_sdks
 from hedgerow.http.auth.sdk_key import find_sdk_project
 from hedgerow.http.call import SdkCall
@@ -56,28 +56,37 @@ class StreamEndpoints:
     async def stream_changes(self, call: SdkCall) -> Response:
         """Send a server-sent event for each change of the flag definitions, until the client
         disconnects. Each event carries the new `ETag`."""
-        with ExitStack() as held:
-            # From now on: of many requests at the same time, only as many as allowed get a stream.
-            held.enter_context(self._streams.hold(_identify(call)))
-            return CountedStream(self._events(call), held.pop_all())
+        return build_stream(call, self._streams, self._streams.get_sdk_etag)
 
-    async def _events(self, call: SdkCall) -> AsyncIterator[bytes]:
-        scope = call.request.scope
 
-        async def is_key_valid() -> bool:
-            try:
-                await find_sdk_project(
-                    scope, call.context.directory, Trace(scope), str(call.project.id)
-                )
-            except AppError:
-                return False
-            return True
+def build_stream(call: SdkCall, streams: EtagStreams, get_etag: GetEtag) -> Response:
+    """Stream the ETag that `get_etag` returns, whenever it changes. Raises Throttled if there are
+    too many streams."""
+    with ExitStack() as held:
+        # From now on: of many requests at the same time, only as many as allowed get a stream.
+        held.enter_context(streams.hold(_identify(call)))
+        return CountedStream(_iter_events(call, streams, get_etag), held.pop_all())
 
-        async for etag in self._streams.stream_etags(call.project, is_key_valid):
-            if etag is None:
-                yield KEEP_ALIVE
-            else:
-                yield b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})
+
+async def _iter_events(
+    call: SdkCall, streams: EtagStreams, get_etag: GetEtag
+) -> AsyncIterator[bytes]:
+    scope = call.request.scope
+
+    async def is_key_valid() -> bool:
+        try:
+            await find_sdk_project(
+                scope, call.context.directory, Trace(scope), str(call.project.id)
+            )
+        except AppError:
+            return False
+        return True
+
+    async for etag in streams.stream_etags(call.project, is_key_valid, get_etag):
+        if etag is None:
+            yield KEEP_ALIVE
+        else:
+            yield b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})
 
 
 def _identify(call: SdkCall) -> Listener:

@@ -1,4 +1,4 @@
-"""Renders every error as `{type, code, detail, attr}`. No other module renders errors."""
+"""Renders every error as `{type, code, detail, attr}`, few with more. No other module does."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,16 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ExceptionHandler
 
-from hedgerow.errors import AppError, InternalError, Malformed, MethodNotAllowed, NotFound
+from hedgerow.errors import (
+    AppError,
+    InternalError,
+    Malformed,
+    MethodNotAllowed,
+    NotFound,
+    Unavailable,
+)
 from hedgerow.http.server.response import Header, JsonResponse, Reply, build_json_reply
+from hedgerow.lib.optional_packages import MissingPackage
 
 METHOD_ORDER = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -22,6 +30,7 @@ def render_error(error: AppError) -> dict[str, Any]:
         # A quoted value may contain a lone surrogate, which cannot be encoded.
         "detail": error.detail.encode("utf-8", "replace").decode(),
         "attr": error.attr and error.attr.encode("utf-8", "replace").decode(),
+        **error.extra,
     }
 
 
@@ -70,6 +79,10 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
     return build_error_response(Malformed(str(error.detail)))
 
 
+async def _handle_missing_package(_: Request, error: Exception) -> Response:
+    return build_error_response(Unavailable(str(error)))
+
+
 async def _handle_unexpected(_: Request, __: Exception) -> Response:
     return build_error_response(InternalError())
 
@@ -77,5 +90,6 @@ async def _handle_unexpected(_: Request, __: Exception) -> Response:
 EXCEPTION_HANDLERS: Mapping[Any, ExceptionHandler] = {
     AppError: _handle_app_error,
     HTTPException: _handle_http_exception,
+    MissingPackage: _handle_missing_package,
     Exception: _handle_unexpected,
 }

@@ -1,5 +1,7 @@
 """Request headers that several endpoints read."""
 
+from base64 import b64decode
+
 from starlette.types import Scope
 
 
@@ -13,6 +15,17 @@ def read_bearer(scope: Scope) -> str:
     """Return the key in `Authorization: Bearer …`; "" when there is none."""
     scheme, _, value = read_header(scope, b"authorization").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def read_basic_user(scope: Scope) -> str:
+    """Return the user name in `Authorization: Basic …`; "" when there is none."""
+    scheme, _, value = read_header(scope, b"authorization").partition(" ")
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return b64decode(value.strip(), validate=True).decode().partition(":")[0]
+    except ValueError:
+        return ""
 
 
 def etag_matches(scope: Scope, etag: str) -> bool:

@@ -1,6 +1,6 @@
 """The stored state that processing a batch of events needs: persons, groups and group types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha1
@@ -12,6 +12,7 @@ import msgspec
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.persons.behaviors.model import Behavior
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, normalize_group_text
 from hedgerow.projects.model import ProjectId
 
@@ -61,6 +62,8 @@ class LoadedState:
     uuids: Mapping[str, str] = field(default_factory=dict)
     group_types: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[GroupName, StoredGroup] = field(default_factory=dict)
+    # What the cohorts of the project count.
+    behaviors: Sequence[Behavior] = ()
 
 
 def person_uuid(project_id: ProjectId, distinct_id: str, attempt: int = 0) -> str:

@@ -26,7 +26,8 @@ _UNITS = {
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
     "week": timedelta(weeks=1),
-    "month": timedelta(days=30),
+    # As in PostHog, the longest month.
+    "month": timedelta(days=31),
 }
 
 
@@ -98,12 +99,12 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     steps = parse_series_list(fields)
     if len(steps) > MAX_STEPS:
         raise Invalid(f"Expected at most {MAX_STEPS} steps.", attr=fields.attr("series"))
+    _refuse_optional_steps(fields)
     order = FunnelOrder(options.choice("funnelOrderType", list(FunnelOrder)) or FunnelOrder.ORDERED)
     view = FunnelView(options.choice("funnelVizType", list(FunnelView)) or FunnelView.STEPS)
     exclusions = _parse_exclusions(options, len(steps))
-    if exclusions and order is not FunnelOrder.ORDERED:
-        detail = "Exclusions need a funnel whose order is `ordered`."
-        raise Invalid(detail, attr=options.attr("exclusions"))
+    if order is FunnelOrder.UNORDERED:
+        _check_unordered(exclusions, options, len(steps))
     breakdown = parse_breakdown(fields.mapping("breakdownFilter"), fields.attr("breakdownFilter"))
     attribution_step = _parse_step(options, "breakdownAttributionValue", 0, len(steps))
     from_step = _parse_step(options, "funnelFromStep", 0, len(steps))
@@ -130,6 +131,13 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
         actor_hogql=options.text("funnelAggregateByHogQL") or None,
         group_type_index=parse_group_type(fields),
     )
+
+
+def _refuse_optional_steps(fields: QueryFields) -> None:
+    for number, each in enumerate(fields.list_field("series")):
+        if each.get("optionalInFunnel"):
+            attr = f"{fields.attr('series')}__{number}__optionalInFunnel"
+            raise Invalid("Optional steps are not supported.", attr=attr)
 
 
 def _parse_window(options: QueryFields) -> timedelta:
@@ -172,6 +180,13 @@ def _parse_exclusions(options: QueryFields, count: int) -> list[Exclusion]:
             raise Invalid(detail, attr=fields.attr("funnelToStep"))
         found.append(Exclusion(series=series, from_step=from_step, to_step=to_step))
     return found
+
+
+def _check_unordered(exclusions: Sequence[Exclusion], options: QueryFields, count: int) -> None:
+    for number, each in enumerate(exclusions):
+        if (each.from_step, each.to_step) != (0, count - 1):
+            detail = f"In an unordered funnel, an exclusion is from step 0 to step {count - 1}."
+            raise Invalid(detail, attr=f"{options.attr('exclusions')}__{number}")
 
 
 def _parse_bins(options: QueryFields) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.insights.date_range import DateRange
-from hedgerow.insights.funnels.query import FunnelsQuery
+from hedgerow.insights.funnels.query import FunnelOrder, FunnelsQuery
 
 MAX_AUTO_BINS = 60
 # The width of the bin of a single conversion.
@@ -49,10 +49,12 @@ def _build_step(query: FunnelsQuery, row: StepsRow, number: int) -> Result:
     series = query.steps[number]
     count = row.counts[number]
     has_time = number > 0 and count > 0
+    # Without an order, a step is a number of steps.
+    has_name = query.order is not FunnelOrder.UNORDERED
     step: Result = {
-        "action_id": series.entity_id,
-        "name": series.name,
-        "custom_name": series.custom_name,
+        "action_id": series.entity_id if has_name else None,
+        "name": series.name if has_name else f"Completed {number + 1} step{'s' if number else ''}",
+        "custom_name": series.custom_name if has_name else None,
         "order": number,
         "people": [],
         "count": count,

@@ -17,7 +17,7 @@ from hedgerow.hogql.ast import Select
 from hedgerow.hogql.builders import all_of
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
-from hedgerow.insights.breakdowns import Breakdown
+from hedgerow.insights.breakdowns import PLAIN_OTHER_LABEL, Breakdown
 from hedgerow.insights.date_range import DateRange, parse_date_range
 from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import (
@@ -118,7 +118,9 @@ class _FunnelRun:
         found_rows = [_read_value(row, breakdown) for row in shown]
         if not breakdown.hides_other:
             rest = await self._read_steps(build_steps_query, excluded=[row.value for row in shown])
-            found_rows += [replace(row, value=breakdown.other) for row in rest]
+            found_rows += [
+                replace(row, value=[PLAIN_OTHER_LABEL] * len(breakdown.properties)) for row in rest
+            ]
         return found_rows, True
 
     async def _read_steps(
@@ -150,7 +152,7 @@ class _FunnelRun:
         breakdown = self._query.breakdown
         rows = [
             RatesRow(
-                value=breakdown.read_value(value) if breakdown else None,
+                value=breakdown.read_plain_value(value) if breakdown else None,
                 entered=dict(zip(slots, entered, strict=True)),
                 converted=dict(zip(slots, converted, strict=True)),
             )
@@ -187,7 +189,7 @@ def _compile(
 
 
 def _read_value(row: StepsRow, breakdown: Breakdown | None) -> StepsRow:
-    return replace(row, value=breakdown.read_value(row.value) if breakdown else None)
+    return replace(row, value=breakdown.read_plain_value(row.value) if breakdown else None)
 
 
 def _name_row(rows: Sequence[StepsRow], cohort: int) -> StepsRow:

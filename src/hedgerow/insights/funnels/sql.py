@@ -60,12 +60,14 @@ def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
 
 def build_actors(funnel: Funnel, context: QueryContext) -> Select:
     """Build a row for each actor who enters the funnel: actor, value, level and times of the best
-    attempt: the first to get that far, and of those the last to begin."""
+    attempt: the first to get that far, and of those the last to begin, without an order the first,
+    as in PostHog."""
+    latest = "-at" if funnel.query.order is FunnelOrder.UNORDERED else "at"
     group = "actor, value" if funnel.query.attribution is Attribution.ALL_EVENTS else "actor"
     return build_select(
         f"""
         SELECT actor, {{value}} AS value, max(level) AS reached,
-            argMax(times, tuple(level, -arrayElement(times, level), at)) AS step_times
+            argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
         GROUP BY {group}
         HAVING reached > 0
@@ -121,7 +123,6 @@ def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of value, interval numbers, and the actors who begin in each interval and reach
     the first and the last step of the rate."""
     start, end = funnel.query.from_step + 1, funnel.query.to_step + 1
-    slot = funnel.period.number_interval(parse_expr("fromUnixTimestamp64Micro(_toInt64(at))"))
     limit = ""
     if funnel.query.breakdown is not None:
         limit = f"LIMIT {funnel.query.breakdown.limit}"
@@ -140,9 +141,14 @@ def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
         )
         GROUP BY value ORDER BY total DESC, value ASC {limit}
         """,  # noqa: S608 - ours
-        slot=slot,
+        slot=number_attempt(funnel),
         attempts=build_attempts(funnel, context),
     )
+
+
+def number_attempt(funnel: Funnel) -> Expr:
+    """Build the number of the interval in which an attempt begins."""
+    return funnel.period.number_interval(parse_expr("fromUnixTimestamp64Micro(_toInt64(at))"))
 
 
 def _build_conversion_times(funnel: Funnel, context: QueryContext) -> Select:
@@ -299,16 +305,27 @@ def _build_unordered(funnel: Funnel, rows: Select) -> Select:
     window = _window(funnel)
     own = "multiIf(" + "".join(f"step_{n} = 1, {n}, " for n in steps) + f"{funnel.step_count})"
     later = ", ".join(f"min(if(step_{n} = 1, at, {NEVER})) {window}" for n in steps)
+    end = f"at + {_microseconds(funnel)}"
+    survives, excluded = "1", "0"
+    if funnel.query.exclusions:
+        # An excluded event ends an attempt that is not complete yet and within its window.
+        ending = " OR ".join(f"{each} = 1" for each in _exclusion_names(funnel))
+        excluded = f"min(if({ending}, at, {NEVER})) {window}"
+        until = f"if(length(times) = {funnel.step_count}, arrayMax(times), {end} + 1)"
+        survives = f"(excluded = 0 OR excluded >= {until})"
     return build_select(
         f"""
-        SELECT {names}, arraySort(arrayFilter(time -> time <= at + {_microseconds(funnel)}, found))
-            AS times, length(times) AS level
+        SELECT {names}, arraySort(arrayFilter(time -> time <= {end}, found)) AS times,
+            if(own < {funnel.step_count} AND {survives}, length(times), 0) AS level
         FROM (
             SELECT *, arrayMap(
                 (time, number) -> multiIf(number = own, at, time = 0, {NEVER}, time),
                 later, range({funnel.step_count})
             ) AS found
-            FROM (SELECT *, {own} AS own, [{later}] AS later FROM {{rows}} AS rows)
+            FROM (
+                SELECT *, {own} AS own, {excluded} AS excluded, [{later}] AS later
+                FROM {{rows}} AS rows
+            )
         )
         """,  # noqa: S608 - ours
         rows=rows,

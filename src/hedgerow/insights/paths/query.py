@@ -27,6 +27,7 @@ MAX_NAMES = 50
 MAX_BREAK_S = 30 * 60
 PAGEVIEW, SCREEN, CUSTOM, HOGQL = "$pageview", "$screen", "custom_event", "hogql"
 EVENT_TYPES = (PAGEVIEW, SCREEN, CUSTOM, HOGQL)
+_KEYS = {"start": "pathStartKey", "end": "pathEndKey"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,37 @@ def build_paths_query(query: PathsQuery, context: QueryContext, period: DateRang
     )
 
 
+def build_path_actors(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
+    """Build rows of actor and number of paths: who goes from `pathStartKey` to `pathEndKey`, or
+    ends with `pathDropoffKey`. Keys are those of the results, such as `1_/home`."""
+    keys = QueryFields(query.sent.get("pathsFilter") or {}, "query__source__source__pathsFilter")
+    start, end = keys.text("pathStartKey"), keys.text("pathEndKey")
+    last = keys.text("pathDropoffKey")
+    wanted = [f"{name} = {{{name}}}" for name in ("start", "end") if keys.text(_KEYS[name])]
+    matches = f"""arrayExists((start, end) -> {" AND ".join(wanted) or "true"},
+        arrayPopBack(items), arrayPopFront(items))"""
+    if last:
+        matches = "arrayElement(items, -1) = {last}"
+    return build_select(
+        f"""
+        SELECT actor, count() AS event_count
+        FROM (
+            SELECT actor, arrayMap(
+                (number, point) -> concat(toString(number), '_', tupleElement(point, 2)),
+                arrayEnumerate(path), path
+            ) AS items
+            FROM {{paths}} AS paths
+        )
+        WHERE {matches}
+        GROUP BY actor ORDER BY event_count DESC, actor ASC
+        """,  # noqa: S608 - ours
+        paths=_cut_paths(query, _build_all_paths(query, context, period)),
+        start=constant(start),
+        end=constant(end),
+        last=constant(last),
+    )
+
+
 def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
     """Build rows of a path: pairs of time and item, without an item that repeats the one before."""
     item = _build_item(query)
@@ -166,11 +198,11 @@ def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange
     # A path begins with the first point and after each long break.
     return build_select(
         f"""
-        SELECT arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
+        SELECT actor, arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
             (point, item, before) -> item != before, run, items, arrayShiftRight(items, 1, '')
         ) AS path
         FROM (
-            SELECT arrayJoin(arraySplit(
+            SELECT actor, arrayJoin(arraySplit(
                 (point, gap) -> gap > {MAX_BREAK_S * 1_000_000}, points,
                 arrayDifference(arrayMap(point -> tupleElement(point, 1), points))
             )) AS run
@@ -194,7 +226,7 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     if query.start:
         paths = build_select(
             f"""
-            SELECT arraySlice(path, indexOf({items}, {{start}})) AS path
+            SELECT actor, arraySlice(path, indexOf({items}, {{start}})) AS path
             FROM {{paths}} AS paths WHERE has({items}, {{start}})
             """,  # noqa: S608 - ours
             paths=paths,
@@ -203,7 +235,8 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     if query.end:
         paths = build_select(
             f"""
-            SELECT arraySlice(path, 1, length(path) + 1 - indexOf(arrayReverse({items}), {{end}}))
+            SELECT actor,
+                arraySlice(path, 1, length(path) + 1 - indexOf(arrayReverse({items}), {{end}}))
                 AS path
             FROM {{paths}} AS paths WHERE has({items}, {{end}})
             """,  # noqa: S608 - ours
@@ -213,7 +246,10 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     # Towards an end point, the last steps count.
     first = f"-{query.step_limit}" if query.end and not query.start else "1"
     return build_select(
-        f"SELECT arraySlice(path, {first}, {query.step_limit}) AS path FROM {{paths}} AS paths",  # noqa: S608 - ours
+        f"""
+        SELECT actor, arraySlice(path, {first}, {query.step_limit}) AS path
+        FROM {{paths}} AS paths
+        """,  # noqa: S608 - ours
         paths=paths,
     )
 

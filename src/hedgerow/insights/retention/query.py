@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -12,7 +13,13 @@ from hedgerow.hogql.builders import all_of, any_of, call, compare, constant, fie
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
-from hedgerow.insights.date_range import DateRange, Interval, parse_range_end
+from hedgerow.insights.date_range import (
+    TICK,
+    DateRange,
+    Interval,
+    parse_date_range,
+    parse_range_end,
+)
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
 from hedgerow.insights.known_fields import RETENTION_QUERY
@@ -22,6 +29,8 @@ from hedgerow.queries.fields import QueryFields
 
 DEFAULT_INTERVALS = 8
 MAX_INTERVALS = 100
+# First intervals.
+MAX_ROWS = 500
 MAX_OCCURRENCES = 1_000
 FIRST_TIME = "retention_first_time"
 TYPES = ("retention_recurring", FIRST_TIME)
@@ -30,7 +39,8 @@ PERIODS = ("Hour", "Day", "Week", "Month")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionQuery:
-    """People who do `target` in an interval, and do `returning` in later ones."""
+    """People who do `target` in an interval, and do `returning` in later ones. Of each interval,
+    `interval_count` count: itself and those that follow."""
 
     sent: Mapping[str, Any]
     target: Series
@@ -42,6 +52,10 @@ class RetentionQuery:
     min_occurrences: int
     breakdown: Breakdown | None
     group_type_index: int | None
+
+    @property
+    def date_range(self) -> Mapping[str, Any]:
+        return self.sent.get("dateRange") or {}
 
 
 def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
@@ -69,13 +83,26 @@ def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
     )
 
 
-def plan_period(query: RetentionQuery, time: QueryTime) -> DateRange:
-    """Return the intervals up to the one that contains `date_to`. As in PostHog, their number
-    decides where they begin, not `date_from`."""
-    end = parse_range_end(query.sent.get("dateRange") or {}, query.interval, time)
-    last = query.interval.start_of(end)
-    start = query.interval.add_to(last, 1 - query.interval_count)
-    return DateRange(start=start, end=end, interval=query.interval)
+def plan_period(query: RetentionQuery, time: QueryTime, earliest: datetime | None) -> DateRange:
+    """Return the intervals from the one with `date_from` to the one with `date_to`, both complete.
+    As in PostHog, their number is `totalIntervals` if the query has no `date_from`."""
+    sent = query.date_range
+    end = parse_range_end(sent, query.interval, time)
+    last = query.interval.start_of(end, time.week_start)
+    first = query.interval.add_to(last, 1 - query.interval_count)
+    if sent.get("date_from"):
+        found = parse_date_range(sent, query.interval, time, earliest)
+        first = query.interval.start_of(found.start, time.week_start)
+    period = DateRange(
+        start=first,
+        end=query.interval.add_to(last, 1) - TICK,
+        interval=query.interval,
+        week_start=time.week_start,
+    )
+    if len(period.interval_starts) > MAX_ROWS:
+        detail = f"The range has more than {MAX_ROWS} intervals of one {query.interval}."
+        raise Invalid(detail, attr="query__dateRange__date_from", code="query_limit_exceeded")
+    return period
 
 
 def build_retention_query(
@@ -106,7 +133,9 @@ def build_retained_actors(
         FROM (
             SELECT actor, tupleElement(start, 1) AS base, tupleElement(start, 2) AS value,
                 arrayMap(slot -> slot - base, returns) AS all_gaps,
-                arrayConcat([0], arrayFilter(gap -> gap > 0, all_gaps)) AS gap_list
+                arrayConcat([0], arrayFilter(
+                    gap -> gap > 0 AND gap < {query.interval_count}, all_gaps
+                )) AS gap_list
             FROM (SELECT actor, arrayJoin(starts) AS start, returns FROM {{histories}} AS histories)
         )
         """,  # noqa: S608 - ours
@@ -123,8 +152,9 @@ def _build_histories(query: RetentionQuery, context: QueryContext, period: DateR
     within = period.contains(field("timestamp"))
     starts = "groupArrayIf(tuple(slot, value), is_start)"
     if query.is_first_time:
-        # The first event of all, if it is in the period.
-        starts = "if(minIf(slot, is_start) >= 0, [argMinIf(tuple(slot, value), at, is_start)], [])"
+        # The first event of all, if it is in the period. Without one, minIf returns 0.
+        first = "[argMinIf(tuple(slot, value), at, is_start)]"
+        starts = f"if(max(is_start) AND minIf(slot, is_start) >= 0, {first}, [])"
         within = compare(field("timestamp"), Compare.LT_EQ, constant(period.end))
     parts = {
         "actor": build_actor(query.group_type_index),

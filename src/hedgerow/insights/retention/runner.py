@@ -14,6 +14,7 @@ from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.breakdowns import OTHER_LABEL
 from hedgerow.insights.date_range import DateRange
+from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import list_documents
 from hedgerow.insights.retention.query import (
     RetentionQuery,
@@ -22,7 +23,6 @@ from hedgerow.insights.retention.query import (
     plan_period,
 )
 from hedgerow.lib import jsonio
-from hedgerow.lib.clock import format_iso
 from hedgerow.projects.model import Project
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import InsightOutput, Timing
@@ -45,7 +45,8 @@ class RetentionQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        period = plan_period(query, context.time)
+        earliest = await find_earliest(self._executor, context, query.date_range)
+        period = plan_period(query, context.time, earliest)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, period)
         )
@@ -105,15 +106,15 @@ def _build_rows(
     unit = query.interval.capitalize()
     rows = []
     for base, start in enumerate(period.interval_starts):
-        gaps = range(query.interval_count - base)
         row: dict[str, Any] = {
             "values": [
-                {"count": grid.get((base, gap), 0), "label": f"{unit} {gap}"} for gap in gaps
+                {"count": grid.get((base, gap), 0), "label": f"{unit} {gap}"}
+                for gap in range(query.interval_count)
             ],
             "label": f"{unit} {base}",
-            "date": format_iso(start),
+            # With the offset of the time zone, so that the first ten characters are the day.
+            "date": start.isoformat().replace("+00:00", "Z"),
+            "breakdown_value": query.breakdown.read_plain_value(value) if query.breakdown else None,
         }
-        if query.breakdown is not None:
-            row["breakdown_value"] = query.breakdown.read_value(value)
         rows.append(row)
     return rows

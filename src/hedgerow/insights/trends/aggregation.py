@@ -12,12 +12,17 @@ from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import Breakdown
 from hedgerow.insights.date_range import TICK, DateRange, Interval
-from hedgerow.insights.series import Series, filter_compiler, match_event, match_series
+from hedgerow.insights.series import (
+    SESSION_DURATION,
+    Series,
+    filter_compiler,
+    match_event,
+    match_series,
+)
 
 ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
 # The first event of the series, or the first that also matches the filters.
 FIRST_TIME = ("first_time_for_user", "first_matching_event_for_user")
-SESSION_DURATION = "$session_duration"
 _QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
 
@@ -292,7 +297,9 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
             matches=_build_matches(one, context),
         )
     unit = replace(
-        period, interval=Interval.HOUR if period.interval.has_time_of_day else Interval.DAY
+        period,
+        start=period.first if period.interval is Interval.WEEK else period.start,
+        interval=Interval.HOUR if period.interval.has_time_of_day else Interval.DAY,
     )
     if unit.interval is Interval.HOUR:
         width *= 24

@@ -1,5 +1,6 @@
 """Formulas over series, such as `(A + B) / 2`: A is the first series."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from operator import add, mul, sub
@@ -9,7 +10,9 @@ from hedgerow.errors import Invalid
 MAX_CHARS = 1_000
 MAX_DEPTH = 50
 
-_TOKEN = re.compile(r"\s*(?:([A-Za-z])(?![A-Za-z0-9_])|(\d+\.?\d*|\.\d+)|([-+*/()]))", re.ASCII)
+_TOKEN = re.compile(
+    r"\s*(?:([A-Za-z])(?![A-Za-z0-9_])|(\d+\.?\d*|\.\d+)|(\*\*|[-+*/%()]))", re.ASCII
+)
 
 Values = Sequence[float]
 # A formula for one interval: the values of all series give one number.
@@ -17,7 +20,8 @@ Formula = Callable[[Values], float]
 
 
 def parse_formula(text: str, series_count: int, attr: str) -> Formula:
-    """Parse numbers, letters of series, + - * / and brackets. Division by zero gives 0."""
+    """Parse numbers, letters of series, + - * / % ** and brackets. What has no
+    finite number, such as a division by zero, is 0."""
     if len(text) > MAX_CHARS:
         raise Invalid(f"A formula has at most {MAX_CHARS} characters.", attr=attr)
     return _Parser(_tokenize(text, attr), series_count, attr).parse()
@@ -31,7 +35,7 @@ def _tokenize(text: str, attr: str) -> list[str]:
         if found is None:
             detail = (
                 f"Unexpected {text[at:].strip()[:1]!r} in the formula. "
-                "Expected letters of series, numbers, + - * / and brackets."
+                "Expected letters of series, numbers, + - * / % ** and brackets."
             )
             raise Invalid(detail, attr=attr)
         tokens.append(found[0].strip())
@@ -57,11 +61,11 @@ class _Parser:
         return self._parse_chain("+-", self._parse_product)
 
     def _parse_product(self) -> Formula:
-        return self._parse_chain("*/", self._parse_operand)
+        return self._parse_chain("*/%", self._parse_operand)
 
     def _parse_chain(self, operators: str, parse_part: Callable[[], Formula]) -> Formula:
         found = parse_part()
-        while (word := self._peek()) and word in operators:
+        while (word := self._peek()) and word in tuple(operators):
             self._at += 1
             found = _combine(word, found, parse_part())
         return found
@@ -76,15 +80,29 @@ class _Parser:
             if word == "-":
                 inner = self._parse_operand()
                 return lambda values: -inner(values)
-            if word == "(":
-                inner = self._parse_sum()
-                if self._peek() != ")":
-                    raise self._fail("A bracket of the formula is not closed.")
-                self._at += 1
-                return inner
-            return self._read_atom(word)
+            if word == "+":
+                return self._parse_operand()
+            return self._parse_power(word)
         finally:
             self._depth -= 1
+
+    def _parse_power(self, word: str) -> Formula:
+        """Parse an operand and its exponent, which binds stronger than a sign before it."""
+        base = self._parse_base(word)
+        if self._peek() != "**":
+            return base
+        self._at += 1
+        exponent = self._parse_operand()
+        return lambda values: _raise(base(values), exponent(values))
+
+    def _parse_base(self, word: str) -> Formula:
+        if word == "(":
+            inner = self._parse_sum()
+            if self._peek() != ")":
+                raise self._fail("A bracket of the formula is not closed.")
+            self._at += 1
+            return inner
+        return self._read_atom(word)
 
     def _read_atom(self, word: str) -> Formula:
         if word.isalpha():
@@ -105,9 +123,21 @@ class _Parser:
 
 
 def _combine(word: str, left: Formula, right: Formula) -> Formula:
-    apply = {"+": add, "-": sub, "*": mul, "/": _divide}[word]
+    apply = {"+": add, "-": sub, "*": mul, "/": _divide, "%": _find_remainder}[word]
     return lambda values: apply(left(values), right(values))
 
 
 def _divide(left: float, right: float) -> float:
     return left / right if right else 0.0
+
+
+def _find_remainder(left: float, right: float) -> float:
+    return left % right if right else 0.0
+
+
+def _raise(base: float, exponent: float) -> float:
+    try:
+        found = math.pow(base, exponent)
+    except (ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) else 0.0

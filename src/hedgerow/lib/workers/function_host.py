@@ -3,14 +3,10 @@
 python -m hedgerow.lib.workers.function_host
 """
 
-import os
 import pickle
 from typing import Any
 
 from hedgerow.lib.workers.process import serve_requests
-
-# The service answers other requests meanwhile.
-NICENESS = 5
 
 
 def run_function(request: bytes) -> bytes:
@@ -25,5 +21,4 @@ def run_function(request: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    os.nice(NICENESS)
     serve_requests(lambda: run_function)

@@ -16,6 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+# Heavy work must not slow down the requests of others.
+NICENESS = 10
+_MAX_NICENESS = 19
+
 _HEADER_BYTES = 4
 _CHUNK_BYTES = 1 << 16
 _EXIT_OUT_OF_MEMORY = 12
@@ -96,6 +100,7 @@ class WorkerProcess:
             # Ctrl-C in a terminal must not reach the process: it ends when its input ends.
             start_new_session=True,
         )
+        lower_priority(self._process.pid, NICENESS)
         if self._is_closed:  # close() ran in another thread before the process existed
             self._end()
             raise WorkerDied(timed_out=False)
@@ -172,6 +177,14 @@ def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> Non
             written = written[os.write(responses, written) :]
     # Do not wait for threads that the handler has started.
     os._exit(0)
+
+
+def lower_priority(pid: int, by: int) -> None:
+    """Make a new process nicer than this one. Its own code could do so only after its imports, the
+    most expensive part of a short life."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, pid, min(own + by, _MAX_NICENESS))
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, timeout_s: float) -> bytes:

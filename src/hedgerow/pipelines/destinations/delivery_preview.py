@@ -9,22 +9,28 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.lib import jsonio
+from hedgerow.pipelines.deliveries.activity_messages import build_activity_message
 from hedgerow.pipelines.destinations.attempt import (
     DeliveryTarget,
     OutboundClients,
     attempt_delivery,
 )
 from hedgerow.pipelines.destinations.recording import RecordedRequests, record_requests
+from hedgerow.pipelines.event_filters import is_of_activity_log
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.records.records import Records
 from hedgerow.pipelines.secret_mask import SecretMask, build_mask
 from hedgerow.plugin.http import Request, Response
 from hedgerow.plugin.outcomes import Failed, Outcome
+from hedgerow.projects.activity import ActivityEntry, Actor, RecordedActivity, diff_fields
 
 SHOWN_BYTES = 20_000
+SAMPLE_ACTOR = Actor(kind="user", id=None, name="Ann", email="ann@example.com")
 GZIP = b"\x1f\x8b"
 
 
@@ -82,6 +88,8 @@ class DeliveryPreviews:
             mask=build_mask(component, settings),
         )
         events = [_build_event(record, sample, now)]
+        if is_of_activity_log(settings):
+            events = [_build_activity_sample(record, sample, now)]
         (outcome,) = await attempt_delivery(target, events, recording, now)
         return DeliveryPreview(
             exchanges=[
@@ -93,6 +101,23 @@ class DeliveryPreviews:
             ],
             outcome=outcome,
         )
+
+
+def _build_activity_sample(record: Record, sample: SampleEvent, now: datetime) -> Event:
+    """Return a message about an entry of the activity log. `properties` replace some of its own."""
+    entry = ActivityEntry(
+        scope="FeatureFlag",
+        item_id="0",
+        item_name="sample-flag",
+        activity="updated",
+        actor=SAMPLE_ACTOR,
+        project_id=record.project_id,
+        changes=diff_fields("FeatureFlag", {"active": False}, {"active": True}),
+    )
+    recorded = RecordedActivity(id=0, entry=entry, created_at=now)
+    event = build_activity_message(record.project_id, recorded)
+    properties = {**jsonio.decode(event.properties), **sample.properties}
+    return msgspec.structs.replace(event, properties=jsonio.encode(properties).decode())
 
 
 def _build_event(record: Record, sample: SampleEvent, now: datetime) -> Event:

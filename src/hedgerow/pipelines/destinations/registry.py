@@ -17,6 +17,7 @@ from hedgerow.pipelines.event_filters import (
     check_destination_settings,
     check_settings,
     compile_event_filter,
+    is_of_activity_log,
 )
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.secret_mask import build_mask
@@ -146,8 +147,8 @@ def _describe_defect(error: Exception) -> str:
 
 
 def _build_route(record: Record) -> Route | None:
-    """Return the route of a record; None if no event can match it."""
-    if not record.enabled and not record.switches:
+    """Return the route of a record; None if no captured event can match it."""
+    if (not record.enabled and not record.switches) or is_of_activity_log(record.config):
         return None
     try:
         check_destination_settings(record.config)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from hedgerow.errors import Invalid
 from hedgerow.lib.clock import Clock
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.plugin.component import SettingField, SettingType
 from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 
@@ -220,7 +220,7 @@ class Bucket:
 @cache
 def _load_signer() -> tuple[Any, Any]:
     # Loaded on first use, because it is slow.
-    return import_module("awscrt.auth"), import_module("awscrt.http")
+    return import_package("awscrt.auth"), import_package("awscrt.http")
 
 
 def sign_request(request: Request, target: str, access: S3Access, now: datetime) -> Request:

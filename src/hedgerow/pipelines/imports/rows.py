@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import sha256
-from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
 
 from hedgerow.lib import jsonio
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.plugin.imports import BadRow, JobError, SourceRow
 
 AUTO, CSV, JSONL, PARQUET = "auto", "csv", "jsonl", "parquet"
@@ -229,7 +229,7 @@ def _read_parquet(
     file: BinaryIO, name: str, position: Mapping[str, int] | None
 ) -> Iterator[FileBatch]:
     # Loaded on first use: it takes half a second.
-    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    arrow, parquet = import_package("pyarrow"), import_package("pyarrow.parquet")
     try:
         yield from _read_parquet_rows(parquet.ParquetFile(file), name, position)
     except arrow.ArrowException as error:

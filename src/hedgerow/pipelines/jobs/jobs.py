@@ -9,6 +9,7 @@ from uuid import uuid4
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.lib.text import truncate
 from hedgerow.pipelines.config import parse_value
+from hedgerow.pipelines.event_filters import is_of_activity_log
 from hedgerow.pipelines.jobs.replay import check_replay_payload
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
 from hedgerow.pipelines.records.audit import SCOPE
@@ -30,8 +31,9 @@ RESUME = JobTransition(
     before=(JobStatus.PAUSED, JobStatus.FAILED),
     after=JobStatus.WAITING,
 )
+REPLAY = "replay"
 # Checks of the jobs that Hedgerow offers for every component.
-PAYLOAD_CHECKS = {"replay": check_replay_payload}
+PAYLOAD_CHECKS = {REPLAY: check_replay_payload}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Jobs:
             await self._activity.record(entry, now)
             return None
         offer = _find_offer(component, request)
+        _check_source(record, offer)
         job = Job(
             id=JobId(str(uuid4())),
             record_id=record.id,
@@ -131,6 +134,15 @@ def _find_offer(component: Component | None, request: JobRequest) -> JobOffer:
     raise Invalid(
         f'Unknown job "{truncate(request.type)}". Jobs of this component: {offered}.', attr="job"
     )
+
+
+def _check_source(record: Record, offer: JobOffer) -> None:
+    if offer.type == REPLAY and is_of_activity_log(record.config):
+        raise Invalid(
+            "This destination receives the activity log, and a replay sends stored events. Change "
+            "its event_source to events first.",
+            attr="job",
+        )
 
 
 def _parse_payload(offer: JobOffer, payload: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from hedgerow.pipelines.deliveries.model import NewDelivery
 from hedgerow.pipelines.model import RecordId
 from hedgerow.plugin.component import Family
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.deliveries.queue import add_deliveries
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.tables import pipeline_records as records
 
 

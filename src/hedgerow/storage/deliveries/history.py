@@ -15,7 +15,8 @@ from hedgerow.pipelines.deliveries.model import (
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.store import DeliveryHistory, DeliveryQuery, DeliveryReason
 from hedgerow.projects.activity import ActivityEntry
-from hedgerow.storage.deliveries.queue import end_pause, unpack_event
+from hedgerow.storage.deliveries.new_deliveries import unpack_event
+from hedgerow.storage.deliveries.queue import end_pause
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.projects import activity

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -20,11 +19,9 @@ from sqlalchemy import (
 )
 
 from hedgerow.events.deletion import EventCopies
-from hedgerow.events.model import Event
 from hedgerow.pipelines.deliveries.model import (
     Delivery,
     DeliveryReport,
-    NewDelivery,
     RetentionPeriods,
 )
 from hedgerow.pipelines.deliveries.retry import NOT_PAUSED, PauseState
@@ -35,10 +32,10 @@ from hedgerow.pipelines.store import (
     TakeBytes,
     take_all,
 )
-from hedgerow.plugin.payload import RoutedEvent
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import counts, delivered, retention
 from hedgerow.storage.deliveries.logs import add_log_lines
+from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
@@ -97,52 +94,12 @@ _MARK_DEAD = (
     "UPDATE deliveries SET status = 'dead', due_ms = r.due_ms, error = r.error"
     " FROM {rows} WHERE deliveries.id = r.id"
 )
-_COLUMNS = tuple(column.name for column in table.c if column.name != "id")
 
 _select_errors = PreparedQuery(
     select(destination_states.c.record_id, destination_states.c.error).where(
         destination_states.c.error != literal_column("''", Text)
     )
 )
-
-pack_event = msgspec.msgpack.Encoder().encode
-_unpack_event = msgspec.msgpack.Decoder(Event).decode
-_unpack_routed = msgspec.msgpack.Decoder(RoutedEvent).decode
-# Only events with groups are stored as RoutedEvent: an array with more fields, by its first byte.
-_ROUTED_HEAD = bytes([0x90 | len(RoutedEvent.__struct_fields__)])
-
-
-def unpack_event(packed: bytes) -> Event | None:
-    """Decode an event. Return None if it is damaged."""
-    try:
-        return (_unpack_routed if packed.startswith(_ROUTED_HEAD) else _unpack_event)(packed)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def add_deliveries(connection: Connection, made: Sequence[NewDelivery], now: datetime) -> None:
-    """Queue deliveries. Call this in the transaction that completes their source."""
-    created_ms = int(now.timestamp() * 1000)
-    bulk.insert(
-        connection,
-        "deliveries",
-        _COLUMNS,
-        [
-            (
-                each.event.project_id,
-                each.record_id,
-                each.event.uuid,
-                each.event.distinct_id,
-                pack_event(each.event),
-                "waiting",
-                0,
-                0,
-                "",
-                created_ms,
-            )
-            for each in made
-        ],
-    )
 
 
 def end_pause(connection: Connection, record_id: RecordId) -> None:

@@ -67,8 +67,9 @@ class Database(Protocol):
         """Like `read`, for slow queries: other requests do not wait for it."""
         ...
 
-    async def write(self, change: Callable[[Connection], T]) -> T:
-        """Run `change` in its own transaction; durable when this returns.
+    async def write(self, change: Callable[[Connection], T], timeout_s: float | None = None) -> T:
+        """Run `change` in its own transaction; durable when this returns. `timeout_s` is for a
+        change of many rows, which may take longer than others.
 
         `change` runs again if a shared commit failed because of another caller, so it must have no
         side effects outside the database.

@@ -6,9 +6,9 @@ store's.
 """
 
 import sqlite3
+import sys
+from typing import Any
 
-import psycopg
-from clickhouse_connect.driver.exceptions import Error as ClickHouseError
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from hedgerow.errors import AppError, OperatorError
@@ -33,13 +33,25 @@ def is_data_error(error: Exception) -> bool:
     match cause:
         case None:
             return False
-        case psycopg.Error(sqlstate=None):
-            return not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
-        case psycopg.Error(sqlstate=str(state)):
-            return state[:2] in _DATA_SQLSTATE_CLASSES
         case sqlite3.Error():
             name = getattr(cause, "sqlite_errorname", "")
             return "_".join(name.split("_")[:2]) in _SQLITE_DATA_ERRORS
-        case ClickHouseError():
-            return cause.code in _CLICKHOUSE_DATA_ERRORS
+    if is_raised_by(cause, "psycopg"):
+        return _is_postgres_data_error(cause)
+    if is_raised_by(cause, "clickhouse_connect.driver.exceptions"):
+        return getattr(cause, "code", None) in _CLICKHOUSE_DATA_ERRORS
     return True
+
+
+def is_raised_by(error: BaseException, driver: str) -> bool:
+    """Return whether the error belongs to a driver. One that is not loaded has raised none, and
+    loading it here would cost tens of megabytes."""
+    module: Any = sys.modules.get(driver)
+    return module is not None and isinstance(error, module.Error)
+
+
+def _is_postgres_data_error(error: Any) -> bool:
+    driver: Any = sys.modules["psycopg"]
+    if error.sqlstate is None:
+        return not isinstance(error, driver.OperationalError | driver.InterfaceError)
+    return error.sqlstate[:2] in _DATA_SQLSTATE_CLASSES

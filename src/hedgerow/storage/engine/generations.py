@@ -13,6 +13,8 @@ Topic = str
 
 # Of what queries read of a project: its events, and the replicas of its persons and groups.
 _EVENTS = "events:"
+# Of the schemas of events, and of what happens to events that break them.
+SCHEMAS = "schemas:"
 
 _current = select(generations.c.number).where(generations.c.topic == bindparam("topic"))
 _fetch_one = PreparedQuery(_current)
@@ -56,6 +58,10 @@ def advance(connection: Connection, topic: Topic) -> None:
 
 def event_topic(project_id: ProjectId) -> Topic:
     return f"{_EVENTS}{project_id}"
+
+
+def schema_topic(project_id: ProjectId) -> Topic:
+    return f"{SCHEMAS}{project_id}"
 
 
 def advance_events(connection: Connection, project_ids: Iterable[ProjectId]) -> None:

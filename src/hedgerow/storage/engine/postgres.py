@@ -24,7 +24,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from hedgerow.errors import Unavailable
-from hedgerow.lib.sender import current_sender
+from hedgerow.lib.workers.sender import current_sender
 from hedgerow.storage.engine.append_groups import AppendGroups
 from hedgerow.storage.engine.database import (
     Database,
@@ -198,9 +198,9 @@ class PostgresDatabase(Database):
     async def read_in_background(self, query: Callable[[Connection], T]) -> T:
         return await self.read(query)
 
-    async def write(self, change: Callable[[Connection], T]) -> T:
+    async def write(self, change: Callable[[Connection], T], timeout_s: float | None = None) -> T:
         run = partial(self._run_transaction, change, self._begin_change, commit=True)
-        result = await self._use(run, commit=True)
+        result = await self._use(run, commit=True, timeout_s=timeout_s)
         self._writes += 1
         return result
 
@@ -253,7 +253,9 @@ class PostgresDatabase(Database):
                 work.cancel()
         await self._engine.dispose(close=not hangs)
 
-    async def _use(self, run: Callable[[], T], *, commit: bool = False) -> T:
+    async def _use(
+        self, run: Callable[[], T], *, commit: bool = False, timeout_s: float | None = None
+    ) -> T:
         """Run in a greenlet, which takes a connection from the pool.
 
         Raises Unavailable if the server hangs. The work then continues in the background and keeps
@@ -265,7 +267,8 @@ class PostgresDatabase(Database):
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         try:
-            done, _ = await asyncio.wait({work}, timeout=self._answer_timeout_s)
+            timeout_s = self._answer_timeout_s if timeout_s is None else timeout_s
+            done, _ = await asyncio.wait({work}, timeout=timeout_s)
         except asyncio.CancelledError:
             work.cancel()
             raise

@@ -96,7 +96,7 @@ class SqliteDatabase(Database):
         except (DBAPIError, sqlite3.Error) as error:
             raise translate_error(error) from error
 
-    async def write(self, change: Callable[[Connection], T]) -> T:
+    async def write(self, change: Callable[[Connection], T], timeout_s: float | None = None) -> T:
         return cast(T, await self._writer.submit(change=change))
 
     async def append(self, to: PreparedInsert, rows: Rows) -> None:

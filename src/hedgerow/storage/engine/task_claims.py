@@ -15,6 +15,7 @@ _CLAIM = text(
     " excluded.claimed_at - make_interval(secs => :interval_s) AND excluded.claimed_at"
     " RETURNING task"
 )
+_RELEASE = text("DELETE FROM task_claims WHERE task = :task")
 
 
 class TaskClaims:
@@ -31,3 +32,10 @@ class TaskClaims:
             return connection.execute(_CLAIM, values).scalar() is not None
 
         return await self._database.write(change)
+
+    async def release(self, task: str) -> None:
+        """Let any process claim the task at once."""
+        if self._database.engine_name != "sqlite":
+            await self._database.write(
+                lambda connection: connection.execute(_RELEASE, {"task": task})
+            )

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import structlog
 
 from hedgerow.errors import OperatorError
+from hedgerow.lib.workers.process import lower_priority
 from hedgerow.storage.events.clickhouse import ClickHousePool, connect_embedded
 from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
 
@@ -26,6 +27,8 @@ SERVER_MODULE = "hedgerow.storage.events.chdb_server"
 # Opening a folder with many parts on a slow disk takes long.
 START_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 10.0
+# Queries of one project must not slow down the requests of all.
+NICENESS = 5
 
 # The defaults assume a dedicated machine: gigabytes of caches and a thread per core.
 _ENGINE_OPTIONS: dict[str, Any] = {
@@ -108,6 +111,7 @@ class ChdbProcess:
             except OSError:
                 self._end()
                 raise
+        lower_priority(self._process.pid, NICENESS)
         self.starts += 1
         self._wait_until_ready(self._control)
         return self._control

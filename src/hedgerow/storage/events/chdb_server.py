@@ -32,7 +32,6 @@ MEMORY_CHECK_INTERVAL_S = 0.5
 # The kernel ends the engine before the service if the machine lacks memory.
 OOM_SCORE_FILE, OOM_SCORE = Path("/proc/self/oom_score_adj"), "500"
 EXIT_OUT_OF_MEMORY = 12
-NICENESS = 5
 
 _MAX_LINE_BYTES = 16 << 20
 _NOT_SETTINGS = {
@@ -102,8 +101,6 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     path, database = sys.argv[2:4]
     _ignore_stop_signals()
-    # Queries of one project must not slow down the requests of all.
-    os.nice(NICENESS)
     with suppress(OSError):
         OOM_SCORE_FILE.write_text(OOM_SCORE)
     connect = partial(import_chdb().connect, path)

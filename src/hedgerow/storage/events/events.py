@@ -6,11 +6,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import structlog
@@ -19,6 +19,7 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.events import replica_schema
@@ -28,15 +29,29 @@ from hedgerow.storage.events.clickhouse import (
     PooledClient,
     fetch_rows,
 )
+from hedgerow.storage.events.column_move import (
+    MoveState,
+    continue_move,
+    count_unfilled_rows,
+    inspect_move,
+)
 from hedgerow.storage.events.integrity import StoreFindings, check_tables, find_set_aside
 from hedgerow.storage.events.purge import delete_project, purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
-from hedgerow.storage.events.table_layout import TableLayout, check_same_server, prepare_tables
-from hedgerow.storage.events.uuid_bloom_filter import UUID_BYTES, UuidBloomFilter
+from hedgerow.storage.events.table_layout import (
+    TableLayout,
+    check_same_server,
+    find_layout,
+    prepare_tables,
+)
+
+if TYPE_CHECKING:
+    from hedgerow.storage.events.uuid_bloom_filter import UuidBloomFilter
 
 # A server accepts form fields of up to 128 KiB.
 MAX_IDS_PER_STATEMENT = 2_500
-MAX_BLOCK_BYTES = 32 << 20
+# Computing the typed columns of a block takes more than ten times its size in memory.
+MAX_BLOCK_BYTES = 8 << 20
 # A partition with more parts than this is merged explicitly.
 MAX_PARTS = 50
 # The embedded engine removes so many merged parts in one thread.
@@ -44,7 +59,8 @@ MAX_PARTS_PER_REMOVAL = 1_000_000
 MAX_LISTED_PARTS = 5
 
 # How many bytes of UUIDs are read at a time when the filter is loaded.
-UUID_READ_BYTES = UUID_BYTES << 18
+UUID_READ_BYTES = 16 << 18
+UUID_FILTER_MODULE = "hedgerow.storage.events.uuid_bloom_filter"
 
 _log = structlog.get_logger("hedgerow.events")
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -63,6 +79,8 @@ class ClickHouseEventStore(CountableEvents):
         self._key_locks = _KeyLocks()
         self._encoder = msgspec.json.Encoder()
         self._layout: TableLayout | None = None
+        self._is_moved = False
+        self._logged_move_steps: set[tuple[int, bool]] = set()
         self._restarting: asyncio.Task[None] | None = None
 
     @property
@@ -159,6 +177,21 @@ class ClickHouseEventStore(CountableEvents):
         """
         return await run_in_thread(self._compact) if self._pool.is_embedded else 0
 
+    @property
+    def reads_typed_columns(self) -> bool:
+        """Whether all events have typed columns. Others can be read from them too, slowly."""
+        return self._is_moved
+
+    async def move_columns(self) -> None:
+        """Fill typed columns of older events. Does the next step and does not wait for it."""
+        if not self._is_moved:
+            await run_in_thread(self._move_columns)
+
+    async def follow_column_move(self) -> None:
+        """Look whether the events have typed columns by now."""
+        if not self._is_moved:
+            await run_in_thread(self._follow_column_move)
+
     async def purge(self) -> None:
         """Remove deleted events and persons from the files. The store stays available."""
 
@@ -199,6 +232,7 @@ class ClickHouseEventStore(CountableEvents):
         with self._pool.client() as client:
             if self._layout is None:
                 self._layout = prepare_tables(client)
+                self._is_moved = _has_moved(client, self._layout)
                 if self._pool.is_embedded:
                     _limit_threads(client)
                 self._report_set_aside(client)
@@ -227,7 +261,13 @@ class ClickHouseEventStore(CountableEvents):
     def _check(self) -> StoreFindings:
         # Without `_client`, which creates missing tables.
         with self._pool.client() as client:
-            return check_tables(client, reads_files=self._pool.is_embedded)
+            findings = check_tables(client, reads_files=self._pool.is_embedded)
+            if (layout := find_layout(client)) is None:
+                return findings
+            move = inspect_move(client, layout)
+            return replace(
+                findings, unmoved=move.rows_left, move_problem=_shorten_problem(move.problem)
+            )
 
     def _append(self, events: Sequence[Event]) -> int:
         with self._lock(events), self._client() as (client, layout):
@@ -299,15 +339,46 @@ class ClickHouseEventStore(CountableEvents):
             new.pop(key, None)
         return new
 
-    def _get_uuid_filter(self, client: Client) -> UuidBloomFilter:
+    def _get_uuid_filter(self, client: Client) -> "UuidBloomFilter":
         if self._uuid_filter is None:
             (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
-            memory = UuidBloomFilter(row["count"])
+            # Imported on demand: a server needs neither the filter nor numpy.
+            memory = import_package(UUID_FILTER_MODULE).UuidBloomFilter(row["count"])
             with client.raw_stream(f"SELECT uuid FROM {TABLE}", fmt="RowBinary") as stream:  # noqa: S608
                 while uuids := stream.read(UUID_READ_BYTES):
                     memory.add_stored(uuids)
             self._uuid_filter = memory
+        assert self._uuid_filter is not None
         return self._uuid_filter
+
+    def _move_columns(self) -> None:
+        with self._client() as (client, layout):
+            if self._is_moved or not layout.has_typed_columns:
+                return
+            state = continue_move(client, layout)
+            self._is_moved = not state.rows_left
+        self._report_move(state)
+
+    def _report_move(self, state: MoveState) -> None:
+        """Log each step once, although the same one is seen many times."""
+        step = (state.rows_left, bool(state.problem))
+        if step in self._logged_move_steps:
+            return
+        self._logged_move_steps.add(step)
+        if state.problem:
+            _log.warning(
+                "older events cannot be moved to typed columns, and will be tried again",
+                reason=_shorten_problem(state.problem),
+                events_left=state.rows_left,
+            )
+        elif state.rows_left:
+            _log.info("moving older events to typed columns", events_left=state.rows_left)
+        else:
+            _log.info("all events have typed columns")
+
+    def _follow_column_move(self) -> None:
+        with self._client() as (client, layout):
+            self._is_moved = _has_moved(client, layout)
 
     def _count(self, chosen: "_Condition") -> int:
         with self._client() as (client, _):
@@ -415,6 +486,14 @@ def _count_events(client: Client, chosen: _Condition) -> int:
     sql = f"SELECT count() AS count FROM {TABLE} WHERE {chosen.where}"  # noqa: S608
     (row,) = fetch_rows(client, sql, chosen.parameters)
     return int(row["count"])
+
+
+def _shorten_problem(problem: str) -> str:
+    return problem.partition("\n")[0]
+
+
+def _has_moved(client: Client, layout: TableLayout) -> bool:
+    return layout.has_typed_columns and not count_unfilled_rows(client, layout)
 
 
 def _limit_threads(client: Client) -> None:

@@ -30,11 +30,14 @@ _SET_ASIDE = """
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFindings:
     """Missing tables, columns and indexes; folders of damaged parts with the engine's reason; and
-    folders of damaged parts that the engine has put aside."""
+    folders of damaged parts that the engine has put aside. How many events lack typed columns, and
+    why they cannot be moved."""
 
     missing: list[str]
     damaged: list[str]
     set_aside: list[str]
+    unmoved: int = 0
+    move_problem: str = ""
 
 
 def check_tables(client: Client, *, reads_files: bool) -> StoreFindings:

@@ -102,11 +102,19 @@ class ClickHouseEventReader(EventReader):
     results."""
 
     def __init__(
-        self, reached: Callable[[], Awaitable[ClientRunner]], workers: FunctionPool | None = None
+        self,
+        reached: Callable[[], Awaitable[ClientRunner]],
+        workers: FunctionPool | None = None,
+        reads_typed_columns: Callable[[], bool] = lambda: False,
     ) -> None:
         self._open_store = reached
         self._workers = workers
         self._running: set[_QueryRun] = set()
+        self._reads_typed_columns = reads_typed_columns
+
+    @property
+    def reads_typed_columns(self) -> bool:
+        return self._reads_typed_columns()
 
     async def read(
         self,

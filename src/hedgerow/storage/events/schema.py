@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.storage.events import typed_columns
 
 TABLE = "events"
 # On a cluster, `events` is distributed over the shards and this table holds the rows of a shard.
@@ -86,6 +87,7 @@ SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 
 
 def list_columns() -> list[str]:
+    """List the columns that every table has. Typed columns are added to it."""
     return [*COLUMNS, *_FROM_PROPERTIES]
 
 
@@ -96,6 +98,15 @@ def list_indexes() -> list[str]:
 def build_server_ddl() -> list[str]:
     """Build the DDL for chDB or a single ClickHouse server."""
     return [f"CREATE TABLE IF NOT EXISTS {TABLE} {_BODY}\nENGINE = MergeTree\n{_LAYOUT}"]
+
+
+def build_cluster_upgrade_ddl(cluster: str) -> list[str]:
+    """Build the DDL that adds typed columns to the tables of a cluster."""
+    on_cluster = f" ON CLUSTER '{cluster}'"
+    return [
+        typed_columns.build_setting_ddl(SHARD_TABLE, on_cluster),
+        *(typed_columns.build_add_ddl(table, on_cluster) for table in (SHARD_TABLE, TABLE)),
+    ]
 
 
 def build_cluster_ddl(cluster: str) -> list[str]:

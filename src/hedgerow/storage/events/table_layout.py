@@ -3,12 +3,16 @@
 import re
 from dataclasses import dataclass
 
+import structlog
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.events import replica_schema
+from hedgerow.storage.events import replica_schema, typed_columns
 from hedgerow.storage.events.clickhouse import fetch_rows
 from hedgerow.storage.events.schema import SHARD_TABLE, TABLE, build_server_ddl
+
+_log = structlog.get_logger("hedgerow.events")
 
 _SELECT_TABLE = """
     SELECT engine_full, toString(uuid) AS uuid FROM system.tables
@@ -24,6 +28,7 @@ class TableLayout:
     cluster: str = ""
     # The id of a table that only one server has.
     local_id: str = ""
+    has_typed_columns: bool = False
 
     @property
     def on_cluster(self) -> str:
@@ -34,16 +39,55 @@ class TableLayout:
         return f"clusterAllReplicas('{self.cluster}', {table})" if self.cluster else table
 
 
+def find_layout(client: Client) -> TableLayout | None:
+    """Return None if there is no table yet."""
+    for row in fetch_rows(client, _SELECT_TABLE, {"table": TABLE}):
+        has_typed_columns = _has_typed_columns(client)
+        if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
+            return TableLayout(
+                table=SHARD_TABLE, cluster=spread[1], has_typed_columns=has_typed_columns
+            )
+        is_local = row["engine_full"].startswith("MergeTree")
+        local_id = row["uuid"] if is_local else ""
+        return TableLayout(table=TABLE, local_id=local_id, has_typed_columns=has_typed_columns)
+    return None
+
+
 def prepare_tables(client: Client) -> TableLayout:
     """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's."""
-    for row in fetch_rows(client, _SELECT_TABLE, {"table": TABLE}):
-        if spread := re.match(r"Distributed\('([^']+)'", row["engine_full"]):
-            return TableLayout(table=SHARD_TABLE, cluster=spread[1])
+    found = find_layout(client)
+    if found is not None and found.cluster:
+        return found
     for statement in [*build_server_ddl(), *replica_schema.build_server_ddl()]:
         client.command(statement)
-    (row,) = fetch_rows(client, _SELECT_TABLE, {"table": TABLE})
-    is_local = row["engine_full"].startswith("MergeTree")
-    return TableLayout(table=TABLE, local_id=row["uuid"] if is_local else "")
+    if found is None or not found.has_typed_columns:
+        _add_typed_columns(client)
+    layout = find_layout(client)
+    assert layout is not None
+    return layout
+
+
+def _add_typed_columns(client: Client) -> None:
+    """Without them, properties are read from their text."""
+    try:
+        client.command(typed_columns.build_setting_ddl(TABLE))
+        client.command(typed_columns.build_add_ddl(TABLE))
+    except DatabaseError as error:
+        _log.warning(
+            "the event store cannot have typed columns: queries on properties are slow",
+            reason=str(error).partition("\n")[0],
+            remedy="Use ClickHouse 25.8 or newer.",
+        )
+
+
+def _has_typed_columns(client: Client) -> bool:
+    sql = """
+        SELECT count() AS found FROM system.columns WHERE database = currentDatabase()
+        AND table = {table:String} AND name IN {names:Array(String)}
+    """
+    names = typed_columns.list_column_names()
+    (row,) = fetch_rows(client, sql, {"table": TABLE, "names": names})
+    return int(row["found"]) == len(names)
 
 
 def check_same_server(client: Client, layout: TableLayout) -> None:

@@ -19,6 +19,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags import owners
+from hedgerow.storage.flags.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import (
     SqlFlagStore,
     find_flag,
@@ -55,7 +56,7 @@ class SqlFeatureStore(FeatureStore):
         decide: Callable[[FeatureContext], FeatureWrite],
         now: datetime,
     ) -> tuple[EarlyAccessFeature, Flag]:
-        def change(connection: Connection) -> tuple[EarlyAccessFeature, Flag]:
+        def change(connection: Connection, gate: WriteGate) -> tuple[EarlyAccessFeature, Flag]:
             definitions = self._flags.lock_definitions(connection, project_id)
             stored = {feature.id: feature for feature in _read_all(connection, project_id)}
             write = decide(FeatureContext(definitions=definitions, features=stored))
@@ -64,7 +65,7 @@ class SqlFeatureStore(FeatureStore):
             if is_new:
                 owners.check_not_owned_by_survey(connection, feature.flag_id, "feature_flag_id")
             if write.flag is not None:
-                flag, _ = store_flag(connection, write.flag, now)
+                flag, _ = store_flag(connection, write.flag, now, gate)
                 feature = replace(feature, flag_id=flag.id)
                 generations.advance(connection, flag_topic(project_id))
             _write_row(connection, feature, is_new=is_new, is_deleted=write.is_deleted)
@@ -73,7 +74,7 @@ class SqlFeatureStore(FeatureStore):
                 activity.record(connection, entry, now)
             return feature, _read_flag(connection, feature)
 
-        return await self._database.write(change)
+        return await self._flags.write_gated(change)
 
 
 def _write_row(

@@ -7,15 +7,18 @@ from typing import Any
 from sqlalchemy import Connection, Integer, bindparam, literal_column, select, text
 from sqlalchemy.exc import IntegrityError
 
+from hedgerow.flags.evaluation.evaluation_context import NO_BEHAVIORS, PersonBehaviors
 from hedgerow.flags.store import EvaluationDataStore, PendingEvents, StoredData
 from hedgerow.ingestion.changed_names import hash_in_project, list_read_names
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import explain_unstorable
+from hedgerow.persons.behaviors.times import join_behaviors
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.ingestion.unprocessed_ids import MAX_DISTINCT_IDS, UNPROCESSED_OF_PERSON
 from hedgerow.storage.tables import (
+    behavior_times,
     cohort_people,
     flag_hash_keys,
     groups,
@@ -26,6 +29,8 @@ from hedgerow.storage.tables import (
 ids = person_distinct_ids
 others = person_distinct_ids.alias("others")
 MAX_ATTEMPTS = 3
+# The distinct ids of a person with behaviors. Flags by behavior fail for a person with more.
+MAX_BEHAVIOR_ROWS = 1000
 
 _person_of = PreparedQuery(
     select(persons.c.id, persons.c.properties)
@@ -57,6 +62,17 @@ _hash_keys_of = PreparedQuery(
         flag_hash_keys.c.person_id == bindparam("person")
     )
 )
+_behaviors_of = PreparedQuery(
+    select(behavior_times.c.times)
+    .join(
+        ids,
+        (ids.c.project_id == behavior_times.c.project_id)
+        & (ids.c.distinct_id == behavior_times.c.distinct_id),
+    )
+    .where(ids.c.person_id == bindparam("person"))
+    .limit(literal_column(str(MAX_BEHAVIOR_ROWS + 1), Integer))
+    .offset(literal_column("0", Integer))
+)
 _group_of = PreparedQuery(
     select(groups.c.properties).where(
         (groups.c.project_id == bindparam("project"))
@@ -80,6 +96,7 @@ class SqlEvaluationDataStore(EvaluationDataStore):
         *,
         cohorts: bool = True,
         hash_keys: bool = True,
+        behaviors: bool = True,
     ) -> StoredData:
         fetch = self._database.fetch
         person_id, properties, pending = await self._fetch_person(project_id, distinct_id, groups)
@@ -89,6 +106,11 @@ class SqlEvaluationDataStore(EvaluationDataStore):
             member_of = frozenset(row[0] for row in await fetch(_cohorts_of, {"person": person_id}))
         if hash_keys and person_id is not None:
             keys = dict(await fetch(_hash_keys_of, {"person": person_id}))
+        found: PersonBehaviors | None = NO_BEHAVIORS
+        if behaviors and person_id is not None:
+            rows = await fetch(_behaviors_of, {"person": person_id})
+            is_complete = len(rows) <= MAX_BEHAVIOR_ROWS
+            found = join_behaviors(row[0] for row in rows) if is_complete else None
         stored_groups = {}
         for index, key in groups.items():
             if explain_unstorable(key):
@@ -106,6 +128,7 @@ class SqlEvaluationDataStore(EvaluationDataStore):
             groups=stored_groups,
             is_stale=pending is not None,
             pending=pending,
+            behaviors=found,
         )
 
     async def _fetch_person(

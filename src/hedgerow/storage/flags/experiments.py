@@ -9,7 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
 from hedgerow.errors import Invalid
-from hedgerow.experiments.model import Conclusion, Experiment, ExperimentId, ExperimentType
+from hedgerow.experiments.model import (
+    Conclusion,
+    Experiment,
+    ExperimentId,
+    ExperimentStatus,
+    ExperimentType,
+)
 from hedgerow.experiments.store import (
     ExperimentQuery,
     ExperimentStore,
@@ -23,6 +29,7 @@ from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.flags import owners
+from hedgerow.storage.flags.approval_gate import WriteGate
 from hedgerow.storage.flags.experiment_state import STATUS_CONDITIONS
 from hedgerow.storage.flags.flags import (
     SqlFlagStore,
@@ -87,7 +94,7 @@ class SqlExperimentStore(ExperimentStore):
         decide: Callable[[ExperimentWriteContext], ExperimentWrite],
         now: datetime,
     ) -> tuple[Experiment, Flag]:
-        def change(connection: Connection) -> tuple[Experiment, Flag]:
+        def change(connection: Connection, gate: WriteGate) -> tuple[Experiment, Flag]:
             write = decide(
                 ExperimentWriteContext(
                     definitions=self._flags.lock_definitions(connection, project_id),
@@ -101,22 +108,34 @@ class SqlExperimentStore(ExperimentStore):
                 owners.check_not_owned_by_survey(connection, experiment.flag_id, "feature_flag_key")
             if write.flag is not None:
                 try:
-                    flag, _ = store_flag(connection, write.flag, now)
+                    flag, _ = store_flag(connection, write.flag, now, gate)
                 except Invalid as error:
                     raise translate_flag_error(error) from None
                 experiment = replace(experiment, flag_id=flag.id)
                 generations.advance(connection, flag_topic(project_id))
-            experiment = _write_row(connection, experiment)
+            if experiment.status is ExperimentStatus.RUNNING and not experiment.deleted:
+                owners.check_no_active_bandit(connection, experiment.flag_id)
+            experiment = write_experiment_row(connection, experiment)
             entry = write.build_entry(experiment)
             if entry is not None:
                 activity.record(connection, entry, now)
             return experiment, _read_flag(connection, experiment)
 
-        return await self._database.write(change)
+        return await self._flags.write_gated(change)
 
 
 def _is_live(project_id: ProjectId) -> ColumnElement[bool]:
     return (table.c.project_id == project_id) & table.c.deleted.is_(False)
+
+
+def read_live_experiments(
+    connection: Connection, project_id: ProjectId
+) -> list[tuple[Experiment, Flag]]:
+    """Return the experiments that are not deleted, with their flags."""
+    rows = connection.execute(select(table).where(_is_live(project_id)).order_by(table.c.id))
+    found = [_decode_experiment(row) for row in rows]
+    own = find_flags(connection, project_id, {each.flag_id for each in found})
+    return [(each, own[each.flag_id]) for each in found]
 
 
 def _build_conditions(project_id: ProjectId, query: ExperimentQuery) -> list[ColumnElement[bool]]:
@@ -154,7 +173,7 @@ def _find(connection: Connection, project_id: ProjectId, id: ExperimentId) -> Ex
     return None if row is None else _decode_experiment(row)
 
 
-def _write_row(connection: Connection, experiment: Experiment) -> Experiment:
+def write_experiment_row(connection: Connection, experiment: Experiment) -> Experiment:
     values = asdict(experiment) | {
         "type": experiment.type.value,
         "conclusion": experiment.conclusion or "",

@@ -1,28 +1,39 @@
 """Feature flags. Changes to the flags of one project are serialized."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
 
+from hedgerow.flags.approvals.consequence import Measurement, measure_change
+from hedgerow.flags.evaluation.what_if import FlagVersionComparer
 from hedgerow.flags.model import Bucketing, Flag, FlagDefinitions, FlagId, Runtime
 from hedgerow.flags.store import FlagStore, FlagWrite
+from hedgerow.lib.clock import utc_now
 from hedgerow.persons.model import Cohort
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.flags import calls, experiment_state, owners
+from hedgerow.storage.flags import calls, experiment_state, owners, ready_behaviors
+from hedgerow.storage.flags.approval_gate import WriteGate, run_gated
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
 from hedgerow.storage.tables import cohorts, group_types, projects
 from hedgerow.storage.tables import flags as table
 
+T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 TOPIC = "flags:"
+# Not `asdict`, which copies the filters, value by value.
+_COLUMNS = tuple(each.name for each in fields(Flag) if each.name != "id")
+# On PostgreSQL, other requests go on only while a statement runs.
+MAX_BATCH_FLAGS = 50
 # With fewer flags, decoding all of them is fast enough.
 DECODE_CACHE_MIN_FLAGS = 200
 
@@ -35,14 +46,28 @@ _select_versions = text(
 )
 
 
+_reserve = text(
+    "SELECT nextval(pg_get_serial_sequence('flags', 'id')) FROM generate_series(1, :count)"
+)
+_update_by_id = (
+    update(table)
+    .where(table.c.id == bindparam("changed_id"))
+    .values({name: bindparam(name) for name in _COLUMNS})
+)
+
+
 def flag_topic(project_id: ProjectId) -> str:
     """Return the topic that advances when anything changes that flag evaluation depends on."""
     return f"{TOPIC}{project_id}"
 
 
 class SqlFlagStore(FlagStore):
-    def __init__(self, database: Database) -> None:
+    """Without `comparer`, no consequence of a change can be measured, so that a policy that depends
+    on it always requires approval."""
+
+    def __init__(self, database: Database, comparer: FlagVersionComparer | None = None) -> None:
         self._database = database
+        self._comparer = comparer
         self._decode_cache = FlagDecodeCache()
 
     async def generation(self, project_id: ProjectId) -> int:
@@ -77,15 +102,34 @@ class SqlFlagStore(FlagStore):
         decide: Callable[[FlagDefinitions, Callable[[FlagId], Flag | None]], FlagWrite],
         now: datetime,
     ) -> Flag:
-        def change(connection: Connection) -> Flag:
+        def change(connection: Connection, gate: WriteGate) -> Flag:
             definitions = self.lock_definitions(connection, project_id)
             write = decide(definitions, lambda id: find_flag(connection, project_id, id))
-            flag, is_audited = store_flag(connection, write, now)
+            flag, is_audited = store_flag(connection, write, now, gate)
             if is_audited:
                 generations.advance(connection, flag_topic(project_id))
             return flag
 
-        return await self._database.write(change)
+        return await self.write_gated(change)
+
+    async def write_gated(
+        self, change: Callable[[Connection, WriteGate], T], timeout_s: float | None = None
+    ) -> T:
+        """Run a transaction that writes flags or cohorts. Raises ApprovalRequired if a write lacks
+        approvals."""
+        measure = None if self._comparer is None else self._measure
+        list_flags = self._decode_cache.read_flags
+        return await run_gated(self._database, change, measure, list_flags, timeout_s)
+
+    async def _measure(self, measurement: Measurement) -> float | None:
+        assert self._comparer is not None
+        project_id = measurement.after.project_id
+        definitions = await self._database.read_in_background(
+            lambda connection: _read_definitions(
+                connection, project_id, _read_timezone(connection, project_id), self._decode_cache
+            )
+        )
+        return await measure_change(self._comparer, definitions, measurement, utc_now())
 
     async def write_all(
         self,
@@ -93,12 +137,12 @@ class SqlFlagStore(FlagStore):
         work: Callable[[FlagDefinitions, Callable[[FlagWrite], Flag]], None],
         now: datetime,
     ) -> None:
-        def change(connection: Connection) -> None:
+        def change(connection: Connection, gate: WriteGate) -> None:
             any_audited = False
 
             def store(write: FlagWrite) -> Flag:
                 nonlocal any_audited
-                flag, is_audited = store_flag(connection, write, now)
+                flag, is_audited = store_flag(connection, write, now, gate)
                 any_audited |= is_audited
                 return flag
 
@@ -106,13 +150,18 @@ class SqlFlagStore(FlagStore):
             if any_audited:
                 generations.advance(connection, flag_topic(project_id))
 
-        await self._database.write(change)
+        await self.write_gated(change)
 
     def lock_definitions(self, connection: Connection, project_id: ProjectId) -> FlagDefinitions:
         lock_project(connection, project_id)
-        zone = select(projects.c.timezone).where(projects.c.id == project_id)
-        timezone = connection.execute(zone).scalar_one()
+        timezone = _read_timezone(connection, project_id)
         return _read_definitions(connection, project_id, timezone, self._decode_cache)
+
+
+def _read_timezone(connection: Connection, project_id: ProjectId) -> str:
+    zone = select(projects.c.timezone).where(projects.c.id == project_id)
+    timezone: str = connection.execute(zone).scalar_one()
+    return timezone
 
 
 class FlagDecodeCache:
@@ -137,14 +186,81 @@ class FlagDecodeCache:
         return list(flags.values())
 
 
-def store_flag(connection: Connection, write: FlagWrite, now: datetime) -> tuple[Flag, bool]:
+class FlagBatch:
+    """Collects the changes of many flags of one project, so that they take few statements.
+    `present` are its flags as they are stored. Call `flush` at the end of the transaction."""
+
+    def __init__(self, connection: Connection, present: Iterable[Flag], now: datetime) -> None:
+        self._connection = connection
+        self._now = now
+        self._present = {flag.id: flag for flag in present}
+        self._new_rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, Any]] = []
+        self._entries: list[ActivityEntry] = []
+        self._free_ids: list[FlagId] = []
+
+    def find(self, id: FlagId) -> Flag | None:
+        return self._present.get(id)
+
+    def write_row(self, flag: Flag) -> Flag:
+        if not flag.id:
+            flag = replace(flag, id=self._take_id())
+            self._new_rows.append({**_to_values(flag), "id": flag.id})
+            return flag
+        self._rows.append({**_to_values(flag), "changed_id": flag.id})
+        return flag
+
+    def record(self, entry: ActivityEntry) -> None:
+        self._entries.append(entry)
+        if len(self._entries) >= MAX_BATCH_FLAGS:
+            self.flush()
+
+    def _take_id(self) -> FlagId:
+        """Return the id of a new flag before it is stored: others may refer to it."""
+        if not self._free_ids:
+            self.flush()
+            self._free_ids = _reserve_ids(self._connection, MAX_BATCH_FLAGS)
+        return self._free_ids.pop(0)
+
+    def flush(self) -> None:
+        if self._new_rows:
+            self._connection.execute(insert(table), self._new_rows)
+            self._new_rows = []
+        if self._rows:
+            self._connection.execute(_update_by_id, self._rows)
+        activity.record_all(self._connection, self._entries, self._now)
+        self._rows, self._entries = [], []
+
+
+def _reserve_ids(connection: Connection, count: int) -> list[FlagId]:
+    if connection.dialect.name == "postgresql":
+        return [FlagId(id) for id in connection.execute(_reserve, {"count": count}).scalars()]
+    last = connection.execute(select(func.max(table.c.id))).scalar() or 0
+    return [FlagId(last + number) for number in range(1, count + 1)]
+
+
+def store_flag(
+    connection: Connection,
+    write: FlagWrite,
+    now: datetime,
+    gate: WriteGate,
+    batch: FlagBatch | None = None,
+) -> tuple[Flag, bool]:
+    """Store a flag and its activity entry. Every write of a flag comes through here, and none
+    without a gate. Raises AppError before anything is written. With a batch, it is stored when the
+    batch is flushed."""
+    before = None
     if write.flag.id:
-        before = find_flag(connection, write.flag.project_id, write.flag.id)
+        find = batch.find if batch else partial(find_flag, connection, write.flag.project_id)
+        before = find(write.flag.id)
         owners.check_owners_unaffected(connection, before, write.flag)
         experiment_state.check_experiments_unaffected(connection, before, write.flag)
-    flag = _write_row(connection, write.flag)
+    gate.check_flag(connection, before, write.flag, now)
+    flag = batch.write_row(write.flag) if batch else _write_row(connection, write.flag)
     entry = write.build_entry(flag)
-    if entry is not None:
+    if entry is not None and batch:
+        batch.record(entry)
+    elif entry is not None:
         activity.record(connection, entry, now)
     return flag, entry is not None
 
@@ -170,6 +286,7 @@ def _read_definitions(
         ],
         group_types=dict(kinds.all()),
         timezone=timezone,
+        behaviors=ready_behaviors.read_ready(connection, project_id),
     )
 
 
@@ -183,6 +300,7 @@ def decode_flag(row: Row[Any]) -> Flag:
             ),
             "evaluation_contexts": _parse_strings(row.evaluation_contexts),
             "tags": _parse_strings(row.tags),
+            "owners": _parse_strings(row.owners),
         }
     )
 
@@ -215,15 +333,18 @@ def find_flags(
     return {row.id: decode_flag(row) for row in connection.execute(select(table).where(wanted))}
 
 
-def _write_row(connection: Connection, flag: Flag) -> Flag:
-    values = asdict(flag) | {
-        "filters": flag.filters,
+def _to_values(flag: Flag) -> dict[str, Any]:
+    return {name: getattr(flag, name) for name in _COLUMNS} | {
         "evaluation_runtime": flag.evaluation_runtime.value,
         "bucketing_identifier": flag.bucketing_identifier.value,
         "evaluation_contexts": list(flag.evaluation_contexts),
         "tags": list(flag.tags),
+        "owners": list(flag.owners),
     }
-    del values["id"]
+
+
+def _write_row(connection: Connection, flag: Flag) -> Flag:
+    values = _to_values(flag)
     if flag.id:
         connection.execute(update(table).where(table.c.id == flag.id).values(**values))
         return flag

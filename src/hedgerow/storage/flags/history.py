@@ -1,6 +1,7 @@
 """Flags, cohorts and changes of persons at an earlier time, from the activity log."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, func, select
@@ -15,6 +16,7 @@ from hedgerow.projects.activity import RecordedActivity
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.flags import decode_flag
+from hedgerow.storage.flags.ready_behaviors import read_ready
 from hedgerow.storage.projects.activity import decode_entry
 from hedgerow.storage.tables import activity, cohorts, flags, groups
 
@@ -49,7 +51,7 @@ class SqlFlagHistory(FlagHistoryStore):
             )
             for each in _read_entries(connection, project_id, to - MAX_DISORDER):
                 rewinder.undo(each)
-            return rewinder.finish()
+            return replace(rewinder.finish(), behaviors=read_ready(connection, project_id))
 
         return await self._database.read_in_background(run)
 

@@ -12,8 +12,16 @@ from hedgerow.flags.early_access import find_flag_problem
 from hedgerow.flags.model import Flag, FlagId
 from hedgerow.lib.text import truncate
 from hedgerow.projects.model import ProjectId
+from hedgerow.rollouts.bandits.model import BanditState
+from hedgerow.rollouts.model import PlanState
 from hedgerow.storage.flags.experiment_state import RUNNING
-from hedgerow.storage.tables import early_access_features, experiments, surveys
+from hedgerow.storage.tables import (
+    bandits,
+    early_access_features,
+    experiments,
+    rollout_plans,
+    surveys,
+)
 
 FEATURE = "early access feature"
 SURVEY = "survey"
@@ -54,6 +62,8 @@ def check_owners_unaffected(connection: Connection, before: Flag | None, after: 
             f"The key cannot change: the flag belongs to the survey {truncate(name)!r}.",
             attr="key",
         )
+    if after.key != before.key:
+        _check_no_running_plan(connection, after)
     # A flag that is already unsuitable can still be changed, so that it can be fixed.
     if (reason := find_flag_problem(after)) and not find_flag_problem(before):
         _check_not_owned_by_feature(connection, after, reason)
@@ -67,6 +77,47 @@ def check_not_owned_by_survey(connection: Connection, id: FlagId, attr: str) -> 
             "Choose another flag.",
             attr=attr,
         )
+
+
+def _check_no_running_plan(connection: Connection, flag: Flag) -> None:
+    """The evidence of a plan or a bandit is about the key that SDKs report."""
+    is_running = rollout_plans.c.state == PlanState.RUNNING.value
+    own = select(rollout_plans.c.id).where((rollout_plans.c.flag_id == flag.id) & is_running)
+    if (id := connection.execute(own.limit(1)).scalar()) is not None:
+        detail = f"The key cannot change while the rollout plan {id} is running. Pause it first."
+        raise Invalid(detail, attr="key")
+    is_running = bandits.c.state == BanditState.RUNNING.value
+    own = select(bandits.c.id).where((bandits.c.flag_id == flag.id) & is_running)
+    if (id := connection.execute(own.limit(1)).scalar()) is not None:
+        detail = f"The key cannot change while the bandit {id} is running. Pause it first."
+        raise Invalid(detail, attr="key")
+
+
+def find_running_experiment(connection: Connection, id: FlagId) -> str:
+    """Return what runs on the variants of a flag, "" for no experiment."""
+    own = select(experiments.c.name).where((experiments.c.flag_id == id) & RUNNING)
+    name: str | None = connection.execute(own.limit(1)).scalar()
+    return "" if name is None else f"The experiment {truncate(name)!r}"
+
+
+def find_active_plan(connection: Connection, id: FlagId) -> str:
+    states = [state.value for state in PlanState if state.is_active]
+    own = rollout_plans.c.state.in_(states) & (rollout_plans.c.flag_id == id)
+    found = connection.execute(select(rollout_plans.c.id).where(own).limit(1)).scalar()
+    return "" if found is None else f"The rollout plan {found}"
+
+
+def find_active_bandit(connection: Connection, id: FlagId) -> str:
+    states = [state.value for state in BanditState if state.is_active]
+    own = bandits.c.state.in_(states) & (bandits.c.flag_id == id)
+    found = connection.execute(select(bandits.c.id).where(own).limit(1)).scalar()
+    return "" if found is None else f"The bandit {found}"
+
+
+def check_no_active_bandit(connection: Connection, id: FlagId) -> None:
+    """Raise Invalid if an experiment would begin whose variants a bandit moves."""
+    if found := find_active_bandit(connection, id):
+        raise Invalid(f"{found} moves people between the variants of this flag. Stop it first.")
 
 
 def _check_deletable(connection: Connection, flag: Flag) -> None:

@@ -1,13 +1,15 @@
 """Scheduled changes of flags, and their execution together with the change of the flag."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
-from hedgerow.flags.model import Flag, FlagDefinitions
+from hedgerow.flags.approvals.model import ChangeRequest, RequestState
+from hedgerow.flags.approvals.schedules import is_approved
+from hedgerow.flags.model import Flag, FlagDefinitions, FlagId
 from hedgerow.flags.schedules.model import ScheduledChange, ScheduledChangeId
 from hedgerow.flags.schedules.store import (
     Execution,
@@ -22,8 +24,11 @@ from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.change_request_rows import end_request, find_request
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, store_flag
 from hedgerow.storage.projects import activity
+from hedgerow.storage.tables import flags
 from hedgerow.storage.tables import scheduled_changes as table
 
 
@@ -38,6 +43,10 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
         own = table.c.project_id == project_id
         if wanted.flag_id is not None:
             own &= table.c.flag_id == wanted.flag_id
+        if wanted.search:
+            found = func.lower(flags.c.key).contains(wanted.search.lower(), autoescape=True)
+            named = select(flags.c.id).where((flags.c.project_id == project_id) & found)
+            own &= table.c.flag_id.in_(named)
         if wanted.is_pending is not None:
             own &= table.c.executed_at.is_(None) if wanted.is_pending else _has_ended()
         page = select(table).where(own).order_by(table.c.scheduled_at, table.c.id)
@@ -48,10 +57,21 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
 
         return await self._database.read(read)
 
+    async def flag_keys(
+        self, project_id: ProjectId, ids: Collection[FlagId]
+    ) -> Mapping[FlagId, str]:
+        own = (flags.c.project_id == project_id) & flags.c.id.in_(ids)
+        keys = select(flags.c.id, flags.c.key).where(own)
+        return await self._database.read(
+            lambda connection: {row.id: row.key for row in connection.execute(keys)}
+        )
+
     async def scheduled_change(
         self, project_id: ProjectId, id: ScheduledChangeId
     ) -> ScheduledChange | None:
-        return await self._database.read(lambda connection: _find(connection, project_id, id))
+        return await self._database.read(
+            lambda connection: find_scheduled_change(connection, project_id, id)
+        )
 
     async def write(
         self,
@@ -62,7 +82,14 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
         def change(connection: Connection) -> list[ScheduledChange]:
             definitions = self._flags.lock_definitions(connection, project_id)
             context = _build_context(connection, project_id, definitions)
-            return [_store(connection, write, now) for write in decide(context)]
+            writes = decide(context)
+            before = [context.find(each.change.id) for each in writes]
+            stored = [_store(connection, write, now) for write in writes]
+            for old, new in zip(before, stored, strict=True):
+                if old is not None and old.change_request_id != new.change_request_id:
+                    ended = RequestState.WITHDRAWN
+                    _end_unused_request(connection, old, ended, new.author, now)
+            return stored
 
         return await self._database.write(change)
 
@@ -71,6 +98,7 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
             if not connection.execute(delete(table).where(_is_unchanged(change))).rowcount:
                 return False
             activity.record(connection, entry, now)
+            _end_unused_request(connection, change, RequestState.WITHDRAWN, entry.actor, now)
             return True
 
         return await self._database.write(run)
@@ -90,26 +118,68 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
     ) -> bool:
         project_id = change.project_id
 
-        def run(connection: Connection) -> bool:
+        def run(connection: Connection, gate: WriteGate) -> bool:
             # Another process waits here until this one has stored the outcome.
             definitions = self._flags.lock_definitions(connection, project_id)
-            if _find(connection, project_id, change.id) != change:
+            if find_scheduled_change(connection, project_id, change.id) != change:
                 return False
-            execution = decide(definitions, find_flag(connection, project_id, change.flag_id))
-            _, is_audited = store_flag(connection, execution.write, now)
+            flag = find_flag(connection, project_id, change.flag_id)
+            execution = decide(definitions, flag)
+            request = _find_approval(connection, change, flag)
+            own = gate if request is None else gate.with_approved(request)
+            _, is_audited = store_flag(connection, execution.write, now, own)
             if is_audited:
                 generations.advance(connection, flag_topic(project_id))
             _write_row(connection, execution.after)
+            ended = RequestState.APPLIED if request else RequestState.WITHDRAWN
+            _end_unused_request(connection, change, ended, change.author, now)
             return True
 
-        return await self._database.write(run)
+        return await self._flags.write_gated(run)
 
     async def save_failure(self, before: ScheduledChange, after: ScheduledChange) -> bool:
         values = _to_values(after)
         failed = update(table).where(_is_unchanged(before)).values(values)
-        return await self._database.write(
-            lambda connection: bool(connection.execute(failed).rowcount)
-        )
+
+        def run(connection: Connection) -> bool:
+            if not connection.execute(failed).rowcount:
+                return False
+            ended, now = RequestState.WITHDRAWN, after.updated_at
+            _end_unused_request(connection, before, ended, before.author, now)
+            return True
+
+        return await self._database.write(run)
+
+
+def _find_approval(
+    connection: Connection, change: ScheduledChange, flag: Flag | None
+) -> ChangeRequest | None:
+    """Return the request whose approvals hold for exactly this change of the flag as it is."""
+    if change.change_request_id is None or flag is None:
+        return None
+    request = find_request(connection, change.project_id, change.change_request_id)
+    return request if request and is_approved(request, change, flag) else None
+
+
+def _end_unused_request(
+    connection: Connection,
+    change: ScheduledChange,
+    state: RequestState,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """End the request of a change, unless it holds for others to come."""
+    if change.change_request_id is None:
+        return
+    own = (table.c.project_id == change.project_id) & table.c.executed_at.is_(None)
+    waiting = select(table.c.id).where(
+        own & (table.c.change_request_id == change.change_request_id)
+    )
+    if connection.execute(waiting.limit(1)).first() is not None:
+        return
+    request = find_request(connection, change.project_id, change.change_request_id)
+    if request is not None and request.state in (RequestState.PENDING, RequestState.APPROVED):
+        end_request(connection, request, state, actor, now)
 
 
 def _has_ended() -> ColumnElement[bool]:
@@ -126,7 +196,7 @@ def _build_context(
     pending = (table.c.project_id == project_id) & table.c.executed_at.is_(None)
     number = select(func.count()).select_from(table).where(pending)
     return ScheduleContext(
-        find=lambda id: _find(connection, project_id, id),
+        find=lambda id: find_scheduled_change(connection, project_id, id),
         find_flag=lambda id: find_flag(connection, project_id, id),
         definitions=definitions,
         pending=connection.execute(number).scalar_one(),
@@ -140,7 +210,7 @@ def _store(connection: Connection, write: ScheduleWrite, now: datetime) -> Sched
     return stored
 
 
-def _find(
+def find_scheduled_change(
     connection: Connection, project_id: ProjectId, id: ScheduledChangeId
 ) -> ScheduledChange | None:
     own = (table.c.project_id == project_id) & (table.c.id == id)

@@ -12,6 +12,7 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
+from hedgerow.storage.flags.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import TOPIC as FLAGS
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flags, store_flag
 from hedgerow.storage.flags.flags import flag_topic as topic_of_flags
@@ -78,16 +79,16 @@ class SqlSurveyStore(SurveyStore):
         decide: Callable[[SurveyWriteContext], SurveyWrite],
         now: datetime,
     ) -> SurveyWithFlags:
-        def change(connection: Connection) -> SurveyWithFlags:
+        def change(connection: Connection, gate: WriteGate) -> SurveyWithFlags:
             definitions = self._flags.lock_definitions(connection, project_id)
             stored = {survey.id: survey for survey in _read_all(connection, project_id)}
             write = decide(SurveyWriteContext(definitions=definitions, surveys=stored))
-            survey = _store_flags(connection, write, now)
+            survey = _store_flags(connection, write, now, gate)
             _write_row(
                 connection, survey, is_new=survey.id not in stored, is_deleted=write.is_deleted
             )
             for flag in write.deleted_flags:  # only now: no survey owns them any more
-                store_flag(connection, flag, now)
+                store_flag(connection, flag, now, gate)
             if write.internal or write.targeting or write.deleted_flags:
                 generations.advance(connection, topic_of_flags(project_id))
             if write.entry is not None:
@@ -96,22 +97,24 @@ class SqlSurveyStore(SurveyStore):
             [found] = _attach_flags(connection, project_id, [survey])
             return found
 
-        return await self._database.write(change)
+        return await self._flags.write_gated(change)
 
 
-def _store_flags(connection: Connection, write: SurveyWrite, now: datetime) -> Survey:
+def _store_flags(
+    connection: Connection, write: SurveyWrite, now: datetime, gate: WriteGate
+) -> Survey:
     survey = write.survey
     if write.internal is not None:
-        id = _store_flag(connection, write.internal, now)
+        id = _store_flag(connection, write.internal, now, gate)
         survey = replace(survey, internal_targeting_flag_id=id)
     if write.targeting is not None:
-        id = _store_flag(connection, write.targeting, now)
+        id = _store_flag(connection, write.targeting, now, gate)
         survey = replace(survey, targeting_flag_id=id)
     return survey
 
 
-def _store_flag(connection: Connection, write: FlagWrite, now: datetime) -> Any:
-    flag, _ = store_flag(connection, write, now)
+def _store_flag(connection: Connection, write: FlagWrite, now: datetime, gate: WriteGate) -> Any:
+    flag, _ = store_flag(connection, write, now, gate)
     return flag.id
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    case,
     delete,
     exists,
     func,
@@ -25,10 +26,10 @@ from sqlalchemy import (
 from hedgerow.definitions.model import (
     EventDefinition,
     EventSchema,
+    EventSchemaMode,
     PropertyDefinition,
     PropertyKind,
     PropertyValueType,
-    SchemaMode,
 )
 from hedgerow.definitions.store import (
     DefinitionLookup,
@@ -43,26 +44,26 @@ from hedgerow.definitions.store import (
     StoredDefinitions,
 )
 from hedgerow.lib import jsonio
-from hedgerow.projects.model import ProjectId
+from hedgerow.projects.model import ProjectId, SchemaMode
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.ingestion import learned_names
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
-from hedgerow.storage.tables import event_definitions, event_properties, property_definitions
+from hedgerow.storage.tables import (
+    event_definitions,
+    event_properties,
+    projects,
+    property_definitions,
+)
 
-TOPIC = "schemas:"
 # Up to this many projects are looked up one by one: usually there is one.
 SINGLE_LOOKUP_LIMIT = 4
 _NO_GROUP = -1
 # The values of the columns that the workers keep up are theirs: a change must not set them back.
 _LEARNED_COLUMNS = frozenset(("first_seen_at", "last_seen_at", "volume_30_day"))
 _ORDERS = ("name", "created_at", "first_seen_at", "last_seen_at", "volume_30_day")
-
-
-def schema_topic(project_id: ProjectId) -> str:
-    return f"{TOPIC}{project_id}"
 
 
 class SqlDefinitionStore(DefinitionStore):
@@ -130,7 +131,7 @@ class SqlDefinitionStore(DefinitionStore):
             for entry in writes.entries:
                 activity.record(connection, entry, now)
             if writes.deleted or any(isinstance(each, EventDefinition) for each in writes.stored):
-                generations.advance(connection, schema_topic(project_id))
+                generations.advance(connection, generations.schema_topic(project_id))
             return writes
 
         return await self._database.write(change)
@@ -142,21 +143,28 @@ class SqlSchemaStore(SchemaStore):
 
     async def generations_of(self, project_ids: Collection[ProjectId]) -> Mapping[ProjectId, int]:
         if len(project_ids) > SINGLE_LOOKUP_LIMIT:
-            found = await generations.fetch_project_generations(self._database, TOPIC)
+            found = await generations.fetch_project_generations(self._database, generations.SCHEMAS)
             return {id: found.get(id, 0) for id in project_ids}
         return {
-            id: await generations.fetch_generation(self._database, schema_topic(id))
+            id: await generations.fetch_generation(self._database, generations.schema_topic(id))
             for id in project_ids
         }
 
     async def schemas(self, project_ids: Collection[ProjectId]) -> Sequence[EventSchema]:
         table = event_definitions
-        statement = select(
-            table.c.project_id, table.c.name, table.c.schema, table.c.schema_mode
-        ).where(
-            table.c.project_id.in_(project_ids)
-            & (table.c.schema_mode != SchemaMode.OFF.value)
-            & table.c.schema.is_not(null())
+        of_project = func.coalesce(projects.c.schema_mode, SchemaMode.WARN.value)
+        mode = case(
+            (table.c.schema_mode == EventSchemaMode.PROJECT.value, of_project),
+            else_=table.c.schema_mode,
+        )
+        statement = (
+            select(table.c.project_id, table.c.name, table.c.schema, mode.label("mode"))
+            .join_from(table, projects, projects.c.id == table.c.project_id)
+            .where(
+                table.c.project_id.in_(project_ids)
+                & (mode != SchemaMode.OFF.value)
+                & table.c.schema.is_not(null())
+            )
         )
 
         def run(connection: Connection) -> list[EventSchema]:
@@ -165,7 +173,7 @@ class SqlSchemaStore(SchemaStore):
                     project_id=row.project_id,
                     event=row.name,
                     text=jsonio.encode(row.schema).decode(),
-                    mode=SchemaMode(row.schema_mode),
+                    mode=SchemaMode(row.mode),
                 )
                 for row in connection.execute(statement)
                 if row.schema is not None
@@ -302,7 +310,7 @@ def _decode_details(row: Row[Any]) -> dict[str, Any]:
 
 def _decode_event(row: Row[Any]) -> EventDefinition:
     values = _decode_details(row)
-    return EventDefinition(**values | {"schema_mode": SchemaMode(row.schema_mode)})
+    return EventDefinition(**values | {"schema_mode": EventSchemaMode(row.schema_mode)})
 
 
 def _decode_property(row: Row[Any]) -> PropertyDefinition:

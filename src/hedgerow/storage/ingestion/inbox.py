@@ -47,7 +47,7 @@ from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.transformations.chain import TransformationCounts
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.deliveries import queue
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.flags import calls
@@ -62,7 +62,7 @@ from hedgerow.storage.ingestion.inbox_packing import (
     unpack_keys,
     unpack_processed,
 )
-from hedgerow.storage.persons import changes
+from hedgerow.storage.persons import behaviors, changes
 from hedgerow.storage.pipelines import transformation_counts
 from hedgerow.storage.projects.deletions import fetch_deleted, read_deleted
 from hedgerow.storage.tables.ingestion import inbox, ready_events
@@ -189,6 +189,7 @@ class SqlInboxStore(InboxStore):
         self._buckets = buckets
         self._is_shared = buckets > 1 and database.engine_name == "postgresql"
         self._leases = BucketLeases(database, buckets)
+        self._behaviors = behaviors.TrackedBehaviors()
         # How many rows the last fetch of each query needed.
         self._row_estimates: dict[PreparedQuery, int] = {}
 
@@ -308,9 +309,13 @@ class SqlInboxStore(InboxStore):
             for project_id, events in sorted(by_project.items()):
                 if project_id in deleted:
                     continue
-                state = changes.load_state(connection, project_id, collect_references(events))
+                references = collect_references(events)
+                state = changes.load_state(connection, project_id, references, self._behaviors.read)
                 result = process(project_id, events, state)
                 changes.save_changes(connection, project_id, result.changes, now)
+                behaviors.save_occurrences(
+                    connection, project_id, result.occurrences, state.behaviors, now
+                )
                 ingestion_warnings.add_warnings(connection, project_id, result.warnings, now)
                 calls.add_calls(connection, project_id, result.flag_calls, now)
                 for each in result.rejected:
@@ -370,7 +375,7 @@ class SqlInboxStore(InboxStore):
             ids.update(row.id for row in begun if _keep_remainder(connection, row))
             made = [each for id in sorted(ids) for each in new.get(id, ())]
             if made:
-                queue.add_deliveries(connection, made, now)
+                add_deliveries(connection, made, now)
             generations.advance_events(connection, changed)
 
         await self._database.write(change)

@@ -14,7 +14,7 @@ from hedgerow.definitions.model import (
     MAX_EVENT_PROPERTIES,
     MAX_EVENTS,
     MAX_PROPERTIES,
-    SchemaMode,
+    EventSchemaMode,
 )
 from hedgerow.definitions.store import LearnedEvent, LearnedNames, LearnedProperty, PropertyKey
 from hedgerow.ingestion.model import IngestionWarning
@@ -41,7 +41,7 @@ _INSERT_EVENTS = f"""
 INSERT INTO event_definitions (id, project_id, name, first_seen_at, last_seen_at, volume_30_day,
     created_at, updated_at, description, tags, verified, hidden, schema_mode)
 SELECT r.uuid, r.project_id, r.name, r.first_seen_at, r.last_seen_at, r.number,
-    r.created_at, r.created_at, '', '[]', FALSE, FALSE, '{SchemaMode.WARN}'
+    r.created_at, r.created_at, '', '[]', FALSE, FALSE, '{EventSchemaMode.PROJECT}'
 FROM {{rows}} WHERE TRUE
 ON CONFLICT (project_id, name) DO UPDATE SET {_SPAN.format(t="event_definitions")},
 """  # noqa: S608 - our own names

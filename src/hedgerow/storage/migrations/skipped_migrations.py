@@ -18,9 +18,6 @@ from hedgerow.storage.migrations.schema_check import (
     read_schema,
 )
 
-# No later migration was changed or skipped: a test pins them.
-LAST_CHANGED_MIGRATION = "0017"
-
 _log = structlog.get_logger("hedgerow")
 
 
@@ -60,10 +57,8 @@ class _MissingOnly:
 
 
 def add_skipped_parts(connection: Connection, at: str) -> None:
-    """Add what the migrations up to `at` create and the database lacks, if an unreleased version
-    may have left it out."""
-    if at > LAST_CHANGED_MIGRATION:
-        return
+    """Add what the migrations up to `at` create and the database lacks, because an unreleased
+    version left it out."""
     missing = _MissingOnly(connection)
     scripts = ScriptDirectory.from_config(build_alembic_config())
     for script in reversed(list(scripts.iterate_revisions(at, "base"))):

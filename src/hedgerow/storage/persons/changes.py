@@ -5,7 +5,7 @@ their ids. If another process created the same rows concurrently, saving raises
 ConcurrentPersonChangeError and the caller retries the whole batch.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,9 +21,12 @@ from hedgerow.ingestion.persons.loaded_state import (
     person_uuid,
 )
 from hedgerow.lib import jsonio
+from hedgerow.persons.behaviors.model import Behavior
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.flags.flags import flag_topic
+
+ReadBehaviors = Callable[[Connection, ProjectId], Sequence[Behavior]]
 
 
 class ConcurrentPersonChangeError(Exception):
@@ -31,7 +34,10 @@ class ConcurrentPersonChangeError(Exception):
 
 
 def load_state(
-    connection: Connection, project_id: ProjectId, collect_references: ReferencedPersons
+    connection: Connection,
+    project_id: ProjectId,
+    collect_references: ReferencedPersons,
+    read_behaviors: ReadBehaviors = lambda *_: (),
 ) -> LoadedState:
     # A shared lock: batches run concurrently, but not with a holder of the project lock.
     bulk.select(connection, "SELECT id FROM projects WHERE id = ? {shared}", project_id)
@@ -45,6 +51,7 @@ def load_state(
         ),
         group_types=group_types,
         groups=_load_groups(connection, project_id, collect_references.groups, group_types),
+        behaviors=read_behaviors(connection, project_id),
     )
 
 

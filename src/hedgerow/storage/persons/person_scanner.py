@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.events.query.limiter import QueryLimiter
+from hedgerow.flags.evaluation.comparison import ComparisonCounts, FlagComparison
 from hedgerow.flags.evaluation.condition_matcher import Condition
+from hedgerow.flags.evaluation.what_if import FlagVersionComparer
 from hedgerow.flags.store import FlagEvaluation, KeyEvaluator, PersonScanner, ScanResult
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolFull, PoolLimits
@@ -23,7 +25,11 @@ from hedgerow.storage.connect import (
     list_driver_errors,
     translate_error,
 )
-from hedgerow.storage.persons.flag_worker import evaluate_keys
+from hedgerow.storage.persons.flag_worker import (
+    compare_people,
+    compare_persons,
+    evaluate_keys,
+)
 from hedgerow.storage.persons.scan_worker import (
     ScanPart,
     choose_page,
@@ -42,12 +48,14 @@ WORKER_LIMITS = PoolLimits(
     timeout_s=30.0,
     max_memory_bytes=1 << 30,
 )
+# A comparison ends with what it has then, before its processes are killed.
+COMPARISON_BUDGET_S = 15.0
 
 
 T = TypeVar("T")
 
 
-class SqlPersonScanner(PersonScanner, KeyEvaluator):
+class SqlPersonScanner(PersonScanner, KeyEvaluator, FlagVersionComparer):
     def __init__(self, location: DatabaseLocation, workers: FunctionPool) -> None:
         self._location = location
         self._workers = workers
@@ -93,6 +101,39 @@ class SqlPersonScanner(PersonScanner, KeyEvaluator):
                 found.setdefault(value, []).append(rows)
         return found
 
+    async def compare_people(
+        self, project_id: ProjectId, comparison: FlagComparison, people: Sequence[Sequence[Any]]
+    ) -> ComparisonCounts:
+        size = max(1, -(-len(people) // PART_COUNT))
+        works = [
+            partial(
+                compare_people,
+                self._source,
+                project_id,
+                comparison,
+                [tuple(row) for row in people[start : start + size]],
+                COMPARISON_BUDGET_S,
+            )
+            for start in range(0, len(people), size)
+        ]
+        return _merge(await self._run(works, project_id))
+
+    async def compare_persons(
+        self, project_id: ProjectId, comparison: FlagComparison
+    ) -> ComparisonCounts:
+        works = [
+            partial(
+                compare_persons,
+                self._source,
+                project_id,
+                comparison,
+                ScanPart(number=n, of=PART_COUNT),
+                COMPARISON_BUDGET_S,
+            )
+            for n in range(PART_COUNT)
+        ]
+        return _merge(await self._run(works, project_id))
+
     async def _run(self, works: Sequence[Callable[[], T]], project_id: ProjectId) -> Sequence[T]:
         try:
             async with self._limiter.acquire(project_id):
@@ -118,3 +159,10 @@ class SqlPersonScanner(PersonScanner, KeyEvaluator):
         finally:
             for task in running:
                 task.cancel()
+
+
+def _merge(parts: Sequence[ComparisonCounts]) -> ComparisonCounts:
+    counts = ComparisonCounts()
+    for part in parts:
+        counts.merge(part)
+    return counts

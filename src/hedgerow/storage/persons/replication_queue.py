@@ -37,7 +37,8 @@ class SqlReplicationQueue(ReplicationQueue):
         return await self._fetch_number(f"SELECT {last} - {first}") or 0
 
     async def read_changes(self, *, after: int, limit: int, max_size: int) -> QueuedChanges:
-        return await self._database.read(
+        # Thousands of rows, while requests are answered.
+        return await self._database.read_in_background(
             lambda connection: read_queued_rows(connection, after, limit, max_size)
         )
 
@@ -75,4 +76,5 @@ class SqlReplicationQueue(ReplicationQueue):
             [(number,)] = bulk.select(connection, sql)
             return None if number is None else int(number)
 
-        return await self._database.read(run)
+        # The aggregate reads the rows that were removed since the last checkpoint.
+        return await self._database.read_in_background(run)

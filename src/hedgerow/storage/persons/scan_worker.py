@@ -15,7 +15,9 @@ import msgspec
 
 from hedgerow.filters.values import as_text
 from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher
+from hedgerow.flags.evaluation.evaluation_context import PersonBehaviors
 from hedgerow.flags.store import ScanResult
+from hedgerow.persons.behaviors.times import join_behaviors
 from hedgerow.persons.model import PersonId
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
@@ -27,7 +29,7 @@ MAX_SELECTED_KEYS = 100
 BLOCK_SIZE = 64
 SEARCHED_PROPERTIES = ("email", "name")
 
-_FIRST_DISTINCT_ID = (
+FIRST_DISTINCT_ID = (
     "(SELECT d.distinct_id FROM person_distinct_ids AS d WHERE d.person_id = p.id"
     " ORDER BY d.distinct_id LIMIT 1)"
 )
@@ -95,6 +97,18 @@ def choose_page(matching: Iterable[int], query: PersonQuery) -> list[PersonId]:
     return chosen if newer is None else chosen[::-1]
 
 
+class _LazyBehaviors(dict[int, PersonBehaviors]):
+    """Behaviors by person. Decoded when they are read: encoded ones take a quarter of the space."""
+
+    def __init__(self, rows: Mapping[int, list[str]]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def get(self, person_id: int, default: Any = None) -> Any:
+        rows = self._rows.get(person_id)
+        return default if rows is None else join_behaviors(rows)
+
+
 class _PersonScan:
     def __init__(
         self,
@@ -112,12 +126,13 @@ class _PersonScan:
         self._search = query.search.lower()
         self._owners = self._find_owners() if self._search else frozenset()
         self._cohorts = self._load_cohorts()
+        self._behaviors = self._load_behaviors() if self._matcher.uses_behaviors else {}
         self._keys = self._choose_keys()
         self._decode = build_decoder(self._keys)
 
     def iterate_matching(self, *, is_ordered: bool) -> Iterator[int]:
         """Yield the ids of the persons that match, from the position of the query if ordered."""
-        distinct_id = _FIRST_DISTINCT_ID if self._matcher.needs_distinct_id else "''"
+        distinct_id = FIRST_DISTINCT_ID if self._matcher.needs_distinct_id else "''"
         properties, sent = self._source.select_properties(self._keys)
         columns = f"p.id, {properties}, coalesce({distinct_id}, '')"
         where, values = self._build_where(has_position=is_ordered)
@@ -128,7 +143,7 @@ class _PersonScan:
         if self._query.needs_scan:
             decode = self._decode
             rows = (row for row in rows if self._matches_text(row[0], decode(row[1])))
-        return self._matcher.filter_persons(rows, self._decode, self._cohorts)
+        return self._matcher.filter_persons(rows, self._decode, self._cohorts, self._behaviors)
 
     def count_persons(self) -> int:
         """Count the persons of this part that were read."""
@@ -185,6 +200,20 @@ class _PersonScan:
             for (person_id,) in members:
                 found[person_id] = found.get(person_id, frozenset()) | own
         return found
+
+    def _load_behaviors(self) -> Mapping[int, PersonBehaviors]:
+        """Return what each person did, as far as cohorts count it."""
+        sql = (
+            "SELECT d.person_id, b.times FROM behavior_times AS b JOIN person_distinct_ids AS d"
+            " ON d.project_id = b.project_id AND d.distinct_id = b.distinct_id"
+            " WHERE b.project_id = ?"
+        )
+        if self._part is not None:
+            sql += f" AND {self._part.select('d.person_id')}"
+        found: dict[int, list[str]] = {}
+        for person_id, times in self._select(sql, self._query.project_id):
+            found.setdefault(person_id, []).append(times)
+        return _LazyBehaviors(found)
 
     def _matches_text(self, id: int, properties: Mapping[str, Any]) -> bool:
         texts = {

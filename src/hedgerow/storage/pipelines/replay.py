@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Integer, Text, bindparam, func, literal_colum
 
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.events.query.executor import DEFAULT_LIMITS
+from hedgerow.events.store import EventReader
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.jobs.replay import EventPosition, ReplayQueue, ReplayRange, ReplaySource
 from hedgerow.pipelines.model import RecordId
@@ -15,7 +16,6 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import delivered
 from hedgerow.storage.deliveries.queue import end_pause
 from hedgerow.storage.engine.database import Database, PreparedQuery
-from hedgerow.storage.events.queries import ClickHouseEventReader
 from hedgerow.storage.events.schema import COLUMNS, TABLE
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.tables import deliveries as table
@@ -41,7 +41,7 @@ _select_queued = PreparedQuery(
 
 
 class ClickHouseReplayEvents(ReplaySource):
-    def __init__(self, queries: ClickHouseEventReader, inbox: SqlInboxStore) -> None:
+    def __init__(self, queries: EventReader, inbox: SqlInboxStore) -> None:
         self._queries = queries
         self._inbox = inbox
 

@@ -25,8 +25,8 @@ from sqlalchemy import (
 
 from hedgerow.pipelines.jobs.running import JobEnd, JobLeaseStore, JobStep, LeaseLost
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
-from hedgerow.storage.deliveries import queue as deliveries
 from hedgerow.storage.deliveries.logs import add_log_lines
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.leases import LEASE_S
 from hedgerow.storage.pipelines import import_states
@@ -171,7 +171,7 @@ class SqlRunningJobStore(JobLeaseStore):
                 uuids = [each.event.uuid for each in step.deliveries]
                 for start in range(0, len(uuids), UUID_BATCH_SIZE):
                     _remove_dead(connection, record_id, uuids[start : start + UUID_BATCH_SIZE])
-                deliveries.add_deliveries(connection, step.deliveries, now)
+                add_deliveries(connection, step.deliveries, now)
             if step.about:
                 import_states.save_progress(connection, record_id, step)
             add_log_lines(connection, record_id, step.logs, now)

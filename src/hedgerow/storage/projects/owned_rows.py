@@ -38,16 +38,26 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.project_tokens,
         tables.project_secrets,
         tables.project_members,
+        tables.environments,
         tables.activity,
         tables.pipeline_records,
         tables.idempotency_keys,
         tables.flags,
         tables.scheduled_changes,
+        tables.rollout_plans,
+        tables.bandits,
+        tables.code_references,
+        tables.stale_flags,
+        tables.approval_policies,
+        tables.change_requests,
         tables.early_access_features,
         tables.surveys,
         tables.actions,
         tables.experiments,
+        tables.experiment_holdouts,
         tables.cohorts,
+        tables.behaviors,
+        tables.behavior_times,
         tables.persons,
         tables.person_distinct_ids,
         tables.group_types,
@@ -89,6 +99,16 @@ _CONDITIONS |= {
     )
 }
 _CONDITIONS |= {
+    tables.change_request_votes: _by_parent(
+        tables.change_request_votes.c.request_id, tables.change_requests
+    ),
+    tables.change_request_comments: _by_parent(
+        tables.change_request_comments.c.request_id, tables.change_requests
+    ),
+    tables.rollout_evaluations: _by_parent(
+        tables.rollout_evaluations.c.plan_id, tables.rollout_plans
+    ),
+    tables.bandit_allocations: _by_parent(tables.bandit_allocations.c.bandit_id, tables.bandits),
     tables.alert_checks: _by_parent(tables.alert_checks.c.alert_id, tables.alerts),
     tables.chart_pictures: _by_parent(
         tables.chart_pictures.c.subscription_id, tables.subscriptions
@@ -121,6 +141,7 @@ KEPT: Mapping[Table, str] = {
     tables.outgoing_mail: "to people, sent within a day or dropped",
     tables.roles: "belongs to the installation",
     tables.invites: "a role in a deleted project is ignored",
+    tables.products: "belongs to the installation",
     tables.components: "belongs to the installation",
     tables.sealing_check: "belongs to the installation",
     tables.projects: "its row keeps the id from being used again",

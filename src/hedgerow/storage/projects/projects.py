@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Label, Row, delete, insert, select, update
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.projects.activity import ActivityEntry, Actor, diff_fields
-from hedgerow.projects.model import Project, ProjectId, SecretKey
+from hedgerow.projects.model import Project, ProjectId, SchemaMode, SecretKey, WeekStart
 from hedgerow.projects.store import NewProject, ProjectStore
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
@@ -74,9 +74,13 @@ class SqlProjectStore(ProjectStore):
                     timezone=after.timezone,
                     retention_days=after.retention_days,
                     test_account_filters=list(after.test_account_filters),
+                    schema_mode=after.schema_mode.value,
+                    week_start_day=after.week_start_day.value,
                     updated_at=now,
                 )
             )
+            if after.schema_mode is not before.schema_mode:
+                generations.advance(connection, generations.schema_topic(id))
             return _record_update(connection, "updated", before, actor, now)
 
         return await self._database.write(change)
@@ -217,6 +221,8 @@ def decode_project(row: Row[Any]) -> Project:
         updated_at=row.updated_at,
         retention_days=row.retention_days,
         test_account_filters=row.test_account_filters or [],
+        schema_mode=SchemaMode(row.schema_mode or SchemaMode.WARN),
+        week_start_day=WeekStart(row.week_start_day or WeekStart.SUNDAY),
         secret_mask=row.secret_mask or "",
         backup_secret_mask=row.backup_secret_mask or "",
     )
@@ -271,6 +277,8 @@ def _get_audited_fields(project: Project | None) -> Mapping[str, Any]:
         "api_token": project.api_token,
         "retention_days": project.retention_days,
         "test_account_filters": list(project.test_account_filters) or None,
+        "schema_mode": project.schema_mode.value,
+        "week_start_day": project.week_start_day.value,
         "secret_api_token": project.secret_mask or None,
         "secret_api_token_backup": project.backup_secret_mask or None,
     }

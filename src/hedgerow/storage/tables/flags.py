@@ -1,6 +1,6 @@
 """Flags and what builds on them: cohorts, experiments, surveys, early access."""
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Integer, Table, Text
 
 from hedgerow.storage.tables.column_types import Id, Json, Moment, metadata
 
@@ -28,6 +28,8 @@ flags = Table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     Column("last_called_at", Moment),
+    # Flags of older versions have none.
+    Column("owners", Json),
 )
 
 scheduled_changes = Table(
@@ -49,6 +51,98 @@ scheduled_changes = Table(
     Column("author_uuid", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    Column("change_request_id", Text),
+)
+
+# A process that checks a plan claims it until `claimed_until`.
+rollout_plans = Table(
+    "rollout_plans",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("condition_index", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("steps", Json, nullable=False),
+    Column("metrics", Json, nullable=False),
+    Column("alpha", Float, nullable=False),
+    Column("window_s", Integer, nullable=False),
+    Column("on_harm", Text, nullable=False),
+    Column("on_no_data", Text, nullable=False),
+    # Ids of pipeline records.
+    Column("destinations", Json, nullable=False),
+    Column("author", Json, nullable=False),
+    Column("author_uuid", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("step_index", Integer),
+    Column("step_started_at", Moment),
+    Column("percentage_before", Float),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    Column("next_check_at", Moment),
+    Column("last_checked_at", Moment),
+    Column("metrics_found", Json, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("claimed_until", Moment),
+)
+
+rollout_evaluations = Table(
+    "rollout_evaluations",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("plan_id", ForeignKey("rollout_plans.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("step_index", Integer),
+    Column("percentage", Float),
+    Column("why", Text, nullable=False),
+    Column("metrics", Json, nullable=False),
+)
+
+# A process that reallocates a bandit claims it until `claimed_until`.
+bandits = Table(
+    "bandits",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("flag_id", ForeignKey("flags.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("metric", Json, nullable=False),
+    Column("exposure_criteria", Json, nullable=False),
+    Column("floor_percent", Integer, nullable=False),
+    Column("interval_s", Integer, nullable=False),
+    Column("min_persons", Integer, nullable=False),
+    Column("author", Json, nullable=False),
+    Column("author_uuid", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    # Pairs of variant and percentage, in the order of the flag.
+    Column("split", Json, nullable=False),
+    Column("learning_since", Moment),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    Column("next_check_at", Moment),
+    Column("last_checked_at", Moment),
+    Column("variants_found", Json, nullable=False),
+    Column("change_request_id", Text),
+    Column("version", Integer, nullable=False),
+    Column("claimed_until", Moment),
+)
+
+bandit_allocations = Table(
+    "bandit_allocations",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("bandit_id", ForeignKey("bandits.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("variants", Json, nullable=False),
 )
 
 early_access_features = Table(
@@ -121,6 +215,20 @@ experiments = Table(
     Column("updated_at", Moment, nullable=False),
 )
 
+# Experiments and flags have a copy of the share.
+experiment_holdouts = Table(
+    "experiment_holdouts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("exclusion_percentage", Float, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
 cohorts = Table(
     "cohorts",
     metadata,
@@ -154,4 +262,27 @@ flag_calls = Table(
     Column("response", Text, primary_key=True),
     Column("calls", BigInteger, nullable=False),
     Column("last_called_at", Moment, nullable=False),
+)
+
+# Where source code names flags. A key need not be that of a flag.
+code_references = Table(
+    "code_references",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("repository", Text, nullable=False),
+    Column("commit_sha", Text, nullable=False),
+    Column("flag_key", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("line", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+# Flags that the activity log says are stale.
+stale_flags = Table(
+    "stale_flags",
+    metadata,
+    Column("flag_id", ForeignKey("flags.id"), primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("created_at", Moment, nullable=False),
 )

@@ -47,6 +47,32 @@ projects = Table(
     # How long events are kept; null means forever.
     Column("retention_days", Integer),
     Column("test_account_filters", Json),
+    # Null is the default.
+    Column("schema_mode", Text),
+    Column("week_start_day", Integer),
+)
+
+# A product is a set of projects, which are its environments.
+products = Table(
+    "products",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+
+environments = Table(
+    "environments",
+    metadata,
+    # A project is an environment of at most one product.
+    Column("project_id", ForeignKey("projects.id"), primary_key=True),
+    Column("product_id", ForeignKey("products.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    # Whether changes of its flags need an approval.
+    Column("is_protected", Boolean, nullable=False),
 )
 
 project_tokens = Table(

@@ -21,7 +21,8 @@ from hedgerow.pipelines.model import ComponentId, RecordId
 from hedgerow.plugin.component import Component, Family
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.outcomes import Delivered, Outcome
-from hedgerow.storage.deliveries.queue import SqlDeliveryStore, add_deliveries
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import deliveries
 from tests.contract.storage.conftest import NOW, Stores
 from tests.contract.storage.deliveries.test_queue import event

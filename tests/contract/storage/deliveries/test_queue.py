@@ -34,11 +34,8 @@ from hedgerow.storage.deliveries import ordering, retention
 from hedgerow.storage.deliveries.backlogs import SqlBacklogStore
 from hedgerow.storage.deliveries.groups import SqlGroupStore
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
-from hedgerow.storage.deliveries.queue import (
-    UNREADABLE_EVENT_ERROR,
-    SqlDeliveryStore,
-    add_deliveries,
-)
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
+from hedgerow.storage.deliveries.queue import UNREADABLE_EVENT_ERROR, SqlDeliveryStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.pipelines.notifications import SqlNotificationStore
 from hedgerow.storage.tables import deliveries, group_types, groups

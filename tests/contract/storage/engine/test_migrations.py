@@ -12,7 +12,7 @@ from sqlalchemy import inspect
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine, open_database
-from hedgerow.storage.migrations import skipped_migrations
+from hedgerow.storage.migrations import apply
 from hedgerow.storage.migrations.apply import migrate, prepare_database
 from hedgerow.storage.migrations.schema_check import (
     ONLY_ON_POSTGRES,
@@ -210,7 +210,7 @@ def test_the_expected_schema_is_that_of_both_engines(place: DatabaseLocation) ->
 def test_a_missing_part_of_the_schema_is_named(
     place: DatabaseLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skipped_migrations, "LAST_CHANGED_MIGRATION", "0000")
+    monkeypatch.setattr(apply, "LAST_CHANGED_MIGRATION", "0000")
     prepare_database(place, FIRST, NOW)
     run_sql(place, "DROP INDEX inbox_by_bucket")
     run_sql(place, "DROP INDEX flags_by_key")

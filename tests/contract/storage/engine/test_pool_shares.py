@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from hedgerow.errors import Unavailable
-from hedgerow.lib.sender import current_sender
+from hedgerow.lib.workers.sender import current_sender
 from hedgerow.storage.engine.postgres import PostgresDatabase
 from hedgerow.storage.projects.projects import lock_project
 from tests.contract.storage.conftest import DEFAULT_PROJECT

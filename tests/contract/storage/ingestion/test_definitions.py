@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from hedgerow.definitions.definitions import DefinitionCatalogue
-from hedgerow.definitions.model import PropertyKind, PropertyValueType, SchemaMode
+from hedgerow.definitions.model import EventSchemaMode, PropertyKind, PropertyValueType
 from hedgerow.definitions.store import (
     EventQuery,
     LearnedEvent,
@@ -97,7 +97,7 @@ async def test_change_keeps_what_workers_learn(stores: Stores) -> None:
     store = SqlDefinitionStore(stores.database)
     project = await stores.new_project()
     definitions = DefinitionCatalogue(store)
-    fields = {"schema": SCHEMA, "schema_mode": SchemaMode.REJECT, "tags": ("ä", '"')}
+    fields = {"schema": SCHEMA, "schema_mode": EventSchemaMode.REJECT, "tags": ("ä", '"')}
     made = await definitions.create_event(project, "e", fields, ACTOR, NOW)
     learned = {(project.id, "e"): LearnedEvent(NOW, LATER, 5)}
     await store.save_learned(LearnedNames(events=learned), NOW)
@@ -118,12 +118,12 @@ async def test_schemas_follow_generations(stores: Stores) -> None:
     [schema] = await schemas.schemas([project.id])
     assert (schema.event, schema.text, schema.mode) == ("e", '{"required":["price"]}', "warn")
     before = await schemas.generations_of([project.id])
-    off = {"schema_mode": SchemaMode.OFF}
+    off = {"schema_mode": EventSchemaMode.OFF}
     await definitions.change_event(project, made.id, off, ACTOR, NOW)
     assert await schemas.generations_of([project.id]) != before
     assert await schemas.schemas([project.id]) == []
     await definitions.change_event(
-        project, made.id, {"schema": None, "schema_mode": SchemaMode.WARN}, ACTOR, NOW
+        project, made.id, {"schema": None, "schema_mode": EventSchemaMode.PROJECT}, ACTOR, NOW
     )
     assert await schemas.schemas([project.id]) == []
 

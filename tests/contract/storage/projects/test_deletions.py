@@ -62,9 +62,19 @@ async def _fill_tables(stores: Stores, project_id: ProjectId) -> None:
     """Insert a row of the project into every table that has rows of projects."""
 
     def fill(connection: Connection) -> None:
+        organization = connection.execute(select(tables.organizations.c.id)).scalar_one()
+        product = {
+            "id": project_id,
+            "organization_id": organization,
+            "name": f"of {project_id}",
+            "created_at": NOW,
+            "updated_at": NOW,
+        }
+        connection.execute(insert(tables.products).values(product))
         made: dict[Table, dict[str, Any]] = {
             tables.projects: {"id": project_id},
             tables.users: {"id": 1},
+            tables.products: product,
         }
         for table in list(OWNED)[::-1]:
             row = {

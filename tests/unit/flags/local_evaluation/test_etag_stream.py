@@ -41,7 +41,7 @@ class StreamFixture:
         return self.allowed
 
     def open_stream(self) -> AsyncIterator[str | None]:
-        return self.streams.stream_etags(make_project(), self.is_allowed)
+        return self.streams.stream_etags(make_project(), self.is_allowed, self.streams.get_sdk_etag)
 
     def is_full(self, listener: Listener) -> bool:
         try:

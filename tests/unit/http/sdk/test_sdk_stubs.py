@@ -5,7 +5,7 @@ import pytest
 from starlette.applications import Starlette
 
 from hedgerow.http.auth.access import Authenticator
-from hedgerow.http.routes import build_routes
+from hedgerow.http.route_tables import build_routes
 from hedgerow.http.sdk.sdk_stubs import ScriptEndpoints
 from tests.unit.http.asgi import http_scope, send_request
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 from annotated_types import Len
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
@@ -19,10 +19,9 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_positive
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Date, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.dates import parse_stored_date
 from hedgerow.projects.recurrence import (
     MAX_COUNT,
     MAX_INTERVAL,
@@ -55,15 +54,11 @@ LIST_PARAMETERS = tuple(
 Id = Annotated[int, Between(1, INT64_MAX)]
 
 
-def _parse_date(value: Any) -> datetime:
-    try:
-        found = parse_stored_date(value)
-    except ValueError:
-        found = None
-    if found is None or not EARLIEST <= found <= LATEST:
-        detail = "Expected a date such as 2026-01-31T12:00:00Z."
+def _check_date(value: datetime) -> datetime:
+    if not EARLIEST <= value <= LATEST:
+        detail = f"Expected a date from {EARLIEST.year} to {LATEST.year}."
         raise PydanticCustomError("date", detail, {"code": "invalid_date"})
-    return found
+    return value
 
 
 def _check_position(value: Any) -> Any:
@@ -73,7 +68,7 @@ def _check_position(value: Any) -> Any:
     return value
 
 
-Date = Annotated[datetime, BeforeValidator(_parse_date)]
+BoundedDate = Annotated[Date, AfterValidator(_check_date)]
 Position = Annotated[int, Between(-MAX_POSITION, MAX_POSITION), BeforeValidator(_check_position)]
 
 
@@ -124,8 +119,8 @@ class SubscriptionBody(Fields):
         | None
     ) = None
     count: Annotated[int, Between(1, MAX_COUNT)] | None = None
-    start_date: Date = OMITTED
-    until_date: Date | None = None
+    start_date: BoundedDate = OMITTED
+    until_date: BoundedDate | None = None
     enabled: Boolean = OMITTED
     deleted: Boolean = OMITTED
 
@@ -151,7 +146,7 @@ class NewSubscription(SubscriptionBody):
     target_type: TargetType
     target_value: Annotated[str, Text(TARGET_MAX)]
     frequency: Frequency
-    start_date: Date
+    start_date: BoundedDate
 
 
 def _render(call: ProjectCall, subscription: Subscription) -> SubscriptionItem:

@@ -1,13 +1,10 @@
 """Annotations: notes at points in time."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
-from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.dashboards.annotations import SCOPE, Annotations
@@ -27,10 +24,9 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_choice, parse_positive, parse_text
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Date, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.dates import parse_stored_date
 from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import parse_date_parameter
 
@@ -71,17 +67,6 @@ class AnnotationItem(msgspec.Struct, kw_only=True):
     scope: str
 
 
-def _parse_date(value: Any) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return parse_stored_date(value)
-    except ValueError:
-        raise PydanticCustomError(
-            "date", "Expected a date such as 2026-01-31T12:00:00Z.", {"code": "invalid_date"}
-        ) from None
-
-
 Id = Annotated[int, Between(1, INT64_MAX)]
 
 
@@ -92,7 +77,7 @@ class AnnotationBody(Fields):
     ignored_fields: ClassVar[frozenset[str] | None] = POSTHOG_ANNOTATION_FIELDS
 
     content: Annotated[str, Text(CONTENT_MAX)] = OMITTED
-    date_marker: Annotated[datetime | None, BeforeValidator(_parse_date)] = None
+    date_marker: Date | None = None
     scope: AnnotationScope = OMITTED
     creation_type: Literal["USR", "GIT"] = OMITTED
     dashboard_item: Id | None = None

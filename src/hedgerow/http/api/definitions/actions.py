@@ -1,12 +1,9 @@
 """Actions: names for the events that match one of several steps."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
@@ -24,12 +21,12 @@ from hedgerow.http.payload.fields import (
     INT64_MAX,
     OMITTED,
     Boolean,
+    Date,
     Fields,
     Text,
 )
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.dates import parse_stored_date
 from hedgerow.projects.store import ActivityStore
 
 NAME_MAX = 400
@@ -47,15 +44,6 @@ POSTHOG_ACTION_FIELDS = frozenset(
         *("user_access_level", "last_summarized_at", "summary", "steps_json"),
     )
 )
-
-
-def _parse_date(value: Any) -> datetime | None:
-    try:
-        return None if value is None else parse_stored_date(value)
-    except ValueError:
-        raise PydanticCustomError(
-            "date", "Expected a date such as 2026-01-31T12:00:00Z.", {"code": "invalid_date"}
-        ) from None
 
 
 class ActionItem(msgspec.Struct, kw_only=True):
@@ -91,7 +79,7 @@ class ActionBody(Fields):
     description: Annotated[str, Text(TEXT_MAX, blank=True)] = OMITTED
     steps: list[dict[str, Any]] = OMITTED
     tags: list[Annotated[str, Text(TAG_MAX)]] = OMITTED
-    pinned_at: Annotated[datetime | None, BeforeValidator(_parse_date)] = None
+    pinned_at: Date | None = None
     deleted: Boolean = OMITTED
     post_to_slack: Boolean | None = None
     slack_message_format: Annotated[str, Text(TEXT_MAX, blank=True)] = OMITTED

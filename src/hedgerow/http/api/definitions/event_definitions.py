@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from hedgerow.definitions.definitions import EVENT_SCOPE, DefinitionCatalogue
-from hedgerow.definitions.model import NAME_MAX_CHARS, EventDefinition, SchemaMode
+from hedgerow.definitions.model import NAME_MAX_CHARS, EventDefinition, EventSchemaMode
 from hedgerow.definitions.schema_registry import check_in_worker
 from hedgerow.definitions.store import EventQuery
 from hedgerow.errors import Invalid
@@ -104,7 +104,7 @@ class EventDefinitionBody(DetailsBody):
     name: Annotated[str, Text(NAME_MAX_CHARS)] | None = None
     owner: Any = None
     json_schema: dict[str, Any] | None = Field(None, alias="schema")
-    schema_mode: SchemaMode | None = None
+    schema_mode: EventSchemaMode | None = None
 
     def to_fields(self, directory: Directory) -> dict[str, Any]:
         sent = self.to_details()

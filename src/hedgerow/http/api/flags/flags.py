@@ -14,13 +14,24 @@ from hedgerow.flags.flags import SCOPE, STALE, TYPES, FlagFilter, Flags, get_fla
 from hedgerow.flags.known_fields import POSTHOG_FLAG_FIELDS
 from hedgerow.flags.model import KEY_MAX_CHARS, Bucketing, Flag, Runtime
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
+from hedgerow.http.api.flags.change_request_items import (
+    ApprovalRefusal,
+    ChangeRequester,
+    propose_flag,
+)
 from hedgerow.http.api.flags.summary import FlagItem, FlagRenderer
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
+from hedgerow.http.parameters import (
+    Parameter,
+    parse_boolean,
+    parse_choice,
+    parse_positive,
+    parse_text,
+)
 from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
@@ -30,6 +41,7 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.surveys.surveys import Surveys
 
 NAME_MAX = 10_000
+NO_USER = "@"
 # Path segments that are not flag keys, with the methods of their own routes.
 RESERVED = {
     "activity": "GET, HEAD",
@@ -39,10 +51,14 @@ RESERVED = {
     "preview": "POST",
     "stream": "GET, HEAD",
     "user_blast_radius": "POST",
+    "what_if": "POST",
 }
 LIST_PARAMETERS = (
     Parameter("search", "Only flags whose key or name contains this text."),
     Parameter("active", "Only active (true), inactive (false) or stale (STALE) flags."),
+    Parameter("archived", "Only archived (true) or other (false) flags.", {"type": "boolean"}),
+    Parameter("created_by_id", "Only flags created by the user with this id.", {"type": "integer"}),
+    Parameter("owner", "Only flags that have this owner."),
     Parameter("type", f"Only flags of this type: {', '.join(TYPES)}."),
     Parameter("tags", "Only flags with one of these tags, as a JSON list."),
 )
@@ -101,6 +117,7 @@ class FlagBody(Fields):
     evaluation_contexts: list[Annotated[str, Text(200)]] | None = None
     evaluation_tags: list[Annotated[str, Text(200)]] | None = None
     tags: list[Annotated[str, Text(200)]] | None = None
+    owners: list[Annotated[str, Text(200)]] | None = None
     rollout_percentage: Annotated[None, BeforeValidator(_check_own_rollout)] = None
     version: Annotated[int, Between()] | None = None
     original_flag: Any = None
@@ -113,7 +130,7 @@ class FlagBody(Fields):
         }
         if self.evaluation_tags is not None:  # the name in earlier versions of PostHog
             fields.setdefault("evaluation_contexts", self.evaluation_tags)
-        for name in ("evaluation_contexts", "tags"):
+        for name in ("evaluation_contexts", "tags", "owners"):
             if name in fields:
                 fields[name] = tuple(dict.fromkeys(fields[name]))
         return FlagFields(**fields)
@@ -132,6 +149,18 @@ def _parse_active(text: str) -> bool | None:
         detail = f'"{truncate(text)}" is not a valid choice. Expected one of: true, false, {STALE}.'
         raise Invalid(detail, attr="active", code="invalid_choice")
     return parse_boolean(text, "active")
+
+
+def _parse_creator(call: ProjectCall) -> str | None:
+    """Return the email of a user, one that no user has if there is none with this id."""
+    text = call.query_param("created_by_id")
+    if not text:
+        return None
+    id = parse_positive(text)
+    if id is None:
+        raise Invalid("A valid integer is required.", attr="created_by_id")
+    user = call.context.directory.find_user_by_id(id)
+    return NO_USER if user is None else user.email
 
 
 def _parse_tags(text: str | None) -> frozenset[str]:
@@ -154,9 +183,11 @@ class FlagEndpoints:
         activity: ActivityStore,
         flag_renderer: FlagRenderer,
         flags: Flags,
+        requester: ChangeRequester,
         surveys: Surveys,
     ) -> None:
         self._activity = activity
+        self._requester = requester
         self._flag_renderer = flag_renderer
         self._flags = flags
         self._surveys = surveys
@@ -191,6 +222,9 @@ class FlagEndpoints:
         flag_filter = FlagFilter(
             search=search.strip()[:200],
             active=None if is_stale else _parse_active(active),
+            archived=parse_boolean(call.query_param("archived"), "archived"),
+            created_by=_parse_creator(call),
+            owner=call.query_param("owner") or None,
             type=kind,
             experimental=links.experiments.keys(),
             stale_at=call.now if is_stale else None,
@@ -210,12 +244,18 @@ class FlagEndpoints:
         response=FlagItem,
         status=201,
         body=FlagBody,
+        failure=ApprovalRefusal,
     )
     async def create_flag(self, call: ProjectCall) -> Response:
-        """Create a flag."""
+        """Create a flag. If a policy requires approvals, the response is 409 with the change
+        request."""
         fields = (await call.body(FlagBody)).to_fields()
         await compile_patterns(fields.filters)
-        flag = await self._flags.create(call.project, fields, call.actor, call.now)
+        flag = await self._requester.run(
+            call,
+            self._flags.create(call.project, fields, call.actor, call.now),
+            propose_flag(None, fields),
+        )
         return await self._respond(call, flag, 201)
 
     @endpoint(
@@ -234,40 +274,38 @@ class FlagEndpoints:
         access=in_project("feature_flag:write"),
         response=FlagItem,
         body=FlagBody,
+        failure=ApprovalRefusal,
     )
     async def change_flag(self, call: ProjectCall) -> Response:
-        """Update the given fields. `deleted: false` restores a deleted flag."""
+        """Update the given fields. `deleted: false` restores a deleted flag. If a policy requires
+        approvals, the response is 409 with the change request."""
         found = await self._find_unreserved(call, deleted_too=True)
         body = await call.body(FlagBody)
         fields = body.to_fields()
         await compile_patterns(fields.filters)
-        flag = await self._flags.change(
-            call.project,
-            found.id,
-            fields,
-            seen=body.to_base(),
-            actor=call.actor,
-            now=call.now,
-        )
+        flag = await self._change(call, found, fields, body.to_base())
         return await self._respond(call, flag)
+
+    async def _change(
+        self, call: ProjectCall, flag: Flag, fields: FlagFields, seen: EditBase | None
+    ) -> Flag:
+        change = self._flags.change(
+            call.project, flag.id, fields, seen=seen, actor=call.actor, now=call.now
+        )
+        return await self._requester.run(call, change, propose_flag(flag.id, fields, seen))
 
     @endpoint(
         "DELETE",
         *project_paths("feature_flags/{flag_id}/"),
         access=in_project("feature_flag:write"),
         status=204,
+        failure=ApprovalRefusal,
     )
     async def delete_flag(self, call: ProjectCall) -> Response:
-        """Delete a flag. It is disabled and hidden. Restore it by its id with `deleted: false`."""
+        """Delete a flag. It is disabled and hidden. Restore it by its id with `deleted: false`. If
+        a policy requires approvals, the response is 409 with the change request."""
         found = await self._find_unreserved(call)
-        await self._flags.change(
-            call.project,
-            found.id,
-            FlagFields(deleted=True),
-            seen=None,
-            actor=call.actor,
-            now=call.now,
-        )
+        await self._change(call, found, FlagFields(deleted=True), None)
         return no_content()
 
     @endpoint(

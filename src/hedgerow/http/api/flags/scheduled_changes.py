@@ -1,6 +1,7 @@
 """Scheduled changes: what is changed in a flag at a later time."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,6 +11,8 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import AppError, Invalid, NotFound
+from hedgerow.flags.approvals.change_requests import ProposedChange
+from hedgerow.flags.approvals.model import ResourceType
 from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import FlagId
 from hedgerow.flags.schedules.model import (
@@ -29,13 +32,20 @@ from hedgerow.flags.schedules.scheduled_changes import (
 )
 from hedgerow.flags.schedules.store import ScheduledChangeFilter
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
+from hedgerow.http.api.flags.change_request_items import ChangeRequester
 from hedgerow.http.api.people.users import render_user
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_positive
+from hedgerow.http.parameters import (
+    Parameter,
+    parse_boolean,
+    parse_choice,
+    parse_positive,
+    parse_text,
+)
 from hedgerow.http.payload.fields import (
     INT64_MAX,
     OMITTED,
@@ -50,31 +60,36 @@ from hedgerow.lib.clock import format_iso
 from hedgerow.projects.recurrence import Frequency
 from hedgerow.projects.store import ActivityStore
 
+SEARCH_MAX = 200
 READ = in_project("feature_flag:read")
 WRITE = in_project("feature_flag:write")
 RESERVED = {"rollout": "POST"}
 # Fields that PostHog returns, without effect when they are sent back.
 RETURNED_FIELDS = frozenset(
     (
-        *("id", "team_id", "executed_at", "failure_reason", "created_at", "created_by"),
+        *("id", "team_id", "flag_key", "executed_at", "failure_reason", "created_at", "created_by"),
         *("updated_at", "last_executed_at", "timezone", "formatted_failure_reason"),
+        "change_request_id",
     )
 )
 LIST_PARAMETERS = (
     Parameter("model_name", "Only changes of this kind of object: FeatureFlag."),
+    Parameter("search", "Only changes of flags with this in their key."),
     Parameter("record_id", "Only changes of the flag with this id."),
     Parameter("pending", "Only changes to come (true), or those that have ended (false)."),
 )
 
 
 class ScheduledChangeItem(msgspec.Struct, kw_only=True):
-    """`scheduled_at` is the next execution. `executed_at` is set when no further one follows, and
-    `failure_reason` if the last one was not possible. Recurring changes keep the local time of day
-    in `timezone`."""
+    """`flag_key` is the key of the flag, `scheduled_at` the next execution. `executed_at` is set
+    when no further one follows, and `failure_reason` if the last one was not possible. Recurring
+    changes keep the local time of day in `timezone`. If the change requires approval, it is
+    executed only if the change request `change_request_id` is approved by then."""
 
     id: int
     team_id: int
     record_id: str
+    flag_key: str
     model_name: str
     payload: Mapping[str, Any]
     scheduled_at: str
@@ -89,6 +104,7 @@ class ScheduledChangeItem(msgspec.Struct, kw_only=True):
     last_executed_at: str | None
     end_date: str | None
     timezone: str
+    change_request_id: str | None
 
 
 def _parse_payload(value: Any) -> dict[str, Any]:
@@ -200,11 +216,12 @@ class RolloutBody(Fields):
         return {"operation": Operation.UPDATE_ROLLOUT.value, "value": value}
 
 
-def _render(call: ProjectCall, change: ScheduledChange) -> ScheduledChangeItem:
+def _render(call: ProjectCall, change: ScheduledChange, flag_key: str) -> ScheduledChangeItem:
     return ScheduledChangeItem(
         id=change.id,
         team_id=change.project_id,
         record_id=str(change.flag_id),
+        flag_key=flag_key,
         model_name=MODEL_NAME,
         payload=change.payload,
         scheduled_at=format_iso(change.scheduled_at),
@@ -219,6 +236,7 @@ def _render(call: ProjectCall, change: ScheduledChange) -> ScheduledChangeItem:
         last_executed_at=_format(change.last_executed_at),
         end_date=_format(change.end_date),
         timezone=call.project.timezone,
+        change_request_id=change.change_request_id,
     )
 
 
@@ -241,9 +259,12 @@ def _read_author(call: ProjectCall) -> ScheduleAuthor:
 class ScheduledChangeEndpoints:
     tag = "Scheduled changes"
 
-    def __init__(self, activity: ActivityStore, changes: ScheduledChanges) -> None:
+    def __init__(
+        self, activity: ActivityStore, changes: ScheduledChanges, requester: ChangeRequester
+    ) -> None:
         self._activity = activity
         self._changes = changes
+        self._requester = requester
 
     @endpoint(
         "GET",
@@ -255,7 +276,7 @@ class ScheduledChangeEndpoints:
     async def list_scheduled_changes(self, call: ProjectCall) -> Response:
         """List the scheduled changes, the next one first."""
         found, count = await self._changes.list_changes(call.project, _parse_filter(call))
-        return JsonResponse(call.page(count, [_render(call, each) for each in found]))
+        return JsonResponse(call.page(count, await self._render_all(call, found)))
 
     @endpoint(
         "POST",
@@ -270,7 +291,8 @@ class ScheduledChangeEndpoints:
         body = await call.body(NewScheduledChange)
         await compile_patterns(body.payload)
         made = await self._create(call, body.record_id, [body.to_plan()])
-        return JsonResponse(_render(call, made[0]), status_code=201)
+        [item] = await self._render_all(call, made)
+        return JsonResponse(item, status_code=201)
 
     @endpoint(
         "POST",
@@ -284,15 +306,39 @@ class ScheduledChangeEndpoints:
         """Schedule a rollout in steps: all of them, or none."""
         body = await call.body(RolloutBody)
         made = await self._create(call, body.record_id, body.to_plans())
-        page = call.page(len(made), [_render(call, each) for each in made])
+        page = call.page(len(made), await self._render_all(call, made))
         return JsonResponse(page, status_code=201)
+
+    async def _render_all(
+        self, call: ProjectCall, changes: Sequence[ScheduledChange]
+    ) -> list[ScheduledChangeItem]:
+        keys = await self._changes.find_flag_keys(call.project, changes)
+        return [_render(call, each, keys.get(each.flag_id, "")) for each in changes]
 
     async def _create(
         self, call: ProjectCall, flag_id: int, plans: Sequence[Plan]
     ) -> Sequence[ScheduledChange]:
-        return await self._changes.create(
+        made = await self._changes.create(
             call.project, FlagId(flag_id), plans, _read_author(call), call.now
         )
+        return await self._request_approval(call, made)
+
+    async def _request_approval(
+        self, call: ProjectCall, changes: Sequence[ScheduledChange]
+    ) -> Sequence[ScheduledChange]:
+        """Create one change request for changes that require approval. A change that no request can
+        hold is refused at its time."""
+        if not changes[0].is_pending:
+            return changes
+        proposed = ProposedChange(
+            resource_type=ResourceType.SCHEDULED_CHANGE,
+            resource_id=str(changes[0].id),
+            fields={"changes": [each.id for each in changes]},
+        )
+        with suppress(Invalid, NotFound):
+            await self._requester.create(call, proposed)
+            return [await self._changes.find(call.project, each.id) for each in changes]
+        return changes
 
     @endpoint(
         "GET",
@@ -303,7 +349,8 @@ class ScheduledChangeEndpoints:
     async def retrieve_scheduled_change(self, call: ProjectCall) -> Response:
         """Retrieve a scheduled change."""
         found = await self._changes.find(call.project, _parse_id(call))
-        return JsonResponse(_render(call, found))
+        [item] = await self._render_all(call, [found])
+        return JsonResponse(item)
 
     @endpoint(
         "PATCH",
@@ -313,7 +360,8 @@ class ScheduledChangeEndpoints:
         body=ScheduledChangeBody,
     )
     async def change_scheduled_change(self, call: ProjectCall) -> Response:
-        """Change what or when a change to come is."""
+        """Change what or when a change to come is. It needs another approval then, if it requires
+        one."""
         id = _parse_id(call)
         await self._changes.find(call.project, id)
         body = await call.body(ScheduledChangeBody)
@@ -321,7 +369,10 @@ class ScheduledChangeEndpoints:
         changed = await self._changes.change(
             call.project, id, body.to_fields(), _read_author(call), call.now
         )
-        return JsonResponse(_render(call, changed))
+        if changed.change_request_id is None:
+            [changed] = await self._request_approval(call, [changed])
+        [item] = await self._render_all(call, [changed])
+        return JsonResponse(item)
 
     @endpoint("DELETE", *project_paths("scheduled_changes/{change_id}/"), access=WRITE, status=204)
     async def delete_scheduled_change(self, call: ProjectCall) -> Response:
@@ -343,6 +394,7 @@ def _parse_filter(call: ProjectCall) -> ScheduledChangeFilter:
     if text and flag_id is None:
         raise Invalid("Expected the id of a feature flag.", attr="record_id")
     return ScheduledChangeFilter(
+        search=parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX],
         flag_id=None if flag_id is None else FlagId(min(flag_id, INT64_MAX)),
         is_pending=parse_boolean(call.query_param("pending"), "pending"),
         limit=window.limit,

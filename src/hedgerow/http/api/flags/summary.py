@@ -72,6 +72,7 @@ class FlagItem(msgspec.Struct, kw_only=True):
     performed_rollback: bool
     can_edit: bool
     tags: Sequence[str]
+    owners: Sequence[str]
     evaluation_contexts: Sequence[str]
     usage_dashboard: int | None
     analytics_dashboards: Sequence[int]
@@ -135,6 +136,7 @@ class FlagRenderer:
             performed_rollback=False,
             can_edit=True,
             tags=flag.tags,
+            owners=flag.owners,
             evaluation_contexts=flag.evaluation_contexts,
             usage_dashboard=None,
             analytics_dashboards=(),

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hedgerow.http.api.projects import ProjectItem, render_project
 from hedgerow.http.auth.access import anywhere
-from hedgerow.http.call import Call, ProjectCall
+from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.projects.caller import Caller
@@ -37,7 +37,7 @@ class UserDetail(msgspec.Struct, kw_only=True):
     organizations: Sequence[OrganizationItem]
 
 
-def render_user(call: ProjectCall, email: str) -> Mapping[str, Any]:
+def render_user(call: Call, email: str) -> Mapping[str, Any]:
     """Render the creator of an object. Of the command line, and of a person who has left, only the
     email is known."""
     user = call.context.directory.find_user(email=email)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.http.api.pipelines.record_items import (
     NOT_TRANSFORMATIONS,
+    check_activity_access,
     family_paths,
     parse_record_key,
 )
@@ -28,11 +29,12 @@ from hedgerow.pipelines.destinations.delivery_preview import (
     SampleEvent,
     failure_reason,
 )
+from hedgerow.pipelines.event_filters import is_of_activity_log
 from hedgerow.pipelines.model import Record
 from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.records.records import Records
 from hedgerow.pipelines.store import DeliveryHistory, DeliveryQuery
-from hedgerow.plugin.payload import build_payload
+from hedgerow.plugin.payload import build_payload, is_activity
 from hedgerow.projects.activity import ActivityEntry
 
 DEFAULT_HOURS = 24
@@ -264,6 +266,8 @@ class DeliveryEndpoints:
         found, count = await self._deliveries.deliveries(
             query, limit=window.limit, offset=window.offset
         )
+        has_activity = any(each.event and is_activity(each.event) for each in found)
+        check_activity_access(call, has_activity=has_activity)
         items = [_render_delivery(delivery) for delivery in found]
         return JsonResponse(call.page(count, items))
 
@@ -277,6 +281,7 @@ class DeliveryEndpoints:
         """Retry a delivery now, with a fresh number of attempts. Works for dead deliveries too, and
         ends a pause of the destination."""
         record = await self._records.find(parse_record_key(call))
+        check_activity_access(call, has_activity=is_of_activity_log(record.config))
         id = parse_positive(call.path_param("delivery_id"))
         if id is None or id > INT64_MAX:
             raise NotFound

@@ -16,6 +16,7 @@ from hedgerow.http.api.pipelines.record_items import (
     SEEN,
     RecordItem,
     RecordRenderer,
+    check_activity_access,
     family_paths,
     parse_family,
     parse_record_key,
@@ -32,6 +33,7 @@ from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.text import truncate
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.config import parse_int32
+from hedgerow.pipelines.event_filters import is_of_activity_log
 from hedgerow.pipelines.model import ComponentId, Record, RecordId
 from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.records.records import Records
@@ -226,12 +228,15 @@ class RecordActionEndpoints:
 
     async def _set_config(self, call: ProjectCall, *, whole: bool) -> Response:
         place = parse_record_key(call)
-        component = self._records.component(await self._records.find(place))
+        before = await self._records.find(place)
+        component = self._records.component(before)
         config = dict((await call.body(ConfigBody)).model_extra or {})
         if not any(field.key == KEY_FIELD for field in (component.settings if component else ())):
             config.pop(KEY_FIELD, None)  # authenticates the request
         if component and isinstance(await call.raw_body(), FormFields):
             config = settings.parse_form(component, config)
+        sends_activity = any(map(is_of_activity_log, (before.config, config)))
+        check_activity_access(call, has_activity=sends_activity)
         record = await self._records.set_config(
             place,
             config,

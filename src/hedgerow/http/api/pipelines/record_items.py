@@ -8,6 +8,7 @@ import msgspec
 
 from hedgerow.errors import NotFound
 from hedgerow.http.api.pipelines.components import render_component
+from hedgerow.http.auth.personal_key import check_scope
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import project_paths
 from hedgerow.http.parameters import Parameter, parse_positive
@@ -74,6 +75,12 @@ def parse_record_key(call: ProjectCall) -> RecordKey:
     if number is None or number > INT64_MAX:
         raise NotFound
     return RecordKey(project_id=call.project.id, family=parse_family(call), id=RecordId(number))
+
+
+def check_activity_access(call: ProjectCall, *, has_activity: bool) -> None:
+    """Raise Forbidden if a caller would read or send the activity log, and may not read it."""
+    if has_activity:
+        check_scope(call.caller, "activity_log:read", call.project)
 
 
 class RecordRenderer:

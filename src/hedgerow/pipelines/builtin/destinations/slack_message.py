@@ -18,7 +18,7 @@ from hedgerow.plugin.component import (
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.http import Request, Response
 from hedgerow.plugin.outcomes import Failed, Outcome, classify_response
-from hedgerow.plugin.payload import build_payload, is_message
+from hedgerow.plugin.payload import build_payload, is_activity, is_message
 from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     FILTER_SETTINGS,
@@ -30,6 +30,7 @@ from hedgerow.plugin.presets import (
 )
 from hedgerow.plugin.templates import TemplateError, compile_template, deliver_rendered
 
+DEFAULT_MESSAGE = "{{ event.event }} by {{ event.distinct_id }}"
 # Slack truncates longer messages.
 TEXT_MAX = 40_000
 # Limits of Slack's blocks.
@@ -69,6 +70,7 @@ def migrate_settings(origin: SettingsOrigin, settings: Settings) -> Settings:
     if origin.key == "hedgerow/webhook":
         return {
             "webhook_url": settings["url"],
+            "event_source": settings.get("event_source"),
             "events": settings["events"],
             "properties": settings["properties"],
         }
@@ -84,8 +86,10 @@ def check(settings: Settings) -> None:
 
 
 def render_message(event: Event, settings: Settings) -> Message:
-    """Return the message for an event. A message of the service has its own text, and pictures."""
-    if not is_message(event):
+    """Return the message for an event. A message of the service has its own text, and pictures.
+    The text of a message about the activity log can be replaced by a template."""
+    has_template = is_activity(event) and settings["message"] != DEFAULT_MESSAGE
+    if has_template or not is_message(event):
         return Message(text=render_text(event, settings))
     properties = jsonio.decode(event.properties)
     images = [
@@ -181,7 +185,7 @@ COMPONENT = Component(
             key="message",
             name="Message",
             type=SettingType.TEXT,
-            default="{{ event.event }} by {{ event.distinct_id }}",
+            default=DEFAULT_MESSAGE,
             hint="A Liquid template over event, person, groups and project.",
         ),
         *FILTER_SETTINGS,

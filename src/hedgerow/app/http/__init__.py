@@ -1,0 +1,1 @@
+"""The HTTP side of the service: its endpoints, and the server in front of them."""

@@ -1,0 +1,259 @@
+"""Requests that an edge process sends on to its origin.
+
+Captured events are acknowledged only after the origin has. An evaluation that needs stored data is
+the origin's, within a time limit; after that the edge process answers with what it knows.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from hedgerow.edge.state import NO_ORIGIN, NeedsOrigin
+from hedgerow.errors import NotFound, Unavailable
+from hedgerow.http.payload.body_memory import BodyMemory
+from hedgerow.http.payload.receive import (
+    TAKE_BODY_KEY,
+    check_announced_size,
+    receive_body,
+    take_complete_body,
+)
+from hedgerow.http.server.gateway import FastHandler
+from hedgerow.http.server.headers import read_header
+from hedgerow.http.server.proxies import Origins
+from hedgerow.http.server.response import Header, Reply, build_reply
+from hedgerow.http.server.trace import Trace
+from hedgerow.lib.eager import ensure_task
+from hedgerow.outbound.origin_client import (
+    MAX_FORWARDED,
+    OriginClient,
+    OriginRequest,
+    OriginResponse,
+    OriginUnreachable,
+)
+
+# After a failure, evaluations are not forwarded for this long; longer after each further failure.
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 15.0
+# Concerns this connection only, or is set anew.
+DROPPED_HEADERS = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te"),
+        *("trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"),
+        *("x-forwarded-for", "x-request-id", "cookie", "accept-encoding"),
+    )
+)
+# The gateway adds the others.
+KEPT_HEADERS = frozenset(
+    (
+        *("content-type", "etag", "cache-control", "retry-after", "www-authenticate", "allow"),
+        *("access-control-expose-headers", "location"),
+    )
+)
+# Scripts and configurations that pages load from the origin.
+ASSET_PATHS = ("/site_app/", "/static/", "/array/")
+
+
+class Forwarder:
+    """Sends requests on, at most MAX_FORWARDED at the same time."""
+
+    def __init__(
+        self, client: OriginClient, memory: BodyMemory, origins: Origins, *, read_timeout_s: float
+    ) -> None:
+        self._client = client
+        self._memory = memory
+        self._origins = origins
+        self._read_timeout_s = read_timeout_s
+        self._running = 0
+        # For the metrics.
+        self.forwarded = self.failed = 0
+
+    async def read_body(self, scope: Scope, receive: Receive, max_bytes: int) -> bytes:
+        body = take_complete_body(scope, max_bytes)
+        if body is not None:
+            return body
+        check_announced_size(scope, max_bytes)
+        address = str(self._origins.client_address(scope))
+        with self._memory.reserve(address) as reservation:
+            return await receive_body(
+                receive, reservation, max_bytes=max_bytes, timeout_s=self._read_timeout_s
+            )
+
+    async def send(self, scope: Scope, body: bytes, timeout_s: float) -> OriginResponse:
+        """Raises OriginUnreachable, and Unavailable if too many bodies wait for the origin."""
+        if self._running >= MAX_FORWARDED:
+            raise Unavailable("Too many requests wait for the origin. Try again shortly.")
+        with self._memory.reserve(str(self._origins.client_address(scope))) as reservation:
+            reservation.add(len(body))
+            await ensure_task()
+            return await self._send(scope, body, timeout_s)
+
+    async def _send(self, scope: Scope, body: bytes, timeout_s: float) -> OriginResponse:
+        query = scope["query_string"].decode("latin-1")
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        request = OriginRequest(
+            method=scope["method"],
+            path=f"{path}?{query}" if query else path,
+            headers=_build_headers(scope),
+            body=body,
+            timeout_s=timeout_s,
+        )
+        self._running += 1
+        self.forwarded += 1
+        try:
+            return await self._client.forward(request)
+        except OriginUnreachable:
+            self.failed += 1
+            raise
+        finally:
+            self._running -= 1
+
+
+class ForwardedRoute:
+    """A fast route that the origin answers. Without the origin it answers 503, so that SDKs keep
+    their events and send them again."""
+
+    def __init__(self, forwarder: Forwarder, *, max_bytes: int, timeout_s: float) -> None:
+        self._forwarder = forwarder
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        body = await self._forwarder.read_body(scope, receive, self._max_bytes)
+        trace.mark("body")
+        try:
+            response = await self._forwarder.send(scope, body, self._timeout_s)
+        except OriginUnreachable:
+            raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
+        trace.mark("origin")
+        return _build_reply(response)
+
+
+class OriginPatience:
+    """Whether to wait for the origin: not while it is known to be away."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pause_s = FIRST_PAUSE_S
+        self._paused_until_s = float("-inf")
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock() < self._paused_until_s
+
+    def record_failure(self) -> None:
+        self._paused_until_s = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+
+    def record_success(self) -> None:
+        self._pause_s, self._paused_until_s = FIRST_PAUSE_S, float("-inf")
+
+
+class EvaluationRoute:
+    """Evaluates flags here if the request has all that they depend on. `strict` raises NeedsOrigin
+    otherwise; `lenient` answers with errors for the flags that it cannot evaluate."""
+
+    def __init__(
+        self,
+        strict: FastHandler,
+        lenient: FastHandler,
+        forwarder: Forwarder,
+        patience: OriginPatience,
+        *,
+        max_bytes: int,
+        timeout_s: float,
+    ) -> None:
+        self._strict = strict
+        self._lenient = lenient
+        self._forwarder = forwarder
+        self._patience = patience
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
+        body = await self._forwarder.read_body(scope, receive, self._max_bytes)
+        again = _repeat_body(scope, body)
+        try:
+            return await self._strict(again, _receive_nothing, trace)
+        except NeedsOrigin:
+            pass
+        if self._timeout_s and not self._patience.is_over:
+            try:
+                response = await self._forwarder.send(scope, body, self._timeout_s)
+            except OriginUnreachable:
+                self._patience.record_failure()
+            except Unavailable:
+                pass
+            else:
+                if response.status < 500 and response.status != 429:
+                    self._patience.record_success()
+                    trace.mark("origin")
+                    return _build_reply(response)
+                self._patience.record_failure()
+        return await self._lenient(again, _receive_nothing, trace)
+
+
+class AssetApp:
+    """Scripts for pages, from the origin. Every other path is not found."""
+
+    def __init__(self, forwarder: Forwarder, *, timeout_s: float) -> None:
+        self._forwarder = forwarder
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith(ASSET_PATHS) or scope["method"] not in ("GET", "OPTIONS"):
+            raise NotFound("An edge process does not serve this path: call its origin.")
+        try:
+            response = await self._forwarder.send(scope, b"", self._timeout_s)
+        except OriginUnreachable:
+            raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
+        kept = (
+            *KEPT_HEADERS,
+            *("access-control-allow-origin", "access-control-allow-methods", "vary"),
+            *("access-control-allow-headers", "access-control-max-age"),
+            "access-control-allow-credentials",
+        )
+        headers = [
+            *_encode_headers(response, kept),
+            (b"content-length", b"%d" % len(response.body)),
+        ]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+
+def _build_headers(scope: Scope) -> list[tuple[str, str]]:
+    """Return the headers of the client, and its address at the end of X-Forwarded-For."""
+    peer = scope["client"][0] if scope.get("client") else ""
+    chain = [read_header(scope, b"x-forwarded-for"), peer]
+    headers = (
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+    )
+    return [
+        *((name, value) for name, value in headers if name.lower() not in DROPPED_HEADERS),
+        ("X-Forwarded-For", ", ".join(filter(None, chain))),
+    ]
+
+
+def _build_reply(response: OriginResponse) -> Reply:
+    return build_reply(response.status, response.body, *_encode_headers(response, KEPT_HEADERS))
+
+
+def _encode_headers(response: OriginResponse, kept: Iterable[str]) -> list[Header]:
+    names = frozenset(kept)
+    return [
+        (name.encode("latin-1"), value.encode("latin-1", "replace"))
+        for name, value in response.headers
+        if name in names
+    ]
+
+
+def _repeat_body(scope: Scope, body: bytes) -> Scope:
+    """Return the scope with a body that can be read several times."""
+    return {**scope, "extensions": {**scope.get("extensions", {}), TAKE_BODY_KEY: lambda: body}}
+
+
+async def _receive_nothing() -> dict[str, object]:
+    await asyncio.sleep(0)
+    raise ClientDisconnect

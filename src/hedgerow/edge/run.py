@@ -1,0 +1,168 @@
+"""The edge process: follows its sources, and answers requests until it is stopped."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+
+from hedgerow import __version__
+from hedgerow.edge.copies import DocumentCopies
+from hedgerow.edge.follower import Follower, SourceStatus
+from hedgerow.edge.http import EdgeServices, build_gateway
+from hedgerow.edge.sources import EdgeSource
+from hedgerow.edge.state import EdgeDirectoryStore, EdgeFlagStore, EdgeState
+from hedgerow.errors import OperatorError
+from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.http.server.gateway import Gateway
+from hedgerow.http.server.health import STOPPING, Readiness
+from hedgerow.http.server.metrics import LabelledMetric, Metrics
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import run_in_thread
+from hedgerow.outbound.origin_client import OriginClient
+from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
+from hedgerow.settings import Settings
+
+_log = structlog.get_logger("hedgerow.edge")
+
+
+@asynccontextmanager
+async def run_edge(
+    settings: Settings,
+    sources: Sequence[EdgeSource],
+    *,
+    ready: Callable[[Sequence[Project]], None],
+    failed: Callable[[Exception], None],
+) -> AsyncIterator[Gateway]:
+    """Run an edge process. It answers 503 until it has the definitions of all sources. `failed` is
+    called if the origin refuses a key that there is no copy for."""
+    state = EdgeState()
+    directory = Directory(EdgeDirectoryStore(state), utc_now, time.monotonic)
+    flag_cache = FlagCache(EdgeFlagStore(state), run_in_thread)
+    client = OriginClient(sources[0].url, f"hedgerow-edge/{__version__}")
+    services = EdgeServices(settings, state, directory, flag_cache, client)
+
+    async def publish(project: Project) -> None:
+        await directory.refresh()
+        await flag_cache.refresh(project)
+
+    copies = DocumentCopies(settings.data_dir)
+    followers = [
+        Follower(
+            source,
+            client,
+            state,
+            copies,
+            publish=publish,
+            on_contact=services.patience.record_success,
+            poll_interval_s=settings.edge_poll_interval_s,
+        )
+        for source in sources
+    ]
+    readiness = Readiness(_check_nothing)
+    metrics = Metrics(
+        lambda: _build_gauges(services),
+        lambda: (*_build_source_metrics(state, followers), services.refusals.metric()),
+    )
+    gateway = build_gateway(services, readiness, metrics)
+    running = asyncio.create_task(_follow(followers, state, readiness, ready, failed))
+    try:
+        with (
+            metrics.serve(settings.metrics_host, settings.metrics_port)
+            if settings.metrics_port
+            else contextlib.nullcontext()
+        ):
+            yield gateway
+    finally:
+        readiness.waiting_for = STOPPING
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        services.workers.close()
+        await client.close()
+        services.log.flush()
+
+
+async def _follow(
+    followers: Sequence[Follower],
+    state: EdgeState,
+    readiness: Readiness,
+    ready: Callable[[Sequence[Project]], None],
+    failed: Callable[[Exception], None],
+) -> None:
+    readiness.waiting_for = "the definitions of the origin"
+    async with asyncio.TaskGroup() as tasks:
+        for each in followers:
+            await each.start_from_copy()
+            tasks.create_task(each.run())
+        for each in followers:
+            await each.first_answer.wait()
+        projects = []
+        for each in followers:
+            project = state.get_project(each.source)
+            if project is None:
+                failed(
+                    OperatorError(
+                        f"The origin {each.source.url} refuses the key {each.source.mask}: "
+                        f"{each.refusal}. HEDGEROW_EDGE_KEYS needs a secret key of each project: "
+                        "the project page of the console and `PATCH "
+                        "/api/projects/:id/rotate_secret_token/` create one."
+                    )
+                )
+                return
+            projects.append(project)
+        readiness.waiting_for = None
+        ready(projects)
+
+
+async def _check_nothing() -> None:
+    """An edge process with definitions is ready, with or without its origin."""
+
+
+def _build_gauges(services: EdgeServices) -> Iterable[tuple[str, str, float]]:
+    yield (
+        "hedgerow_edge_requests_forwarded_total",
+        "Requests sent on to the origin.",
+        services.forwarder.forwarded,
+    )
+    yield (
+        "hedgerow_edge_requests_forward_failed_total",
+        "Requests sent on that the origin did not answer in time.",
+        services.forwarder.failed,
+    )
+    yield (
+        "hedgerow_flag_evaluations_over_budget_total",
+        "Flag evaluations in which a flag failed because it takes too long.",
+        services.pacer.exceeded,
+    )
+
+
+def _build_source_metrics(
+    state: EdgeState, followers: Sequence[Follower]
+) -> Iterable[LabelledMetric]:
+    def build(name: str, help: str, value: Callable[[SourceStatus], float]) -> LabelledMetric:
+        values: dict[tuple[str, ...], float] = {
+            (str(project.id),): value(each.status)
+            for each in followers
+            if (project := state.get_project(each.source)) is not None
+        }
+        return LabelledMetric(name=name, help=help, labels=("project",), values=values)
+
+    yield build(
+        "hedgerow_edge_stream_connected",
+        "1 while changes of the definitions arrive by a stream.",
+        lambda status: float(status.is_connected),
+    )
+    yield build(
+        "hedgerow_edge_key_refused",
+        "1 while the origin refuses the key.",
+        lambda status: float(status.is_refused),
+    )
+    yield build(
+        "hedgerow_edge_definitions_confirmed_timestamp_seconds",
+        "When the origin last confirmed the definitions.",
+        lambda status: status.confirmed_at_s or 0.0,
+    )

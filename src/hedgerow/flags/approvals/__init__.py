@@ -1,0 +1,1 @@
+"""Approvals: which changes of flags need other people, and the requests for them."""

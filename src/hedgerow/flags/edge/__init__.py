@@ -1,0 +1,1 @@
+"""Complete flag definitions for edge processes, which evaluate flags beside the service."""

@@ -1,0 +1,1 @@
+"""Flags in the environments of a product: compare them, and promote them."""

@@ -1,0 +1,55 @@
+"""Packages that are imported on first use, because they are large or because not every installation
+has them: the wheel `hedgerow-slim` leaves them to its extras.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+# The extra of pyproject.toml that installs each package.
+EXTRAS = {
+    "awscrt": "s3",
+    "chdb": "embedded",
+    "clickhouse_connect": "clickhouse",
+    "liquid": "liquid",
+    "numpy": "experiments",
+    "psycopg": "postgresql",
+    "pyarrow": "parquet",
+    "scipy": "experiments",
+}
+
+
+class MissingPackage(ImportError):
+    """A package is not installed. The message says what to install."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(
+            f"The Python package {package} is not installed. Install it with `pip install "
+            f"'hedgerow-slim[{EXTRAS[package]}]'`."
+        )
+
+
+def import_package(name: str) -> Any:
+    """Import a module. Raises MissingPackage if it needs an optional package that is missing."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingPackage(package) from error
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    return find_spec(package) is not None
+
+
+class LazyPackage:
+    """Stands for a module, and imports it with the first use of one of its names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_package(self._name), attribute)

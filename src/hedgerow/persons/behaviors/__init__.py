@@ -1,0 +1,1 @@
+"""Behavioral filters of cohorts: what persons did, when, and how often."""

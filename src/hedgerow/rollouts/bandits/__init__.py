@@ -1,0 +1,1 @@
+"""Bandits: the split of a flag between its variants follows a metric."""

@@ -1,0 +1,1 @@
+"""Rollout plans and bandits."""

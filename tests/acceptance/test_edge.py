@@ -1,0 +1,291 @@
+"""`hedgerow edge` beside a real origin: the same answers, changes, and the origin away."""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.live import (
+    PROJECT_KEY,
+    Installation,
+    LiveProcess,
+    LiveServer,
+    find_free_port,
+    run_hedgerow,
+    wait_for,
+)
+
+FLAGS: list[dict[str, Any]] = [
+    {"key": "all", "filters": {"groups": [{"properties": [], "rollout_percentage": 100}]}},
+    {"key": "half", "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]}},
+    {
+        "key": "pro",
+        "filters": {
+            "groups": [{"properties": [{"key": "plan", "value": "pro", "type": "person"}]}],
+            "payloads": {"true": '{"limit": 5}'},
+        },
+    },
+    {
+        "key": "variants",
+        "filters": {
+            "groups": [{"properties": [], "rollout_percentage": 100}],
+            "multivariate": {
+                "variants": [
+                    {"key": "red", "rollout_percentage": 40},
+                    {"key": "blue", "rollout_percentage": 60},
+                ]
+            },
+        },
+    },
+    {
+        "key": "remote",
+        "is_remote_configuration": True,
+        "filters": {"groups": [{"properties": []}], "payloads": {"true": '{"color": "red"}'}},
+    },
+]
+
+
+class LiveEdge(LiveProcess):
+    READY = r"edge is ready at \S+\n"
+
+    def __init__(self, data: Path, origin: str, *keys: str, port: str = "0", **more: str) -> None:
+        settings = {"edge_keys": ",".join(keys), "edge_poll_interval_s": "1", **more}
+        settings["edge_forward_timeout_s"] = more.get("edge_forward_timeout_s", "20")
+        super().__init__(data, "edge", "--from", origin, "--port", port, **settings)
+
+    @property
+    def address(self) -> str:
+        found = re.search(r"is ready at (\S+)", self.output)
+        assert found is not None, self.errors
+        return found[1]
+
+
+class Origin:
+    """A service on a fixed port, with two projects, their secret keys and flags."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self.port = find_free_port()
+        self.server = self.start()
+        with self.server.client() as client:
+            self.secret = _rotate(client, 1)
+            second = client.post("/api/projects/", json={"name": "second"}).json()
+            self.second_id = second["id"]
+            self.second_token = second["api_token"]
+            self.second_secret = _rotate(client, self.second_id)
+            for flag in FLAGS:
+                _create(client, 1, flag)
+            _create(client, self.second_id, {**FLAGS[0], "key": "other"})
+
+    def start(self) -> LiveServer:
+        self.server = self._installation.server(port=self.port).wait_ready()
+        return self.server
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def _rotate(client: httpx.Client, id: int) -> str:
+    answer = client.patch(f"/api/projects/{id}/rotate_secret_token/")
+    assert answer.status_code == 200, answer.text
+    secret: str = answer.json()["secret_api_token"]
+    return secret
+
+
+def _create(client: httpx.Client, project: int, flag: dict[str, Any]) -> int:
+    answer = client.post(
+        f"/api/projects/{project}/feature_flags/", json={"name": "", "active": True, **flag}
+    )
+    assert answer.status_code == 201, answer.text
+    id: int = answer.json()["id"]
+    return id
+
+
+@pytest.fixture(scope="module")
+def origin(installation: Installation) -> Iterator[Origin]:
+    made = Origin(installation)
+    try:
+        yield made
+    finally:
+        made.server.stop()
+
+
+@pytest.fixture
+def edge(origin: Origin, tmp_path: Path) -> Iterator[LiveEdge]:
+    with LiveEdge(tmp_path / "edge", origin.address, origin.secret) as running:
+        yield running
+
+
+def decide(address: str, path: str = "/decide?v=4", **body: Any) -> dict[str, Any]:
+    answer = httpx.post(
+        address + path, json={"api_key": PROJECT_KEY, "distinct_id": "ann", **body}, timeout=60
+    )
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    for each in ("requestId", "evaluatedAt"):
+        found.pop(each, None)
+    return found
+
+
+def read_values(address: str, token: str = PROJECT_KEY) -> dict[str, Any]:
+    properties = {"plan": "pro"}
+    found = decide(address, "/decide?v=3", api_key=token, person_properties=properties)
+    values: dict[str, Any] = found["featureFlags"]
+    return values
+
+
+def count_forwarded(address: str) -> float:
+    text = httpx.get(f"{address}/metrics", timeout=60).text
+    found = re.search(r"^hedgerow_edge_requests_forwarded_total (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
+    paths = [f"/decide?v={number}" for number in (1, 2, 3, 4)]
+    for path in (*paths, "/flags?v=2", "/flags?v=1&config=true", "/flags"):
+        for plan in ("pro", "free"):
+            for id in ("ann", "ben", "eve"):
+                body = {"distinct_id": id, "person_properties": {"plan": plan}}
+                assert decide(edge.address, path, **body) == decide(origin.address, path, **body)
+    ofrep = {"context": {"targetingKey": "ann", "plan": "pro"}}
+    key = {"Authorization": f"Bearer {PROJECT_KEY}"}
+    for path in ("/ofrep/v1/evaluate/flags", "/ofrep/v1/evaluate/flags/remote"):
+        ours, theirs = (
+            httpx.post(each + path, json=ofrep, headers=key, timeout=60)
+            for each in (edge.address, origin.address)
+        )
+        assert (ours.status_code, ours.json()) == (200, theirs.json())
+        assert ours.headers.get("etag") == theirs.headers.get("etag")
+    secret = {"Authorization": f"Bearer {origin.secret}"}
+    for path in ("/flags/definitions", "/api/feature_flag/local_evaluation?send_cohorts"):
+        ours, theirs = (
+            httpx.get(each + path, headers=secret, timeout=60)
+            for each in (edge.address, origin.address)
+        )
+        assert ours.json() == theirs.json()
+        assert ours.headers["etag"] == theirs.headers["etag"]
+    config = f"/array/{PROJECT_KEY}/config"
+    assert httpx.get(edge.address + config).json() == httpx.get(origin.address + config).json()
+    # All of this from memory.
+    assert count_forwarded(edge.address) == 0
+    # What it cannot answer, it refuses as the service does.
+    unknown = httpx.post(f"{edge.address}/decide", json={"api_key": "phc_x", "distinct_id": "a"})
+    assert (unknown.status_code, unknown.json()["code"]) == (401, "invalid_api_key")
+    assert httpx.get(f"{edge.address}/flags/definitions", headers=key).status_code == 401
+    assert httpx.get(f"{edge.address}/api/projects/", headers=secret).status_code == 404
+    preflight = httpx.options(
+        f"{edge.address}/decide",
+        headers={"Origin": "https://a.example", "Access-Control-Request-Method": "POST"},
+    )
+    assert preflight.headers["access-control-allow-origin"] == "https://a.example"
+
+
+def test_edge_asks_its_origin_for_stored_data(origin: Origin, edge: LiveEdge) -> None:
+    """A captured event is the origin's when it is acknowledged, so the next evaluation sees it."""
+    event = {"event": "$identify", "distinct_id": "cy", "$set": {"plan": "pro"}}
+    sent = httpx.post(
+        f"{edge.address}/capture/", json={"api_key": PROJECT_KEY, **event}, timeout=60
+    )
+    assert (sent.status_code, sent.json()) == (200, {"status": 1})
+    found = decide(edge.address, "/decide?v=3", distinct_id="cy")
+    assert found["featureFlags"]["pro"] is True
+    assert found["errorsWhileComputingFlags"] is False
+    assert count_forwarded(edge.address) == 2
+
+
+def test_changes_arrive_without_polling(origin: Origin, tmp_path: Path) -> None:
+    settings = {"edge_poll_interval_s": "3600"}
+    with (
+        LiveEdge(tmp_path / "edge", origin.address, origin.secret, **settings) as edge,
+        origin.server.client() as client,
+    ):
+        id = _create(client, 1, {**FLAGS[0], "key": "new"})
+        wait_for(lambda: read_values(edge.address).get("new") is True, 30)
+        flag = f"/api/projects/1/feature_flags/{id}/"
+        client.patch(flag, json={"active": False})
+        wait_for(lambda: read_values(edge.address).get("new") is False, 30)
+        client.patch(flag, json={"deleted": True})
+        wait_for(lambda: "new" not in read_values(edge.address), 30)
+
+
+def test_edge_survives_its_origin(origin: Origin, tmp_path: Path) -> None:
+    data = tmp_path / "edge"
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        before = read_values(edge.address)
+        origin.server.kill()
+        assert read_values(edge.address) == before
+        # Without the stored plan, this flag is unknown, and the response says so.
+        found = decide(edge.address, "/decide?v=3", distinct_id="dan")
+        assert found["errorsWhileComputingFlags"] is True
+        assert found["featureFlags"].keys() == before.keys() - {"pro"}
+        refused = httpx.post(
+            f"{edge.address}/capture/",
+            json={"api_key": PROJECT_KEY, "event": "e", "distinct_id": "dan"},
+            timeout=60,
+        )
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert httpx.get(f"{edge.address}/_readiness").status_code == 200
+    # A restart without the origin.
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        assert read_values(edge.address) == before
+        with origin.start().client() as client:
+            id = _create(client, 1, {**FLAGS[0], "key": "after"})
+            wait_for(lambda: read_values(edge.address).get("after") is True, 60)
+            client.patch(f"/api/projects/1/feature_flags/{id}/", json={"deleted": True})
+    [copy] = (data / "edge").iterdir()
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert origin.secret not in copy.read_text()
+    # A damaged copy is no reason to fail while the origin is there.
+    copy.write_text("{")
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        assert read_values(edge.address) == before
+        assert "cannot be used" in edge.errors
+
+
+def test_two_projects(origin: Origin, tmp_path: Path) -> None:
+    keys = (origin.secret, origin.second_secret)
+    with LiveEdge(tmp_path / "edge", origin.address, *keys) as edge:
+        assert read_values(edge.address, origin.second_token) == {"other": True}
+        assert "other" not in read_values(edge.address)
+        assert f"Projects:  1 (Default project), {origin.second_id} (second)" in edge.output
+
+
+def test_wrong_key(origin: Origin, tmp_path: Path) -> None:
+    done = run_hedgerow(
+        *("edge", "--from", origin.address, "--port", "0"),
+        data=tmp_path / "edge",
+        edge_keys="phs_this-key-is-not-known-here",
+    )
+    assert done.returncode == 1
+    assert "refuses the key phs_…here: 401" in done.stderr
+    for settings, message in (
+        ({}, "needs HEDGEROW_EDGE_KEYS"),
+        ({"edge_keys": "phc_a"}, "must be secret keys"),
+    ):
+        done = run_hedgerow("edge", "--from", origin.address, data=tmp_path, **settings)
+        assert done.returncode == 1
+        assert message in done.stderr
+
+
+def test_revoked_key_does_not_stop_the_flags(origin: Origin, tmp_path: Path) -> None:
+    with origin.server.client() as client:
+        keys = {"Authorization": f"Bearer {origin.second_secret}"}
+        with LiveEdge(tmp_path / "edge", origin.address, origin.second_secret) as edge:
+            definitions = f"{edge.address}/flags/definitions"
+            assert httpx.get(definitions, headers=keys).status_code == 200
+            # The previous key stays valid for one rotation.
+            _rotate(client, origin.second_id)
+            origin.second_secret = _rotate(client, origin.second_id)
+            wait_for(lambda: httpx.get(definitions, headers=keys).status_code == 401, 60)
+            assert read_values(edge.address, origin.second_token) == {"other": True}
+            assert "it refuses the key" in edge.errors
+            with suppress(AssertionError):
+                edge.stop(signal.SIGTERM)
+            assert edge.process.returncode == 0

@@ -1,0 +1,249 @@
+"""Ways around an approval that do not name the gated flag, and approvals in advance."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.approvals import ALL, HALF, Project
+from tests.support.live import wait_for
+
+on_sqlite = pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+PRODUCTS = "/api/organizations/@current/products/"
+
+
+def make(project: Project, path: str, **body: Any) -> int:
+    made = project.ask("POST", path, json=body)
+    assert made.status_code == 201, made.text
+    id: int = made.json()["id"]
+    return id
+
+
+def make_cohort(project: Project, name: str, *filters: dict[str, Any]) -> int:
+    return make(project, "cohorts/", name=name, filters=define(*filters))
+
+
+def define(*filters: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": {"type": "AND", "values": list(filters)}}
+
+
+def target(**filter: Any) -> dict[str, Any]:
+    return {"groups": [{"properties": [filter], "rollout_percentage": 100}]}
+
+
+def expect(project: Project, expected: int, method: str, path: str, body: Any) -> str:
+    answer = project.ask(method, path, project.ann, json=body)
+    assert answer.status_code == expected, (method, path, body, answer.text)
+    return answer.text
+
+
+@on_sqlite
+def test_what_a_gated_flag_depends_on_is_gated(project: Project) -> None:
+    pro = {"key": "plan", "value": "pro", "type": "person"}
+    cohort = make_cohort(project, "payers", pro)
+    base = project.make_flag("base", filters=target(key="id", type="cohort", value=cohort))
+    free = project.make_flag("free")
+    between = project.make_flag(
+        "between",
+        filters=target(key=str(base), type="flag", operator="flag_evaluates_to", value=True),
+    )
+    action = make(project, "actions/", name="Paid", steps=[{"event": "paid"}])
+    did = {
+        "type": "behavioral",
+        "key": action,
+        "event_type": "actions",
+        "value": "performed_event",
+        "time_value": 30,
+        "time_interval": "day",
+    }
+    doers = make_cohort(project, "doers", did)
+    depends = {"type": "flag", "operator": "flag_evaluates_to", "value": True}
+    groups = [
+        {"properties": [{**depends, "key": str(between)}]},
+        {"properties": [{"key": "id", "type": "cohort", "value": doers}]},
+    ]
+    project.make_flag("live", filters={"groups": groups}, tags=["live"])
+    project.protect(conditions={"tags": ["live"], "fields": ["filters"]})
+    said = expect(project, 409, "PATCH", f"feature_flags/{base}/", {"filters": ALL})
+    assert "the flag live depends on it" in said
+    expect(project, 409, "PATCH", f"feature_flags/{between}/", {"filters": ALL})
+    expect(project, 409, "PATCH", f"cohorts/{cohort}/", {"filters": define(pro, pro)})
+    expect(project, 409, "PATCH", f"cohorts/{doers}/", {"filters": define(pro)})
+    said = expect(project, 409, "PATCH", f"actions/{action}/", {"steps": [{"event": "$pageview"}]})
+    assert "A cohort that flags use counts this action" in said
+    # What changes nothing for anyone is free, and so are other flags.
+    expect(project, 200, "PATCH", f"feature_flags/{base}/", {"name": "Base"})
+    expect(project, 200, "PATCH", f"actions/{action}/", {"description": "Paid at all"})
+    expect(project, 200, "PATCH", f"feature_flags/{free}/", {"filters": ALL})
+    # The approved change of a dependency is applied.
+    [pending] = project.ask("GET", "change_requests/?search=base").json()["results"]
+    assert project.decide(pending["id"], "approve", project.bob).json()["status"] == "applied"
+    assert project.read_flag(base)["filters"]["groups"] == ALL["groups"]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("kind", "refused", "allowed"),
+    [
+        ("create", [{"key": "other"}], [{"active": False}, {"deleted": True}]),
+        ("delete", [{"key": "other"}, {"deleted": True}], [{"active": False}]),
+        ("enable", [{"key": "other"}], [{"filters": ALL}, {"active": False}]),
+        ("disable", [{"key": "other"}, {"deleted": True}, {"active": False}], [{"filters": ALL}]),
+    ],
+)
+def test_policy_for_one_kind_is_not_evaded(
+    project: Project, kind: str, refused: list[dict[str, Any]], allowed: list[dict[str, Any]]
+) -> None:
+    gone = project.make_flag("gone")
+    project.ask("DELETE", f"feature_flags/{gone}/")
+    flag = project.make_flag()
+    project.protect(action_key=f"feature_flag.{kind}")
+    for body in refused:
+        expect(project, 409, "PATCH", f"feature_flags/{flag}/", body)
+    for body in allowed:
+        expect(project, 200, "PATCH", f"feature_flags/{flag}/", body)
+    # To restore a flag is to create it.
+    expected = 409 if kind == "create" else 200
+    expect(project, expected, "PATCH", f"feature_flags/{gone}/", {"deleted": False})
+
+
+def schedule(project: Project, flag: int, after_s: float, **payload: Any) -> dict[str, Any]:
+    body = {
+        "record_id": flag,
+        "model_name": "FeatureFlag",
+        "payload": payload,
+        "scheduled_at": (datetime.now(UTC) + timedelta(seconds=after_s)).isoformat(),
+    }
+    made = project.ask("POST", "scheduled_changes/", project.ann, json=body)
+    assert made.status_code == 201, made.text
+    found: dict[str, Any] = made.json()
+    return found
+
+
+def wait_until_ended(project: Project, id: int) -> str | None:
+    path = f"scheduled_changes/{id}/"
+    wait_for(lambda: bool(project.ask("GET", path).json()["executed_at"]), at_most_s=60)
+    reason: str | None = project.ask("GET", path).json()["failure_reason"]
+    return reason
+
+
+def test_schedule_is_approved_in_advance(project: Project) -> None:
+    flag = project.make_flag()
+    project.protect()
+    now = datetime.now(UTC)
+    steps = [
+        {"scheduled_at": (now + timedelta(seconds=after)).isoformat(), "rollout_percentage": share}
+        for after, share in ((6, 50), (7, 100))
+    ]
+    made = project.ask(
+        "POST", "scheduled_changes/rollout/", project.ann, json={"record_id": flag, "steps": steps}
+    )
+    assert made.status_code == 201, made.text
+    changes = made.json()["results"]
+    [request] = {each["change_request_id"] for each in changes}
+    shown = project.show(request)
+    assert (shown["resource_type"], shown["state"]) == ("scheduled_change", "pending")
+    assert [
+        each["payload"]["value"]["rollout_percentage"]
+        for each in shown["intent"]["gated_changes"]["changes"]
+    ] == [50, 100]
+    assert project.decide(request, "approve", project.ann_again).status_code == 403
+    approved = project.decide(request, "approve", project.bob)
+    assert approved.json()["status"] == "approved", approved.text
+    for change in changes:
+        assert wait_until_ended(project, change["id"]) is None
+    assert project.read_flag(flag)["filters"]["groups"][0]["rollout_percentage"] == 100
+    assert project.show(request)["state"] == "applied"
+    entries = project.ask("GET", f"feature_flags/{flag}/activity/").json()["results"]
+    assert [each["activity"] for each in entries] == ["updated", "updated", "created"]
+    assert entries[0]["user"]["email"].startswith("ann@")
+
+
+@on_sqlite
+def test_approval_holds_for_exactly_the_scheduled_change(project: Project) -> None:
+    flag = project.make_flag(active=False)
+    project.protect(conditions={"fields": ["active"]})
+    enable = {"operation": "update_status", "value": True}
+    # The conditions, which need no approval, are others when the time comes.
+    moved = schedule(project, flag, 5, **enable)
+    later = schedule(project, flag, 600, **enable)
+    unapproved = schedule(project, flag, 1, **enable)
+    assert len({each["change_request_id"] for each in (moved, later, unapproved)}) == 3
+    for each in (moved, later):
+        done = project.decide(each["change_request_id"], "approve", project.bob)
+        assert done.json()["status"] == "approved", done.text
+    expect(project, 200, "PATCH", f"feature_flags/{flag}/", {"filters": ALL})
+    for each in (unapproved, moved):
+        assert "requires approval" in (wait_until_ended(project, each["id"]) or "")
+    assert project.read_flag(flag)["active"] is False
+    assert project.show(moved["change_request_id"])["state"] == "withdrawn"
+    # Another time or another change is another request.
+    path = f"scheduled_changes/{later['id']}/"
+    soon = (datetime.now(UTC) + timedelta(seconds=300)).isoformat()
+    edited = project.ask("PATCH", path, project.ann, json={"scheduled_at": soon}).json()
+    assert edited["change_request_id"] not in (None, later["change_request_id"])
+    assert project.show(later["change_request_id"])["state"] == "withdrawn"
+    assert project.show(edited["change_request_id"])["state"] == "pending"
+    assert project.ask("DELETE", path, project.ann).status_code == 204
+    assert project.show(edited["change_request_id"])["state"] == "withdrawn"
+
+
+def test_promotion_is_one_change_request(project: Project) -> None:
+    world = project.world
+    source = Project(world=world, id=world.make_project())
+    for key in ("pay", "new"):
+        source.make_flag(key, filters=ALL)
+    flag = project.make_flag()
+    environments = [
+        {"name": "dev", "project_id": source.id},
+        {"name": "live", "project_id": project.id, "is_protected": True},
+    ]
+    product = {"name": f"Shop {uuid4()}", "environments": environments}
+    id = world.one.post(PRODUCTS, json=product).json()["id"]
+    body = {"from": "dev", "to": "live", "all": True}
+    headers = {"Authorization": f"Bearer {project.ann}"}
+
+    def promote() -> dict[str, Any]:
+        answer = world.one.post(f"{PRODUCTS}{id}/promote/", json=body, headers=headers)
+        assert answer.status_code == 409, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    refused = promote()
+    request = refused["change_request_id"]
+    assert (refused["code"], refused["resource_type"]) == ("approval_required", "promotion")
+    assert promote()["code"] == "change_request_pending"
+    changes = project.show(request)["intent"]["gated_changes"]["changes"]
+    assert {each["key"]: each["action"] for each in changes} == {"pay": "update", "new": "create"}
+    assert project.decide(request, "approve", project.ann).status_code == 403
+    # The source has another version than the one that was requested.
+    renamed = source.ask("GET", "feature_flags/").json()["results"][0]
+    source.ask("PATCH", f"feature_flags/{renamed['id']}/", json={"name": "Other"})
+    stale = project.decide(request, "approve", project.bob).json()
+    assert stale["status"] == "failed", stale
+    assert "have changed since" in stale["change_request"]["apply_error"]
+    assert project.read_flag(flag)["filters"]["groups"] == HALF["groups"]
+    again = promote()["change_request_id"]
+    done = project.decide(again, "approve", project.bob, client=world.two)
+    assert done.json()["status"] == "applied", done.text
+    found = project.ask("GET", "feature_flags/").json()["results"]
+    assert {each["key"]: each["filters"]["groups"] for each in found} == {
+        "pay": ALL["groups"],
+        "new": ALL["groups"],
+    }
+    entries = project.ask("GET", f"feature_flags/{flag}/activity/").json()["results"]
+    assert entries[0]["user"]["email"].startswith("ann@")
+
+
+@on_sqlite
+def test_holdout_of_gated_flags_is_gated(project: Project) -> None:
+    holdout = make(project, "experiment_holdouts/", name="h", filters=[{"rollout_percentage": 5}])
+    make(project, "experiments/", name="x", feature_flag_key="x", holdout_id=holdout)
+    project.protect(conditions={"fields": ["filters"]})
+    path = f"experiment_holdouts/{holdout}/"
+    expect(project, 409, "PATCH", path, {"filters": [{"rollout_percentage": 90}]})
+    expect(project, 409, "DELETE", path, None)
+    expect(project, 200, "PATCH", path, {"name": "other"})
+    found = project.ask("GET", path).json()
+    assert found["filters"][0]["rollout_percentage"] == 5

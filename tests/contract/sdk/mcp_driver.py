@@ -1,0 +1,41 @@
+"""Run by test_mcp with the official MCP package: call tools, over HTTP or through `hedgerow mcp`.
+
+Reads a JSON object from standard input: `url` and `key`, or `command`, and `calls` as pairs of tool
+and arguments. Writes a JSON object with the names of the tools and the results.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+
+
+def connect(task: dict[str, Any]) -> Client:
+    if "command" in task:
+        first, *others = task["command"]
+        return Client(StdioServerParameters(command=first, args=others, env=task["environment"]))
+    http = create_mcp_http_client(headers={"Authorization": f"Bearer {task['key']}"})
+    return Client(streamable_http_client(task["url"], http_client=http))
+
+
+async def run(task: dict[str, Any]) -> dict[str, Any]:
+    async with connect(task) as client:
+        tools = await client.list_tools()
+        results = [await client.call_tool(name, given) for name, given in task["calls"]]
+    return {
+        "tools": [tool.name for tool in tools.tools],
+        "results": [
+            {
+                "is_error": bool(result.is_error),
+                "text": result.content[0].text,
+                "data": result.structured_content,
+            }
+            for result in results
+        ],
+    }
+
+
+json.dump(asyncio.run(run(json.load(sys.stdin))), sys.stdout)

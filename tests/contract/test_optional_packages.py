@@ -1,0 +1,48 @@
+"""Packages of extras are imported on first use, and a missing one is a clear error."""
+
+import subprocess
+import sys
+
+import pytest
+from tools.dist import read_project
+
+from hedgerow.lib.optional_packages import EXTRAS, LazyPackage, MissingPackage, import_package
+
+# Large packages that neither flag evaluation nor the start of the service needs.
+ON_DEMAND = {*EXTRAS, "aiohttp", "alembic", "jinja2", "pandas", "urllib3"}
+FRAMEWORKS = {"pydantic", "sqlalchemy", "uvicorn"}
+
+
+def list_imports(module: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_flag_evaluation_needs_no_framework() -> None:
+    assert list_imports("hedgerow.flags.evaluation.decide") & (ON_DEMAND | FRAMEWORKS) == set()
+
+
+@pytest.mark.parametrize("module", ["http.sdk.decide", "cli.installation.serve"])
+def test_a_start_imports_no_large_package(module: str) -> None:
+    assert list_imports(f"hedgerow.{module}") & ON_DEMAND == set()
+
+
+def test_every_extra_that_an_error_names_exists() -> None:
+    assert set(EXTRAS.values()) <= read_project()["optional-dependencies"].keys()
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "awscrt", raising=False)
+    monkeypatch.delitem(sys.modules, "awscrt.http", raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow-slim\[s3\]'"):
+        import_package("awscrt.http")
+    with pytest.raises(MissingPackage, match="awscrt"):
+        _ = LazyPackage("awscrt.http").HttpRequest
+    with pytest.raises(ModuleNotFoundError, match="hedgerow_unknown"):
+        import_package("hedgerow_unknown")

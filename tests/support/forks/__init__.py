@@ -1,0 +1,1 @@
+"""Processes that are forked from one that has loaded all modules."""

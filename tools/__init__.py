@@ -1,0 +1,1 @@
+"""Programs for releases. They are no part of the package."""
