@@ -59,7 +59,7 @@ class FaultyProxy:
         self._containing = ""
         self._healed = threading.Event()
         self._lock = threading.Lock()
-        self._open_requests = 0
+        self._forwarded_requests = 0
         self._failed_paths: list[str] = []
         self.requests: list[ProxiedRequest] = []
         proxy = self
@@ -74,8 +74,7 @@ class FaultyProxy:
                     self.close_connection = True
 
             def do_POST(self) -> None:
-                with proxy._count_request():
-                    proxy._handle(self)
+                proxy._handle(self)
 
             do_GET = do_OPTIONS = do_POST
 
@@ -105,8 +104,9 @@ class FaultyProxy:
         self._healed.set()
 
     def wait_until_idle(self) -> None:
-        """Wait until no request is open."""
-        wait_until(lambda: self._open_requests == 0)
+        """Wait until the server has answered every request that was read. A frozen client may have
+        sent half of another one."""
+        wait_until(lambda: self._forwarded_requests == 0)
 
     def requests_to(self, path: str) -> list[ProxiedRequest]:
         return [each for each in list(self.requests) if each.path.startswith(path)]
@@ -115,21 +115,22 @@ class FaultyProxy:
         fault, healed = self._fault, self._healed
         if self._containing not in handler.path:
             fault = None
+        length = int(handler.headers.get("content-length", 0))
+        is_cut_short = fault is Fault.CUTS_REQUESTS
+        body = handler.rfile.read(length // 2 if is_cut_short else length)
         if fault is not None:
             self._failed_paths.append(handler.path)
-        length = int(handler.headers.get("content-length", 0))
-        if fault is Fault.CUTS_REQUESTS:
-            handler.rfile.read(length // 2)
+        if is_cut_short:
             self._record(handler, 0)
             _reset_connection(handler)
             return
-        body = handler.rfile.read(length)
         if fault is Fault.ANSWERS_502:
             status, headers, content = BAD_GATEWAY
         else:
-            if fault is Fault.DELAYS:
-                healed.wait(DELAY_S)
-            status, headers, content = self._forward(handler, body)
+            with self._count_forwarded():
+                if fault is Fault.DELAYS:
+                    healed.wait(DELAY_S)
+                status, headers, content = self._forward(handler, body)
         is_lost, is_cut = fault is Fault.LOSES_ANSWERS, fault is Fault.CUTS_ANSWERS
         # Record before the client has the response: a test that waits for it may look at once.
         self._record(handler, 0 if is_lost or is_cut else status)
@@ -162,14 +163,14 @@ class FaultyProxy:
             server.close()
 
     @contextlib.contextmanager
-    def _count_request(self) -> Iterator[None]:
+    def _count_forwarded(self) -> Iterator[None]:
         with self._lock:
-            self._open_requests += 1
+            self._forwarded_requests += 1
         try:
             yield
         finally:
             with self._lock:
-                self._open_requests -= 1
+                self._forwarded_requests -= 1
 
     def __enter__(self) -> Self:
         return self

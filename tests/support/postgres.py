@@ -19,9 +19,9 @@ from hedgerow.storage.connect import DatabaseLocation
 from hedgerow.storage.migrations.apply import migrate
 
 SERVER_SETTINGS = (
-    # The data need not survive a power failure, and syncing takes most of the time.
+    # The data need not survive a power failure, and syncing takes most of the time. A commit is
+    # still written before it is acknowledged: some tests kill the server.
     "fsync = off",
-    "synchronous_commit = off",
     "full_page_writes = off",
     "max_wal_size = '8GB'",
     # Several installations with a pool per process share the server.
