@@ -16,11 +16,24 @@ from hedgerow.hogql.builders import constant
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
-from hedgerow.insights.breakdowns import ALL_USERS, NULL_LABEL, OTHER_LABEL, Breakdown
+from hedgerow.insights.breakdowns import (
+    ALL_USERS,
+    NULL_LABEL,
+    OTHER_LABEL,
+    PLAIN_OTHER_LABEL,
+    Breakdown,
+    parse_breakdown,
+)
 from hedgerow.insights.date_range import DateRange, Interval, parse_date_range
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.funnels.query import FunnelsQuery, FunnelView, parse_funnels_query
-from hedgerow.insights.funnels.sql import Funnel, build_actors, build_attempts, number_attempt
+from hedgerow.insights.funnels.sql import (
+    Funnel,
+    build_actors,
+    build_attempts,
+    build_steps_query,
+    number_attempt,
+)
 from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
 from hedgerow.insights.paths.query import build_path_actors, parse_paths_query
 from hedgerow.insights.retention.query import (
@@ -53,6 +66,23 @@ class ActorSource:
     column: str
     group_type_index: int | None
     attr: str
+
+    @property
+    def value(self) -> Any:
+        """The value of the breakdown that the source asks about."""
+        return self.sent.get("breakdown", self.sent.get("funnelStepBreakdown"))
+
+    @property
+    def is_other(self) -> bool:
+        values = self.value if isinstance(self.value, list) else [self.value]
+        other = OTHER_LABEL if self.kind != "FunnelsQuery" else PLAIN_OTHER_LABEL
+        return other in values
+
+    @property
+    def shown_values(self) -> int:
+        """How many values of the breakdown are not part of Other."""
+        breakdown = parse_breakdown(self.query.get("breakdownFilter"), f"{self.attr}__source")
+        return breakdown.limit if breakdown else 0
 
 
 def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
@@ -129,24 +159,32 @@ def build_source(
         case "TrendsQuery":
             return _build_trends(source, context, earliest, shown)
         case "RetentionQuery":
-            return _build_retention(source, context, earliest)
+            return _build_retention(source, context, earliest, shown)
         case "PathsQuery":
             return _build_paths(source, context, earliest)
-    return _build_funnels(source, context, earliest)
+    return _build_funnels(source, context, earliest, shown)
 
 
 def build_values(
     source: ActorSource, context: QueryContext, earliest: datetime | None
 ) -> Select | None:
     """Build the query of the values that a breakdown shows, if the source asks about Other."""
-    if source.kind != "TrendsQuery" or not _is_other(source.sent.get("breakdown")):
+    if not source.is_other:
         return None
-    _, planned = _plan_trends(source, context, earliest)
-    return build_series_query(planned.query, context)
-
-
-def _is_other(value: Any) -> bool:
-    return value == OTHER_LABEL or (isinstance(value, list) and OTHER_LABEL in value)
+    if source.kind == "TrendsQuery":
+        _, planned = _plan_trends(source, context, earliest)
+        return build_series_query(planned.query, context)
+    if source.kind == "RetentionQuery":
+        query = parse_retention_query(source.query)
+        period = plan_period(query, context.time, earliest)
+        return build_select(
+            """
+            SELECT value, count() AS starts FROM {actors} AS actors
+            GROUP BY value ORDER BY starts DESC, value ASC
+            """,
+            actors=build_retained_actors(query, context, period),
+        )
+    return build_steps_query(_plan_funnel(source, context, earliest), context)
 
 
 def _plan_trends(
@@ -192,7 +230,7 @@ def _build_trends(
 
 
 def _read_value(source: ActorSource, breakdown: Breakdown | None) -> list[str] | None:
-    sent = source.sent.get("breakdown", source.sent.get("funnelStepBreakdown"))
+    sent = source.value
     if sent is None or breakdown is None or not breakdown.properties:
         return None
     values = sent if isinstance(sent, list) else [sent]
@@ -216,7 +254,10 @@ def _find_slot(source: ActorSource, period: DateRange, name: str = "day") -> int
 
 
 def _build_retention(
-    source: ActorSource, context: QueryContext, earliest: datetime | None
+    source: ActorSource,
+    context: QueryContext,
+    earliest: datetime | None,
+    shown: Sequence[Sequence[str]],
 ) -> Select:
     query = parse_retention_query(source.query)
     period = plan_period(query, context.time, earliest)
@@ -225,7 +266,6 @@ def _build_retention(
     if not 0 <= number < count:
         detail = f"An interval from 0 to {count - 1} is required."
         raise Invalid(detail, attr=f"{source.attr}__interval")
-    value = _read_value(source, query.breakdown)
     return build_select(
         f"""
         SELECT actor, arraySort(gaps) AS appearances FROM {{actors}} AS actors
@@ -233,14 +273,24 @@ def _build_retention(
         ORDER BY length(appearances) DESC, actor ASC
         """,  # noqa: S608 - ours
         actors=build_retained_actors(query, context, period),
-        is_value=_match_value(value),
+        is_value=_match_value(source, query.breakdown, shown),
     )
 
 
-def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Select:
+def _plan_funnel(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Funnel:
     query = parse_funnels_query(source.query)
     period = parse_date_range(query.date_range, query.interval, context.time, earliest)
-    funnel = Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
+    return Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
+
+
+def _build_funnels(
+    source: ActorSource,
+    context: QueryContext,
+    earliest: datetime | None,
+    shown: Sequence[Sequence[str]],
+) -> Select:
+    funnel = _plan_funnel(source, context, earliest)
+    query = funnel.query
     if query.view is FunnelView.TRENDS:
         return _build_rate(source, funnel, context)
     return build_select(
@@ -250,7 +300,7 @@ def _build_funnels(source: ActorSource, context: QueryContext, earliest: datetim
         ORDER BY actor ASC
         """,  # noqa: S608 - ours
         actors=build_actors(funnel, context),
-        is_value=_match_value(_read_value(source, query.breakdown)),
+        is_value=_match_value(source, query.breakdown, shown),
     )
 
 
@@ -278,7 +328,7 @@ def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> S
         """,  # noqa: S608 - ours
         attempts=build_attempts(funnel, context),
         slot=number_attempt(funnel),
-        is_value=_match_value(_read_value(source, funnel.query.breakdown)),
+        is_value=_match_value(source, funnel.query.breakdown),
     )
 
 
@@ -292,7 +342,13 @@ def _match_step(source: ActorSource, query: FunnelsQuery) -> str:
     return f"reached >= {step}" if step > 0 else f"reached = {-step - 1}"
 
 
-def _match_value(value: list[str] | None) -> Expr:
+def _match_value(
+    source: ActorSource, breakdown: Breakdown | None, shown: Sequence[Sequence[str]] = ()
+) -> Expr:
+    if shown:
+        known = constant([list(each) for each in shown])
+        return replace_placeholders(parse_expr("NOT has({known}, value)"), {"known": known})
+    value = _read_value(source, breakdown)
     if value is None:
         return constant(True)
     return replace_placeholders(parse_expr("value = {value}"), {"value": constant(value)})

@@ -12,8 +12,8 @@ import msgspec
 from hedgerow.errors import Invalid
 from hedgerow.events.query.context import QueryContext, compile_query
 from hedgerow.events.query.executor import QueryExecutor
-from hedgerow.hogql.ast import Select
-from hedgerow.hogql.builders import constant, in_list
+from hedgerow.hogql.ast import Compare, Expr, Select
+from hedgerow.hogql.builders import compare, constant, in_list
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.templates import build_select
@@ -54,6 +54,22 @@ _GROUPS_SQL = """
 SELECT group_key, properties, created_at FROM groups
 WHERE group_type_index = {index} AND {is_shown}
 """
+# Whose id, name, e-mail address or distinct id contains a text.
+_FOUND_PERSONS_SQL = """
+SELECT toString(id) FROM persons
+WHERE positionCaseInsensitiveUTF8(arrayStringConcat([
+    toString(id), ifNull(properties.email, ''), ifNull(properties.name, '')
+], ' '), {wanted}) > 0
+UNION ALL
+SELECT toString(person_id) FROM person_distinct_ids
+WHERE positionCaseInsensitiveUTF8(distinct_id, {wanted}) > 0
+"""
+_FOUND_GROUPS_SQL = """
+SELECT group_key FROM groups
+WHERE group_type_index = {index} AND positionCaseInsensitiveUTF8(
+    arrayStringConcat([group_key, ifNull(properties.name, '')], ' '), {wanted}
+) > 0
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +77,8 @@ class ActorsQuery:
     sent: Mapping[str, Any]
     source: ActorSource
     columns: Sequence[str]
+    search: str
+    order: Sequence[str]
     limit: int
     offset: int
 
@@ -69,9 +87,6 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
     fields = QueryFields(sent)
     fields.check_known(ACTORS_QUERY)
     check_storable(sent, "query")
-    for name in ("search", "orderBy"):
-        if fields.raw(name):
-            raise Invalid("This field is not supported.", attr=fields.attr(name))
     source = parse_source(fields.mapping("source"), fields.attr("source"))
     columns = fields.text_list("select") or ["actor"]
     for each in columns:
@@ -82,9 +97,28 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
         sent=sent,
         source=source,
         columns=columns,
+        search=fields.text("search").strip(),
+        order=_parse_order(fields, source),
         limit=fields.number("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT,
         offset=fields.number("offset", 0, MAX_OFFSET) or 0,
     )
+
+
+def _parse_order(fields: QueryFields, source: ActorSource) -> list[str]:
+    """Parse columns with a direction, such as `event_count DESC`."""
+    known = {"id": "actor", "actor": "actor", "actor_id": "actor", source.column: "extra"}
+    found = []
+    for each in fields.text_list("orderBy"):
+        name, _, direction = each.strip().partition(" ")
+        if name not in known or direction.strip().upper() not in ("", "ASC", "DESC"):
+            detail = (
+                f'"{truncate(each)}" is not supported. Expected ASC or DESC after one of: '
+                f"{', '.join(known)}."
+            )
+            raise Invalid(detail, attr=fields.attr("orderBy"), code="invalid_choice")
+        is_descending = direction.strip().upper() == "DESC"
+        found.append(f"{known[name]} {'DESC' if is_descending else 'ASC'}")
+    return found
 
 
 class ActorsQueryRunner:
@@ -130,8 +164,7 @@ class ActorsQueryRunner:
         if statement is None:
             return []
         result = await self._executor.run(context, statement)
-        # The query has one more row than are shown.
-        return [row[0] for row in result.rows[:-1]]
+        return [row[0] for row in result.rows[: source.shown_values]]
 
     async def _fetch_actors(
         self, context: QueryContext, source: ActorSource, ids: Sequence[str]
@@ -154,8 +187,30 @@ def _compile(
     shown: Sequence[Sequence[str]],
 ) -> tuple[PrintedQuery, str]:
     tree = build_source(query.source, context, earliest, shown)
+    if query.search or query.order:
+        tree = _search_and_order(query, tree)
     tree = replace(tree, limit=constant(query.limit + 1), offset=constant(query.offset))
     return compile_query(tree, context), to_hogql(tree)
+
+
+def _search_and_order(query: ActorsQuery, actors: Select) -> Select:
+    index = query.source.group_type_index
+    is_found: Expr = constant(True)
+    if query.search:
+        wanted = constant(query.search)
+        matches = build_select(_FOUND_PERSONS_SQL, wanted=wanted)
+        if index is not None:
+            matches = build_select(_FOUND_GROUPS_SQL, wanted=wanted, index=constant(index))
+        is_found = compare(parse_expr("toString(rows.actor)"), Compare.IN, matches)
+    return build_select(
+        f"""
+        SELECT rows.actor AS actor, rows.{query.source.column} AS extra FROM {{actors}} AS rows
+        WHERE {{is_found}}
+        ORDER BY {", ".join([*(query.order or ["extra DESC"]), "actor ASC"])}
+        """,  # noqa: S608 - ours
+        actors=actors,
+        is_found=is_found,
+    )
 
 
 def _compile_values(

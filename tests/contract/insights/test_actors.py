@@ -87,6 +87,49 @@ def test_funnels(client: httpx.Client) -> None:
     assert set(people(client, source | {"funnelStep": -2})) == {"cleo"}
 
 
+def test_other_values_of_a_breakdown(client: httpx.Client) -> None:
+    browsers = {"breakdown": "$browser", "breakdown_limit": 1}
+    funnel = {
+        "kind": "FunnelsQuery",
+        "series": [VIEW, BUY],
+        "dateRange": MARCH,
+        "breakdownFilter": browsers,
+    }
+    response = client.post(QUERY, json={"query": funnel}).json()["results"]
+    counts = {steps[0]["breakdown_value"][0]: steps[0]["count"] for steps in response}
+    source = {"kind": "FunnelsActorsQuery", "source": funnel, "funnelStep": 1}
+    others = people(client, source | {"funnelStepBreakdown": ["Other"]})
+    shown = people(client, source | {"funnelStepBreakdown": [min(counts, key=len)]})
+    assert counts == {"": 1, "Other": 2}
+    assert (set(shown), set(others)) == ({"cleo"}, {"ada", "bob"})
+
+    entity = {"id": "view", "type": "events"}
+    retention = {
+        "kind": "RetentionQuery",
+        "retentionFilter": {"totalIntervals": 4, "targetEntity": entity, "returningEntity": entity},
+        "dateRange": {"date_from": "2026-03-02", "date_to": "2026-03-05"},
+        "breakdownFilter": browsers,
+    }
+    rows = client.post(QUERY, json={"query": retention}).json()["results"]
+    first = {row["breakdown_value"]: row["values"][0]["count"] for row in rows[::4]}
+    source = {"kind": "InsightActorsQuery", "source": retention, "interval": 0}
+    fields = {"select": ["actor", "appearances"]}
+    assert first == {"Chrome": 1, OTHER: 1}
+    assert set(people(client, source | {"breakdown": "Chrome"}, **fields)) == {"bob"}
+    assert set(people(client, source | {"breakdown": OTHER}, **fields)) == {"ada"}
+
+
+def test_search_and_order(client: httpx.Client) -> None:
+    everyone = of_trend({"dateRange": MARCH})
+    assert people(client, everyone, search="ADA-ph") == {"ada": 4}
+    assert people(client, everyone, search="no such person") == {}
+    ascending = people(client, everyone, orderBy=["event_count ASC", "actor_id DESC"])
+    assert list(ascending.values()) == [3, 3, 4]
+    refused = {"kind": "ActorsQuery", "source": everyone, "orderBy": ["created_at"]}
+    response = client.post(QUERY, json={"query": refused})
+    assert (response.status_code, response.json()["attr"]) == (400, "query__orderBy")
+
+
 def test_rates_over_time(client: httpx.Client) -> None:
     query = {
         "kind": "FunnelsQuery",

@@ -461,3 +461,13 @@ def test_times_are_in_the_time_zone_of_the_project(client: httpx.Client, tmp_pat
     assert found["timezone"] == "Europe/Paris"
     assert found["results"][0][0].startswith("2026-07-01T12:00:00")
     assert found["results"][0][0].endswith("+02:00")
+
+
+def test_weeks_start_on_the_day_of_the_project(client: httpx.Client) -> None:
+    query = "select toString(toDate(toStartOfWeek(toDateTime('2026-03-04 12:00:00')))), 1"
+    hogql = {"kind": "HogQLQuery", "query": query}
+    starts = []
+    for day in (1, 0):
+        client.patch("/api/projects/1/", json={"week_start_day": day}).raise_for_status()
+        starts.append(_run(client, hogql).json()["results"][0][0])
+    assert starts == ["2026-03-02", "2026-03-01"]

@@ -18,7 +18,7 @@ from hedgerow.hogql.printer.context import PrintContext
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
 from hedgerow.lib.text import truncate
 from hedgerow.persons.model import CohortId
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, WeekStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +113,7 @@ def build_print_context(context: QueryContext) -> PrintContext:
         project_id=context.project.id,
         now=context.time.now,
         timezone=context.project.timezone,
+        starts_weeks_on_monday=context.project.week_start_day is WeekStart.MONDAY,
         find_cohort=cohort,
         find_action=action,
         find_flag=lambda key: each.table if (each := context.flags.get(key)) else None,

@@ -58,6 +58,7 @@ _REGEX_SECOND = frozenset({"match", "extract", "extractAll", "replaceRegexpOne",
                              "replaceRegexpAll", "countMatches", "extractGroups"})  # fmt: skip
 _TEXT_GROUPS = ("JSON", "Searching and splitting", "Texts", "URLs and addresses")
 _MAX_ARGUMENTS = 1_000
+SUNDAY_WEEKS, MONDAY_WEEKS = 0, 3
 
 
 class CallPrinter(ConversionPrinter):
@@ -84,8 +85,15 @@ class CallPrinter(ConversionPrinter):
                 start=call.start,
             )
         self._check_constant_args(found, args)
+        if found.name == "toStartOfWeek" and len(args) == 1:
+            args = [*args, Constant(value=self._week_mode)]
         printed = [self._print_argument(found, each, number) for number, each in enumerate(args)]
         return _print_result(found, printed)
+
+    @property
+    def _week_mode(self) -> int:
+        """The project's first day of a week, as ClickHouse numbers it."""
+        return MONDAY_WEEKS if self.state.print_context.starts_weeks_on_monday else SUNDAY_WEEKS
 
     def _print_argument(self, found: Function, node: Expr, number: int) -> TypedSql:
         if isinstance(node, Lambda):

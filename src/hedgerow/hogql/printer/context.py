@@ -60,6 +60,7 @@ class PrintContext:
     project_id: int
     now: datetime
     timezone: str = "UTC"
+    starts_weeks_on_monday: bool = False
     property_types: Mapping[str, Mapping[str, PropertyType]] = field(default_factory=dict)
     find_cohort: Callable[[int | str], Select | None] = _no_cohort
     find_action: Callable[[int | str], Expr | None] = _no_action
