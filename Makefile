@@ -62,15 +62,15 @@ test: check ## Run every check and every test, as CI does
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/fault tests/contract tests/acceptance -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED) || HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) tests/rerun_failed $(BIN)/python
 
 check: setup ## Check formatting, lint, types, import contracts and the web console
-	$(BIN)/ruff format --check src tests benchmarks examples tools
-	$(BIN)/ruff check src tests benchmarks examples tools
+	$(BIN)/ruff format --check src tests benchmarks examples packages tools
+	$(BIN)/ruff check src tests benchmarks examples packages tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@PYTHON=$(PYTHON) console/build try-check
 
 fix: setup ## Format, and fix what can be fixed automatically
-	$(BIN)/ruff format src tests benchmarks examples tools
-	$(BIN)/ruff check --fix src tests benchmarks examples tools
+	$(BIN)/ruff format src tests benchmarks examples packages tools
+	$(BIN)/ruff check --fix src tests benchmarks examples packages tools
 
 unit: setup ## Run the unit tests but a few slow ones (about 20 s on two quiet cores)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync unit-half-0 unit-half-1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.live import PROJECT_KEY, LiveServer, build_environment
+from tests.support.packages import install_packages
 from tests.support.receiver import Receiver
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hedgerow-ntfy"
@@ -16,16 +17,9 @@ RECORDS = "/api/environments/1/pipeline_destination_configs/"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder where the example is installed, on the path of all processes that tests start."""
+    """A folder where the example is installed."""
     folder = tmp_path_factory.mktemp("packages")
-    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *offline]
-    done = subprocess.run(
-        [*pip, "--target", str(folder), str(EXAMPLE)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(folder))
+    with install_packages(folder, EXAMPLE):
         yield folder
 
 

@@ -116,6 +116,7 @@ def build_delivery(settings: Settings, database: Database, pipelines: Pipelines)
         files=files,
         tables=PostgresTables(databases),
         run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS).run,
+        check_address=guard.check,
         templates=templates,
     )
     ages = RetentionPeriods(

@@ -36,6 +36,11 @@ class SsrfGuard:
             return False
         return is_public(parsed) or self._is_allowed_private(parsed)
 
+    def check(self, address: str) -> None:
+        """Raise TransportError unless connections to this IP address are allowed."""
+        if not self.allows(address):
+            raise TransportError(describe_refusal(address))
+
     def _is_allowed_private(self, address: Address) -> bool:
         # Not an embedded address alone: an address that embeds an allowed one may be routed
         # elsewhere, unless it is the same address in another form.

@@ -19,6 +19,7 @@ from hedgerow.plugin.component import (
 )
 from hedgerow.plugin.database_address import DatabaseAddress, parse_database_address
 from hedgerow.plugin.delivery import (
+    CheckAddress,
     Deliver,
     DeliveryContext,
     FileTarget,
@@ -56,7 +57,7 @@ from hedgerow.plugin.outcomes import (
     classify_response,
     parse_retry_after,
 )
-from hedgerow.plugin.payload import build_payload, is_activity, is_message
+from hedgerow.plugin.payload import build_payload, build_row, is_activity, is_message
 from hedgerow.plugin.presets import (
     DELIVERY_SETTINGS,
     EVENT_FILTER,
@@ -100,6 +101,7 @@ __all__ = [
     "TRANSFORMATION_FILTER_SETTINGS",
     "BadRow",
     "BuildTransform",
+    "CheckAddress",
     "CheckConnection",
     "Component",
     "DatabaseAddress",
@@ -145,6 +147,7 @@ __all__ = [
     "TransportError",
     "batch_settings",
     "build_payload",
+    "build_row",
     "check_range",
     "check_url",
     "classify_response",

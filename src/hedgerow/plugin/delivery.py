@@ -70,6 +70,15 @@ class RunInThread(Protocol):
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
+# Raises TransportError unless connections to this IP address are allowed.
+CheckAddress = Callable[[str], None]
+
+
+def refuse_address(address: str) -> None:
+    """Refuse every address: a preview connects to nothing."""
+    raise TransportError(f"{address} is not contacted: this context has no network.")
+
+
 class _Unavailable(FileWriter, TableWriter):
     async def append(self, target: FileTarget, lines: bytes) -> str:
         raise TransportError("This context has no file writer.")
@@ -82,7 +91,7 @@ UNAVAILABLE = _Unavailable()
 
 
 async def run_inline(work: Callable[[], T], /) -> T:
-    """Run a function on the event loop. For tests and previews."""
+    """Run a function on the event loop. For tests."""
     return work()
 
 
@@ -91,8 +100,9 @@ class DeliveryContext:
     """Everything outside a component that it may use. Packages name the parameter `ctx`.
 
     Use no other HTTP client: `ctx.http` keeps requests away from your private network, and a
-    preview shows the requests made through it. `await ctx.run_in_thread(function)` keeps work that
-    computes or blocks off the event loop, which all destinations share.
+    preview shows the requests made through it. A destination with a protocol of its own calls
+    `ctx.check_address` with each IP address before it connects. `await ctx.run_in_thread(function)`
+    keeps work that computes or blocks off the event loop, which all destinations share.
     """
 
     http: HttpClient
@@ -100,6 +110,7 @@ class DeliveryContext:
     files: FileWriter = UNAVAILABLE
     tables: TableWriter = UNAVAILABLE
     run_in_thread: RunInThread = run_inline
+    check_address: CheckAddress = refuse_address
 
     @property
     def aside(self) -> RunInThread:

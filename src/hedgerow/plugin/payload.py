@@ -5,6 +5,7 @@ from typing import Any
 
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
+from hedgerow.lib.clock import format_iso
 
 # The person of events that no person caused. No captured event has it.
 NO_PERSON_ID = "00000000-0000-0000-0000-000000000000"
@@ -31,6 +32,22 @@ def is_message(event: Event) -> bool:
 def is_activity(event: Event) -> bool:
     """Whether the event is the message about an entry of the activity log."""
     return event.event == ACTIVITY_EVENT and is_message(event)
+
+
+def build_row(event: Event) -> dict[str, Any]:
+    """Return the event as a row of a table. Properties are JSON text; times are ISO 8601 in UTC."""
+    return {
+        "project_id": event.project_id,
+        "uuid": event.uuid,
+        "event": event.event,
+        "distinct_id": event.distinct_id,
+        "timestamp": format_iso(event.timestamp),
+        "created_at": format_iso(event.created_at),
+        "properties": event.properties or "{}",
+        "elements_chain": event.elements_chain,
+        "person_id": event.person_id,
+        "person_properties": event.person_properties or "{}",
+    }
 
 
 def build_payload(event: Event) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from hedgerow import plugin
 from hedgerow.plugin import testing
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+EXAMPLES = sorted(
+    path for folder in ("examples", "packages") for path in (ROOT / folder).rglob("*.py")
+)
 PUBLIC_MODULES = {"hedgerow.plugin", "hedgerow.plugin.testing"}
 
 

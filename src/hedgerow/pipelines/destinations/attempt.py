@@ -15,11 +15,13 @@ from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import (
     UNAVAILABLE,
+    CheckAddress,
     Deliver,
     DeliveryContext,
     FileWriter,
     RunInThread,
     TableWriter,
+    refuse_address,
     run_inline,
 )
 from hedgerow.plugin.http import HttpClient
@@ -53,6 +55,7 @@ class OutboundClients:
     files: FileWriter = UNAVAILABLE
     tables: TableWriter = UNAVAILABLE
     run_in_thread: RunInThread = run_inline
+    check_address: CheckAddress = refuse_address
     templates: TemplateRenderer | None = None
 
     def context_at(self, now: datetime) -> DeliveryContext:
@@ -61,6 +64,7 @@ class OutboundClients:
             files=self.files,
             tables=self.tables,
             run_in_thread=self.run_in_thread,
+            check_address=self.check_address,
             now=now,
         )
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from hedgerow.events.model import Event
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.destinations.attempt import OutboundClients
 from hedgerow.plugin.delivery import (
     FileTarget,
@@ -12,7 +13,7 @@ from hedgerow.plugin.delivery import (
     InsertResult,
     TableTarget,
     TableWriter,
-    run_inline,
+    refuse_address,
 )
 from hedgerow.plugin.http import HttpClient, Request, Response, StreamedResponse
 
@@ -29,7 +30,8 @@ def record_requests(clients: OutboundClients | None, recorded: RecordedRequests)
         http=_RecordingHttp(clients, recorded),
         files=_RecordingFiles(clients, recorded),
         tables=_RecordingTables(clients, recorded),
-        run_in_thread=clients.run_in_thread if clients else run_inline,
+        run_in_thread=clients.run_in_thread if clients else run_in_thread,
+        check_address=clients.check_address if clients else refuse_address,
     )
 
 
