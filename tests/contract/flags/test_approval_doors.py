@@ -83,6 +83,29 @@ def test_what_a_gated_flag_depends_on_is_gated(project: Project) -> None:
 
 
 @on_sqlite
+def test_what_cannot_be_measured_needs_approval(project: Project) -> None:
+    action = make(project, "actions/", name="Paid", steps=[{"event": "paid"}])
+    did = {
+        "type": "behavioral",
+        "key": action,
+        "event_type": "actions",
+        "value": "performed_event",
+        "time_value": 30,
+        "time_interval": "day",
+    }
+    doers = make_cohort(project, "doers", did)
+    by_doers = target(key="id", type="cohort", value=doers)
+    flag = project.make_flag("live", filters=by_doers, tags=["live"])
+    project.protect(conditions={"changed_percent": 50, "tags": ["live"]})
+    expect(project, 409, "PATCH", f"actions/{action}/", {"steps": [{"event": "$pageview"}]})
+    other = {**did, "event_type": "events", "key": "$pageview"}
+    expect(project, 409, "PATCH", f"cohorts/{doers}/", {"filters": define(other)})
+    for body in ({"tags": []}, {"key": "other"}, {"evaluation_contexts": ["web"]}):
+        expect(project, 409, "PATCH", f"feature_flags/{flag}/", body)
+    expect(project, 200, "PATCH", f"feature_flags/{flag}/", {"name": "Live"})
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     ("kind", "refused", "allowed"),
     [

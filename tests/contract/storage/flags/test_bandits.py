@@ -31,8 +31,8 @@ from hedgerow.rollouts.bandits.bandits import BanditAuthor, Bandits, MakeBanditT
 from hedgerow.rollouts.bandits.model import MAX_ALLOCATIONS, Allocation, Bandit
 from hedgerow.rollouts.bandits.runner import AUTHOR_GONE, CLAIM_DURATION, BanditRunner
 from hedgerow.rollouts.bandits.store import BanditFilter
-from hedgerow.storage.flags.approval_gate import encode_policy
-from hedgerow.storage.flags.approvals import SqlApprovalStore
+from hedgerow.storage.flags.approvals.approval_gate import encode_policy
+from hedgerow.storage.flags.approvals.approval_store import SqlApprovalStore
 from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.rollouts.bandits import SqlBanditStore
 from hedgerow.storage.tables import approval_policies, bandit_allocations

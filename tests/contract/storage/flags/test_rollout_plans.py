@@ -35,7 +35,7 @@ from hedgerow.rollouts.rollout_plans import MakeTransition, PlanAuthor, RolloutP
 from hedgerow.rollouts.runner import AUTHOR_GONE, CLAIM_DURATION, RolloutRunner
 from hedgerow.rollouts.store import PlanFilter
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
-from hedgerow.storage.flags.approval_gate import encode_policy
+from hedgerow.storage.flags.approvals.approval_gate import encode_policy
 from hedgerow.storage.flags.rollouts.rollout_plans import SqlRolloutPlanStore
 from hedgerow.storage.tables import approval_policies
 from tests.contract.storage.conftest import ACTOR, NOW, NoCache, PlainCipher, Stores

@@ -34,8 +34,8 @@ from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.flags import owners
-from hedgerow.storage.flags.approval_gate import WriteGate
-from hedgerow.storage.flags.change_request_rows import decode_requests, end_request
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.change_request_rows import decode_requests, end_request
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, store_flag
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import bandit_allocations as allocations
@@ -187,8 +187,7 @@ def _pass_gate(
     request = _find_approved(connection, bandit, flag)
     own = gate if request is None else gate.with_approved(request)
     if write.beginning is not None:
-        unmeasured = replace(own, measured={}, can_measure=False)
-        unmeasured.check_flag(connection, *write.beginning, now)
+        own.without_measure().check_flag(connection, *write.beginning, now)
         bandit = replace(bandit, change_request_id=None if request is None else request.id)
     if write.flag is not None:
         _, is_audited = store_flag(connection, write.flag, now, own)

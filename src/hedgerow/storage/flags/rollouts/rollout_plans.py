@@ -34,7 +34,7 @@ from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.flags import owners
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, store_flag
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import flags
