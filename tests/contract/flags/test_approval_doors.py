@@ -100,7 +100,8 @@ def test_what_cannot_be_measured_needs_approval(project: Project) -> None:
     expect(project, 409, "PATCH", f"actions/{action}/", {"steps": [{"event": "$pageview"}]})
     other = {**did, "event_type": "events", "key": "$pageview"}
     expect(project, 409, "PATCH", f"cohorts/{doers}/", {"filters": define(other)})
-    for body in ({"tags": []}, {"key": "other"}, {"evaluation_contexts": ["web"]}):
+    bodies: list[dict[str, Any]] = [{"tags": []}, {"key": "x"}, {"evaluation_contexts": ["web"]}]
+    for body in bodies:
         expect(project, 409, "PATCH", f"feature_flags/{flag}/", body)
     expect(project, 200, "PATCH", f"feature_flags/{flag}/", {"name": "Live"})
 
@@ -257,6 +258,49 @@ def test_promotion_is_one_change_request(project: Project) -> None:
     }
     entries = project.ask("GET", f"feature_flags/{flag}/activity/").json()["results"]
     assert entries[0]["user"]["email"].startswith("ann@")
+
+
+COPY = "/api/organizations/@current/feature_flags/copy_flags/"
+
+
+@on_sqlite
+def test_copy_is_a_change_request(project: Project) -> None:
+    world = project.world
+    source, free = (Project(world=world, id=world.make_project()) for _ in range(2))
+    flag = source.make_flag(filters=ALL)
+    schedule(source, flag, 3600, operation="update_status", value=False)
+    project.protect()
+    headers = {"Authorization": f"Bearer {project.ann}"}
+    body = {"feature_flag_key": "pay", "from_project": source.id, "copy_schedule": True}
+
+    def copy(*targets: Project) -> tuple[int, dict[str, Any]]:
+        ids = [each.id for each in targets]
+        answer = world.one.post(COPY, json={**body, "target_project_ids": ids}, headers=headers)
+        found: dict[str, Any] = answer.json()
+        return answer.status_code, found
+
+    status, refused = copy(project)
+    request = refused["change_request_id"]
+    assert (status, refused["code"], refused["resource_type"]) == (
+        409,
+        "approval_required",
+        "promotion",
+    )
+    assert copy(project)[1]["code"] == "change_request_pending"
+    # One of several projects does not stop the others.
+    status, done = copy(free, project)
+    assert (status, [each["key"] for each in done["success"]]) == (200, ["pay"])
+    [failed] = done["failed"]
+    assert (failed["project_id"], failed["change_request_id"]) == (project.id, request)
+    assert project.decide(request, "approve", project.ann).status_code == 403
+    assert project.decide(request, "approve", project.bob).json()["status"] == "applied"
+    [copied] = project.ask("GET", "feature_flags/").json()["results"]
+    assert copied["filters"]["groups"] == ALL["groups"]
+    # The schedule is copied to the flag that is there now, and needs its own approval.
+    assert copy(project)[0] == 200
+    [change] = project.ask("GET", "scheduled_changes/").json()["results"]
+    waiting = project.show(change["change_request_id"])
+    assert (waiting["resource_type"], waiting["state"]) == ("scheduled_change", "pending")
 
 
 @on_sqlite

@@ -359,6 +359,7 @@ def test_policy_by_consequence_counts_persons(project: Project) -> None:
     assert (figures["evaluated_persons"], figures["changed_persons"]) == (200, 20)
     request = refused.json()["change_request_id"]
     assert project.decide(request, "approve", project.bob).json()["status"] == "applied"
+
     # Small changes count together until one is approved.
     def ask_from(number: int) -> Any:
         later = {"key": "n", "type": "person", "operator": "gte", "value": number}
