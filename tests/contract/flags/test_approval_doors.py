@@ -314,3 +314,99 @@ def test_holdout_of_gated_flags_is_gated(project: Project) -> None:
     expect(project, 200, "PATCH", path, {"name": "other"})
     found = project.ask("GET", path).json()
     assert found["filters"][0]["rollout_percentage"] == 5
+
+
+OWN_FIELDS = ("id", "key", "name", "filters", "active", "deleted", "archived", "tags", "version")
+
+
+@on_sqlite
+def test_no_other_resource_changes_a_gated_flag(project: Project) -> None:
+    """Whatever these answer, the flags stay as they are."""
+    split = [{"key": "control", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50}]
+    experiments = [
+        make(project, "experiments/", name=key, feature_flag_key=key)
+        for key in ("draft", "running", "ended")
+    ]
+    for number, action in ((1, "launch"), (2, "launch"), (2, "end")):
+        done = project.ask("POST", f"experiments/{experiments[number]}/{action}/")
+        assert done.is_success, done.text
+    holdout = make(project, "experiment_holdouts/", name="h", filters=[{"rollout_percentage": 5}])
+    survey_body: dict[str, Any] = {
+        "name": "s",
+        "type": "popover",
+        "questions": [{"type": "open", "question": "?"}],
+        "targeting_flag_filters": HALF,
+    }
+    survey = make(project, "surveys/", **survey_body)
+    early = project.ask("POST", "early_access_feature/", json={"name": "e", "stage": "concept"})
+    plain, gone, variants = (project.make_flag(key) for key in ("plain", "gone", "variants"))
+    project.ask("DELETE", f"feature_flags/{gone}/")
+    multivariate = {"groups": ALL["groups"], "multivariate": {"variants": split}}
+    project.ask("PATCH", f"feature_flags/{variants}/", json={"filters": multivariate})
+    steps = [{"rollout_percentage": 90, "duration_seconds": 3600}]
+    metrics = [{"type": "count", "event": "e", "harm": "increase"}]
+    plans = [
+        make(project, "rollout_plans/", flag=plain, steps=steps, metrics=metrics) for _ in range(2)
+    ]
+    goal = {
+        "kind": "ExperimentMetric",
+        "metric_type": "funnel",
+        "series": [{"kind": "EventsNode", "event": "paid"}],
+    }
+    bandit = make(project, "bandits/", flag=variants, metric=goal)
+    assert project.ask("POST", f"rollout_plans/{plans[1]}/start/").is_success
+    project.protect()
+
+    def read_flags() -> list[Any]:
+        found = project.ask("GET", "feature_flags/?limit=100").json()["results"]
+        return [{name: each[name] for name in OWN_FIELDS} for each in found]
+
+    before = read_flags()
+    stamp = datetime.now(UTC).isoformat()
+    draft, running, ended = (f"experiments/{each}/" for each in experiments)
+    doors: list[tuple[str, str, Any]] = [
+        ("PUT", f"feature_flags/{plain}/", {"key": "plain", "filters": ALL}),
+        ("POST", "feature_flags/", {"key": "gone", "filters": ALL}),
+        ("POST", "feature_flags/bulk_delete/", {"ids": [plain]}),
+        ("POST", "feature_flags/bulk_update_tags/", {"ids": [plain], "tags": ["x"]}),
+        ("PATCH", f"feature_flags/{plain}/", {"archived": True}),
+        ("PATCH", f"feature_flags/{plain}/", {"rollout_percentage": 100}),
+        ("POST", f"{draft}launch/", None),
+        ("PATCH", draft, {"start_date": stamp}),
+        ("PATCH", draft, {"holdout_id": holdout}),
+        ("PATCH", draft, {"parameters": {"feature_flag_variants": split}}),
+        ("DELETE", draft, None),
+        ("PATCH", draft, {"deleted": True}),
+        ("POST", f"{running}end/", None),
+        ("POST", f"{running}reset/", None),
+        ("POST", f"{running}ship_variant/", {"variant_key": "test"}),
+        ("PATCH", running, {"end_date": stamp}),
+        ("POST", f"{ended}archive/", None),
+        ("POST", f"{ended}reset/", None),
+        ("DELETE", ended, None),
+        ("PATCH", f"surveys/{survey}/", {"start_date": stamp}),
+        (
+            "PATCH",
+            f"surveys/{survey}/",
+            {"targeting_flag_filters": target(key="plan", type="person", value="pro")},
+        ),
+        ("PATCH", f"surveys/{survey}/", {"remove_targeting_flag": True}),
+        ("PATCH", f"surveys/{survey}/", {"archived": True}),
+        ("PATCH", f"surveys/{survey}/", {"end_date": stamp}),
+        ("DELETE", f"surveys/{survey}/", None),
+        ("POST", "surveys/", {**survey_body, "name": "s2", "linked_flag_id": plain}),
+        ("PATCH", f"early_access_feature/{early.json()['id']}/", {"stage": "beta"}),
+        ("PATCH", f"early_access_feature/{early.json()['id']}/", {"stage": "general-availability"}),
+        ("POST", "early_access_feature/", {"name": "f", "stage": "beta", "feature_flag_id": plain}),
+        ("POST", f"rollout_plans/{plans[0]}/start/", None),
+        ("POST", f"rollout_plans/{plans[1]}/rollback/", None),
+        ("POST", f"rollout_plans/{plans[1]}/pause/", None),
+        ("POST", f"rollout_plans/{plans[1]}/resume/", None),
+        ("POST", f"rollout_plans/{plans[1]}/stop/", None),
+        ("POST", f"bandits/{bandit}/start/", None),
+        ("POST", f"bandits/{bandit}/resume/", None),
+    ]
+    for method, door, body in doors:
+        answer = project.ask(method, door, project.ann, json=body)
+        assert answer.status_code < 500, (method, door, answer.text)
+        assert read_flags() == before, (method, door, body, answer.status_code, answer.text)

@@ -70,7 +70,7 @@ class CopyBody(Fields):
     copy_schedule: Boolean = False
 
 
-class CopyFailure(msgspec.Struct, kw_only=True):
+class CopyFailure(msgspec.Struct, kw_only=True, omit_defaults=True):
     """`change_request_id` is the change request that waits for the approvals that the copy
     needs."""
 
