@@ -11,8 +11,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import AppError, Invalid, NotFound
-from hedgerow.flags.approvals.change_requests import ProposedChange
-from hedgerow.flags.approvals.model import ResourceType
+from hedgerow.flags.approvals.model import ProposedChange, ResourceType
 from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import FlagId
 from hedgerow.flags.schedules.model import (
