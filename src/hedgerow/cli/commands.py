@@ -423,6 +423,27 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "bandits": GroupEntry(
+        "Show, start and stop bandits, which move the split of a flag.",
+        {
+            "list": CommandEntry("data.bandits:list_bandits", "List bandits, newest first."),
+            "show": CommandEntry(
+                "data.bandits:show_bandit",
+                "Show the split of a bandit, its latest evidence and its history.",
+            ),
+            "start": CommandEntry(
+                "data.bandits:start_bandit",
+                "Start a bandit: from now on it moves the split of its flag.",
+            ),
+            "pause": CommandEntry(
+                "data.bandits:pause_bandit", "Pause a running bandit. The flag keeps its split."
+            ),
+            "resume": CommandEntry("data.bandits:resume_bandit", "Resume a paused bandit."),
+            "stop": CommandEntry(
+                "data.bandits:stop_bandit", "End a bandit. The flag keeps its split."
+            ),
+        },
+    ),
     "experiments": GroupEntry(
         "Show experiments and their results.",
         {

@@ -1,7 +1,7 @@
 """Operations on rollout plans: create, change, delete, and what persons do with running ones."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,20 +14,18 @@ from hedgerow.lib.encryption import Cipher
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 from hedgerow.rollouts.evidence import compile_evidence
-from hedgerow.rollouts.model import MAX_PLANS, Evaluation, PlanId, PlanState, RolloutPlan
+from hedgerow.rollouts.guides import (
+    GuideAuthor,
+    Transition,
+    build_asked_transition,
+    get_known_flag,
+)
+from hedgerow.rollouts.model import MAX_PLANS, Evaluation, PlanId, RolloutPlan
 from hedgerow.rollouts.parse import render_metric
 from hedgerow.rollouts.store import PlanContext, PlanFilter, PlanWrite, RolloutPlanStore
-from hedgerow.rollouts.transitions import Transition, audit, build_entry
+from hedgerow.rollouts.transitions import KIND
 
 MakeTransition = Callable[[PlanContext, RolloutPlan, Transition], PlanWrite]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAuthor:
-    """Who asks. `user_uuid` is "" for the command line."""
-
-    actor: Actor
-    user_uuid: str = ""
 
 
 class RolloutPlans:
@@ -65,7 +63,7 @@ class RolloutPlans:
         return await self._store.evaluations(plan, limit, offset)
 
     async def create(
-        self, project: Project, fields: Mapping[str, Any], author: PlanAuthor, now: datetime
+        self, project: Project, fields: Mapping[str, Any], author: GuideAuthor, now: datetime
     ) -> RolloutPlan:
         new = RolloutPlan(
             id=PlanId(0),
@@ -85,7 +83,7 @@ class RolloutPlans:
             _check(context, new)
             return PlanWrite(
                 plan=new,
-                build_entry=lambda made: build_entry("created", None, made, author.actor),
+                build_entry=lambda made: KIND.build_entry("created", None, made, author.actor),
             )
 
         return await self._store.create(project.id, decide, now)
@@ -95,27 +93,18 @@ class RolloutPlans:
         project: Project,
         id: PlanId,
         fields: Mapping[str, Any],
-        author: PlanAuthor,
+        author: GuideAuthor,
         now: datetime,
     ) -> RolloutPlan:
         """Change a draft."""
         await self._check_query(project, replace(await self.find(project, id), **fields), now)
 
         def decide(context: PlanContext, before: RolloutPlan) -> PlanWrite:
-            if before.state is not PlanState.DRAFT:
-                raise Conflict(f"The plan is {before.state}. Only a draft can be changed.")
-            after = replace(before, **fields)
+            after = KIND.change_draft(before, fields, author, now)
             _check(context, after)
-            if audit(after) == audit(before):
+            if after is before:
                 return PlanWrite(plan=before, build_entry=lambda _: None)
-            after = replace(
-                after,
-                author=author.actor,
-                author_uuid=author.user_uuid,
-                updated_at=now,
-                version=before.version + 1,
-            )
-            entry = build_entry("updated", before, after, author.actor)
+            entry = KIND.build_entry("updated", before, after, author.actor)
             return PlanWrite(plan=after, build_entry=lambda _: entry)
 
         return await self._change(project, id, decide, now)
@@ -124,23 +113,16 @@ class RolloutPlans:
         def decide(_: PlanContext, plan: RolloutPlan) -> PlanWrite:
             if plan.state.is_active:
                 raise Conflict(f"The plan is {plan.state}. Stop it or roll it back first.")
-            entry = build_entry("deleted", plan, None, actor)
+            entry = KIND.build_entry("deleted", plan, None, actor)
             return PlanWrite(plan=plan, build_entry=lambda _: entry, is_deleted=True)
 
         await self._change(project, id, decide, now)
 
     async def make(
-        self, project: Project, id: PlanId, step: MakeTransition, author: PlanAuthor, now: datetime
+        self, project: Project, id: PlanId, step: MakeTransition, author: GuideAuthor, now: datetime
     ) -> RolloutPlan:
         """Make a transition that a person asks for."""
-        by = Transition(
-            actor=author.actor,
-            now=now,
-            load_cipher=self._load_cipher,
-            user_uuid=author.user_uuid,
-            is_asked_for=True,
-            why=f"By {author.actor.email or author.actor.name}.",
-        )
+        by = build_asked_transition(author, now, self._load_cipher)
         made = await self._change(project, id, lambda context, plan: step(context, plan, by), now)
         await self._flag_cache.refresh(project)
         return made
@@ -159,9 +141,7 @@ class RolloutPlans:
 
     async def _check_query(self, project: Project, plan: RolloutPlan, now: datetime) -> None:
         """Raise Invalid if the metrics cannot be computed."""
-        flag = await self._store.flag(project.id, plan.flag_id)
-        if flag is None or flag.deleted:
-            raise _build_unknown_flag(plan)
+        flag = get_known_flag(await self._store.flag(project.id, plan.flag_id), plan.flag_id)
         documents = list_documents(plan, flag)
         context = await self._executor.load_context(project, now, documents)
         work = partial(compile_evidence, plan, flag, now, context)
@@ -176,15 +156,8 @@ def list_documents(plan: RolloutPlan, flag: Flag) -> list[Any]:
     return [True, flag.filters, [render_metric(metric) for metric in plan.metrics]]
 
 
-def _build_unknown_flag(plan: RolloutPlan) -> Invalid:
-    detail = f'There is no feature flag with the id "{plan.flag_id}".'
-    return Invalid(detail, attr="flag", code="does_not_exist")
-
-
 def _check(context: PlanContext, plan: RolloutPlan) -> None:
-    flag = context.find_flag(plan.flag_id)
-    if flag is None or flag.deleted:
-        raise _build_unknown_flag(plan)
+    get_known_flag(context.find_flag(plan.flag_id), plan.flag_id)
     unknown = [id for id in plan.destinations if id not in context.destinations]
     if unknown:
         detail = f"The project has no destination with the id {unknown[0]}."

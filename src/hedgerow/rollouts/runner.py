@@ -6,11 +6,10 @@ processes, and a process that ends in the middle leaves it for another. After a 
 step begins as soon as a process runs; its own duration starts then, so that no step is skipped.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from hedgerow.errors import AppError, Invalid
 from hedgerow.events.query.executor import DEFAULT_LIMITS, QueryExecutor
@@ -30,6 +29,7 @@ from hedgerow.rollouts.evidence import (
     find_missing,
     judge,
 )
+from hedgerow.rollouts.guides import Found, Transition
 from hedgerow.rollouts.model import (
     Evaluation,
     EvaluationKind,
@@ -40,7 +40,6 @@ from hedgerow.rollouts.model import (
 from hedgerow.rollouts.rollout_plans import MakeTransition, list_documents
 from hedgerow.rollouts.store import PlanCheck, PlanContext, PlanWrite, RolloutPlanStore
 from hedgerow.rollouts.transitions import (
-    Transition,
     advance,
     begin_again,
     check_unchanged,
@@ -64,8 +63,6 @@ AUTHOR_GONE = (
 CLOCK_TOLERANCE = timedelta(seconds=30)
 CLOCK_SET_BACK = "The clock was set back, so that the step begins again."
 LIMITS = replace(DEFAULT_LIMITS, timeout_s=QUERY_TIMEOUT_S)
-
-Found = Sequence[Mapping[str, Any]]
 
 
 class RolloutRunner:

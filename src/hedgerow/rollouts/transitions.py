@@ -3,24 +3,19 @@
 Each function returns what to store in one transaction, and raises AppError if it is not possible.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.events.model import Event
-from hedgerow.flags.flags import Authorship, build_change
 from hedgerow.flags.model import Flag
 from hedgerow.flags.schedules.model import Operation
-from hedgerow.flags.schedules.operations import build_fields
 from hedgerow.flags.store import FlagWrite
 from hedgerow.flags.validate import condition_sets
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.encryption import Cipher
 from hedgerow.pipelines.deliveries.messages import build_message
-from hedgerow.projects.activity import SYSTEM, ActivityEntry, Actor, diff_fields
 from hedgerow.rollouts.evidence import check_comparable
+from hedgerow.rollouts.guides import GuideKind, Transition, get_live_flag, write_flag
 from hedgerow.rollouts.model import (
     MAX_ACTIVE_PLANS,
     Evaluation,
@@ -32,26 +27,11 @@ from hedgerow.rollouts.parse import render_metric, render_step
 from hedgerow.rollouts.store import PlanContext, PlanWrite
 
 SCOPE = "RolloutPlan"
-FLAG_GONE = "The flag was deleted."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """Who makes a transition, when and why, and the evidence for it. `is_asked_for` if a person
-    does."""
-
-    actor: Actor
-    now: datetime
-    load_cipher: Callable[[], Cipher]
-    why: str = ""
-    user_uuid: str = ""
-    is_asked_for: bool = False
-    found: Sequence[Mapping[str, Any]] = ()
 
 
 def start(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
-    _require(plan, "started", PlanState.DRAFT)
-    flag = _get_flag(context, plan)
+    KIND.require_state(plan, "started", PlanState.DRAFT)
+    flag = get_live_flag(context.find_flag(plan.flag_id))
     if not flag.active:
         raise Invalid("The flag is disabled. Enable it first.", attr="flag")
     _check_free(context, plan)
@@ -78,8 +58,8 @@ def start(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
 
 def resume(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
     """Repeat the step from its beginning: evidence of before does not count."""
-    _require(plan, "resumed", PlanState.PAUSED)
-    flag = _get_flag(context, plan)
+    KIND.require_state(plan, "resumed", PlanState.PAUSED)
+    flag = get_live_flag(context.find_flag(plan.flag_id))
     if not flag.active:
         raise Invalid("The flag is disabled. Enable it first.", attr="flag")
     check_comparable(plan, flag)
@@ -111,7 +91,7 @@ def advance(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrit
 
 
 def pause(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
-    _require(plan, "paused", PlanState.RUNNING)
+    KIND.require_state(plan, "paused", PlanState.RUNNING)
     kind = EvaluationKind.HARM_FOUND if by.found else EvaluationKind.PAUSED
     after = replace(plan, state=PlanState.PAUSED, next_check_at=None)
     return _finish(plan, after, kind, by)
@@ -119,8 +99,8 @@ def pause(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
 
 def roll_back(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
     """Give the condition the percentage that it had before the plan."""
-    _require(plan, "rolled back", PlanState.RUNNING, PlanState.PAUSED)
-    flag = _get_flag(context, plan)
+    KIND.require_state(plan, "rolled back", PlanState.RUNNING, PlanState.PAUSED)
+    flag = get_live_flag(context.find_flag(plan.flag_id))
     assert plan.percentage_before is not None
     write = _write_percentage(context, plan, flag, plan.percentage_before, by)
     kind = EvaluationKind.ROLLED_BACK
@@ -129,14 +109,13 @@ def roll_back(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWr
 
 def stop(context: PlanContext, plan: RolloutPlan, by: Transition) -> PlanWrite:
     """End the plan and leave the flag as it is."""
-    _require(plan, "stopped", PlanState.RUNNING, PlanState.PAUSED)
+    KIND.require_state(plan, "stopped", PlanState.RUNNING, PlanState.PAUSED)
     return _end(plan, PlanState.STOPPED, EvaluationKind.STOPPED, by)
 
 
 def check_unchanged(plan: RolloutPlan, flag: Flag | None) -> None:
     """Raise Conflict if the flag is not as the plan has left it."""
-    if flag is None or flag.deleted:
-        raise Conflict(FLAG_GONE)
+    flag = get_live_flag(flag)
     if not flag.active:
         raise Conflict("The flag was disabled.")
     percentage, step = read_percentage(plan, flag), plan.step
@@ -162,27 +141,10 @@ def read_percentage(plan: RolloutPlan, flag: Flag) -> float | None:
     return 100.0 if percentage is None else float(percentage)
 
 
-def _require(plan: RolloutPlan, verb: str, *states: PlanState) -> None:
-    if plan.state not in states:
-        expected = " or ".join(states)
-        raise Conflict(f"The plan is {plan.state}. Only one that is {expected} can be {verb}.")
-
-
-def _get_flag(context: PlanContext, plan: RolloutPlan) -> Flag:
-    flag = context.find_flag(plan.flag_id)
-    if flag is None or flag.deleted:
-        raise Conflict(FLAG_GONE)
-    return flag
-
-
 def _check_free(context: PlanContext, plan: RolloutPlan) -> None:
-    others = [id for id, flag_id in context.active.items() if flag_id == plan.flag_id]
-    if others:
-        raise Conflict(f"The plan {others[0]} of the same flag has not ended.")
+    KIND.check_free(context.active, plan)
     if bandit := context.find_bandit(plan.flag_id):
         raise Conflict(f"{bandit} of the same flag has not ended.")
-    if len(context.active) >= MAX_ACTIVE_PLANS:
-        raise Invalid(f"A project can have at most {MAX_ACTIVE_PLANS} plans that have not ended.")
 
 
 def _enter_step(
@@ -204,7 +166,9 @@ def _enter_step(
     )
     why = f"Step {index + 1} of {len(plan.steps)}: {step.percentage:g} %."
     by = replace(by, why=f"{why} {by.why}".strip())
-    write = _write_percentage(context, plan, _get_flag(context, plan), step.percentage, by)
+    write = _write_percentage(
+        context, plan, get_live_flag(context.find_flag(plan.flag_id)), step.percentage, by
+    )
     finished = _finish(before, after, kind, by)
     # The evidence belongs to the step before.
     return replace(finished, flag=write, plan=replace(finished.plan, metrics_found=()))
@@ -234,7 +198,7 @@ def _finish(
         why=by.why,
         metrics=by.found,
     )
-    entry = build_entry(kind.value, before, after, by.actor)
+    entry = KIND.build_entry(kind.value, before, after, by.actor)
     return PlanWrite(
         plan=after,
         build_entry=lambda _: entry,
@@ -254,10 +218,7 @@ def _write_percentage(
         },
     }
     trigger = {"job_type": "rollout_plan", "job_id": str(plan.id), "payload": payload}
-    detail = {"trigger": trigger, "reason": by.why}
-    authorship = Authorship(actor=by.actor, at=by.now, detail=detail)
-    fields = build_fields(flag, payload)
-    return build_change(flag, fields, context.definitions, by.load_cipher(), authorship)
+    return write_flag(context.definitions, flag, payload, trigger, by)
 
 
 _TOLD = (PlanState.PAUSED, PlanState.ROLLED_BACK, PlanState.COMPLETED, PlanState.STOPPED)
@@ -282,27 +243,6 @@ def _build_message(plan: RolloutPlan, kind: EvaluationKind, by: Transition) -> E
     return build_message(plan.project_id, f"$rollout_plan_{plan.state}", properties, by.now)
 
 
-def build_entry(
-    activity: str, before: RolloutPlan | None, after: RolloutPlan | None, actor: Actor
-) -> ActivityEntry:
-    plan = after or before
-    assert plan is not None
-    return ActivityEntry(
-        scope=SCOPE,
-        item_id=str(plan.id),
-        item_name=plan.name,
-        activity=activity,
-        actor=actor,
-        project_id=plan.project_id,
-        changes=diff_fields(
-            SCOPE,
-            {} if before is None else audit(before),
-            {} if after is None else audit(after),
-        ),
-        detail={"reason": plan.reason} if actor == SYSTEM and plan.reason else {},
-    )
-
-
 def audit(plan: RolloutPlan) -> dict[str, Any]:
     """Return the fields that the activity log shows."""
     return {
@@ -319,3 +259,6 @@ def audit(plan: RolloutPlan) -> dict[str, Any]:
         "state": plan.state.value,
         "step": None if plan.step_index is None else plan.step_index + 1,
     }
+
+
+KIND = GuideKind(word="plan", words="plans", scope=SCOPE, max_active=MAX_ACTIVE_PLANS, audit=audit)

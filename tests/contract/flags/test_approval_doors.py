@@ -83,6 +83,30 @@ def test_what_a_gated_flag_depends_on_is_gated(project: Project) -> None:
 
 
 @on_sqlite
+def test_what_cannot_be_measured_needs_approval(project: Project) -> None:
+    action = make(project, "actions/", name="Paid", steps=[{"event": "paid"}])
+    did = {
+        "type": "behavioral",
+        "key": action,
+        "event_type": "actions",
+        "value": "performed_event",
+        "time_value": 30,
+        "time_interval": "day",
+    }
+    doers = make_cohort(project, "doers", did)
+    by_doers = target(key="id", type="cohort", value=doers)
+    flag = project.make_flag("live", filters=by_doers, tags=["live"])
+    project.protect(conditions={"changed_percent": 50, "tags": ["live"]})
+    expect(project, 409, "PATCH", f"actions/{action}/", {"steps": [{"event": "$pageview"}]})
+    other = {**did, "event_type": "events", "key": "$pageview"}
+    expect(project, 409, "PATCH", f"cohorts/{doers}/", {"filters": define(other)})
+    bodies: list[dict[str, Any]] = [{"tags": []}, {"key": "x"}, {"evaluation_contexts": ["web"]}]
+    for body in bodies:
+        expect(project, 409, "PATCH", f"feature_flags/{flag}/", body)
+    expect(project, 200, "PATCH", f"feature_flags/{flag}/", {"name": "Live"})
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     ("kind", "refused", "allowed"),
     [
@@ -236,6 +260,49 @@ def test_promotion_is_one_change_request(project: Project) -> None:
     assert entries[0]["user"]["email"].startswith("ann@")
 
 
+COPY = "/api/organizations/@current/feature_flags/copy_flags/"
+
+
+@on_sqlite
+def test_copy_is_a_change_request(project: Project) -> None:
+    world = project.world
+    source, free = (Project(world=world, id=world.make_project()) for _ in range(2))
+    flag = source.make_flag(filters=ALL)
+    schedule(source, flag, 3600, operation="update_status", value=False)
+    project.protect()
+    headers = {"Authorization": f"Bearer {project.ann}"}
+    body = {"feature_flag_key": "pay", "from_project": source.id, "copy_schedule": True}
+
+    def copy(*targets: Project) -> tuple[int, dict[str, Any]]:
+        ids = [each.id for each in targets]
+        answer = world.one.post(COPY, json={**body, "target_project_ids": ids}, headers=headers)
+        found: dict[str, Any] = answer.json()
+        return answer.status_code, found
+
+    status, refused = copy(project)
+    request = refused["change_request_id"]
+    assert (status, refused["code"], refused["resource_type"]) == (
+        409,
+        "approval_required",
+        "promotion",
+    )
+    assert copy(project)[1]["code"] == "change_request_pending"
+    # One of several projects does not stop the others.
+    status, done = copy(free, project)
+    assert (status, [each["key"] for each in done["success"]]) == (200, ["pay"])
+    [failed] = done["failed"]
+    assert (failed["project_id"], failed["change_request_id"]) == (project.id, request)
+    assert project.decide(request, "approve", project.ann).status_code == 403
+    assert project.decide(request, "approve", project.bob).json()["status"] == "applied"
+    [copied] = project.ask("GET", "feature_flags/").json()["results"]
+    assert copied["filters"]["groups"] == ALL["groups"]
+    # The schedule is copied to the flag that is there now, and needs its own approval.
+    assert copy(project)[0] == 200
+    [change] = project.ask("GET", "scheduled_changes/").json()["results"]
+    waiting = project.show(change["change_request_id"])
+    assert (waiting["resource_type"], waiting["state"]) == ("scheduled_change", "pending")
+
+
 @on_sqlite
 def test_holdout_of_gated_flags_is_gated(project: Project) -> None:
     holdout = make(project, "experiment_holdouts/", name="h", filters=[{"rollout_percentage": 5}])
@@ -247,3 +314,99 @@ def test_holdout_of_gated_flags_is_gated(project: Project) -> None:
     expect(project, 200, "PATCH", path, {"name": "other"})
     found = project.ask("GET", path).json()
     assert found["filters"][0]["rollout_percentage"] == 5
+
+
+OWN_FIELDS = ("id", "key", "name", "filters", "active", "deleted", "archived", "tags", "version")
+
+
+@on_sqlite
+def test_no_other_resource_changes_a_gated_flag(project: Project) -> None:
+    """Whatever these answer, the flags stay as they are."""
+    split = [{"key": "control", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50}]
+    experiments = [
+        make(project, "experiments/", name=key, feature_flag_key=key)
+        for key in ("draft", "running", "ended")
+    ]
+    for number, action in ((1, "launch"), (2, "launch"), (2, "end")):
+        done = project.ask("POST", f"experiments/{experiments[number]}/{action}/")
+        assert done.is_success, done.text
+    holdout = make(project, "experiment_holdouts/", name="h", filters=[{"rollout_percentage": 5}])
+    survey_body: dict[str, Any] = {
+        "name": "s",
+        "type": "popover",
+        "questions": [{"type": "open", "question": "?"}],
+        "targeting_flag_filters": HALF,
+    }
+    survey = make(project, "surveys/", **survey_body)
+    early = project.ask("POST", "early_access_feature/", json={"name": "e", "stage": "concept"})
+    plain, gone, variants = (project.make_flag(key) for key in ("plain", "gone", "variants"))
+    project.ask("DELETE", f"feature_flags/{gone}/")
+    multivariate = {"groups": ALL["groups"], "multivariate": {"variants": split}}
+    project.ask("PATCH", f"feature_flags/{variants}/", json={"filters": multivariate})
+    steps = [{"rollout_percentage": 90, "duration_seconds": 3600}]
+    metrics = [{"type": "count", "event": "e", "harm": "increase"}]
+    plans = [
+        make(project, "rollout_plans/", flag=plain, steps=steps, metrics=metrics) for _ in range(2)
+    ]
+    goal = {
+        "kind": "ExperimentMetric",
+        "metric_type": "funnel",
+        "series": [{"kind": "EventsNode", "event": "paid"}],
+    }
+    bandit = make(project, "bandits/", flag=variants, metric=goal)
+    assert project.ask("POST", f"rollout_plans/{plans[1]}/start/").is_success
+    project.protect()
+
+    def read_flags() -> list[Any]:
+        found = project.ask("GET", "feature_flags/?limit=100").json()["results"]
+        return [{name: each[name] for name in OWN_FIELDS} for each in found]
+
+    before = read_flags()
+    stamp = datetime.now(UTC).isoformat()
+    draft, running, ended = (f"experiments/{each}/" for each in experiments)
+    doors: list[tuple[str, str, Any]] = [
+        ("PUT", f"feature_flags/{plain}/", {"key": "plain", "filters": ALL}),
+        ("POST", "feature_flags/", {"key": "gone", "filters": ALL}),
+        ("POST", "feature_flags/bulk_delete/", {"ids": [plain]}),
+        ("POST", "feature_flags/bulk_update_tags/", {"ids": [plain], "tags": ["x"]}),
+        ("PATCH", f"feature_flags/{plain}/", {"archived": True}),
+        ("PATCH", f"feature_flags/{plain}/", {"rollout_percentage": 100}),
+        ("POST", f"{draft}launch/", None),
+        ("PATCH", draft, {"start_date": stamp}),
+        ("PATCH", draft, {"holdout_id": holdout}),
+        ("PATCH", draft, {"parameters": {"feature_flag_variants": split}}),
+        ("DELETE", draft, None),
+        ("PATCH", draft, {"deleted": True}),
+        ("POST", f"{running}end/", None),
+        ("POST", f"{running}reset/", None),
+        ("POST", f"{running}ship_variant/", {"variant_key": "test"}),
+        ("PATCH", running, {"end_date": stamp}),
+        ("POST", f"{ended}archive/", None),
+        ("POST", f"{ended}reset/", None),
+        ("DELETE", ended, None),
+        ("PATCH", f"surveys/{survey}/", {"start_date": stamp}),
+        (
+            "PATCH",
+            f"surveys/{survey}/",
+            {"targeting_flag_filters": target(key="plan", type="person", value="pro")},
+        ),
+        ("PATCH", f"surveys/{survey}/", {"remove_targeting_flag": True}),
+        ("PATCH", f"surveys/{survey}/", {"archived": True}),
+        ("PATCH", f"surveys/{survey}/", {"end_date": stamp}),
+        ("DELETE", f"surveys/{survey}/", None),
+        ("POST", "surveys/", {**survey_body, "name": "s2", "linked_flag_id": plain}),
+        ("PATCH", f"early_access_feature/{early.json()['id']}/", {"stage": "beta"}),
+        ("PATCH", f"early_access_feature/{early.json()['id']}/", {"stage": "general-availability"}),
+        ("POST", "early_access_feature/", {"name": "f", "stage": "beta", "feature_flag_id": plain}),
+        ("POST", f"rollout_plans/{plans[0]}/start/", None),
+        ("POST", f"rollout_plans/{plans[1]}/rollback/", None),
+        ("POST", f"rollout_plans/{plans[1]}/pause/", None),
+        ("POST", f"rollout_plans/{plans[1]}/resume/", None),
+        ("POST", f"rollout_plans/{plans[1]}/stop/", None),
+        ("POST", f"bandits/{bandit}/start/", None),
+        ("POST", f"bandits/{bandit}/resume/", None),
+    ]
+    for method, door, body in doors:
+        answer = project.ask(method, door, project.ann, json=body)
+        assert answer.status_code < 500, (method, door, answer.text)
+        assert read_flags() == before, (method, door, body, answer.status_code, answer.text)

@@ -334,7 +334,7 @@ def test_policy_by_consequence_counts_persons(project: Project) -> None:
         {
             "event": "seen",
             "distinct_id": f"user-{number}",
-            "properties": {"$set": {"plan": "pro" if number % 10 == 0 else "free"}},
+            "properties": {"$set": {"plan": "pro" if number % 10 == 0 else "free", "n": number}},
         }
         for number in range(200)
     ]
@@ -359,3 +359,19 @@ def test_policy_by_consequence_counts_persons(project: Project) -> None:
     assert (figures["evaluated_persons"], figures["changed_persons"]) == (200, 20)
     request = refused.json()["change_request_id"]
     assert project.decide(request, "approve", project.bob).json()["status"] == "applied"
+
+    # Small changes count together until one is approved.
+    def ask_from(number: int) -> Any:
+        later = {"key": "n", "type": "person", "operator": "gte", "value": number}
+        groups = [{"properties": [later], "rollout_percentage": 100}]
+        return project.ask("PATCH", path, project.ann, json={"filters": {"groups": groups}})
+
+    assert ask_from(10).is_success
+    assert ask_from(20).is_success
+    refused = ask_from(30)
+    assert refused.status_code == 409, refused.text
+    assert "it is 15 % with the unapproved changes of the last 24 hours" in refused.text
+    assert project.read_flag(flag)["filters"]["groups"][0]["properties"][0]["value"] == 20
+    request = refused.json()["change_request_id"]
+    assert project.decide(request, "approve", project.bob).json()["status"] == "applied"
+    assert ask_from(40).is_success

@@ -4,6 +4,7 @@ import { t } from "../../lib/text";
 import { buildUrl, useLocalState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { CreateLink, useListStateIn } from "../../ui/list";
+import { FlagBandits } from "./flag-bandits";
 import { PlanList, usePlans } from "./rollouts";
 
 export function FlagRollouts({ flag }: { flag: Flag }) {
@@ -20,6 +21,7 @@ export function FlagRollouts({ flag }: { flag: Flag }) {
         </div>
       )}
       <PlanList plans={plans} state={state} flag={flag.id} />
+      <FlagBandits flag={flag} />
     </section>
   );
 }

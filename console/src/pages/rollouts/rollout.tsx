@@ -1,24 +1,20 @@
 // One rollout plan: where it stands and why, the evidence, and what a person can do.
-import { useMutation, useQuery } from "@tanstack/react-query";
-import { useState } from "preact/hooks";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation, useParams } from "wouter-preact";
-import { call, get, queryClient } from "../../api/client";
+import { get, queryClient } from "../../api/client";
 import type { MetricEvidence, RolloutEvaluation, RolloutPlan } from "../../api/types";
 import { formatDate, formatNumber, formatPercent, t } from "../../lib/text";
 import { buildUrl, useLocalState, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
-import { useRefusal } from "../../shell/rights";
-import { Button } from "../../ui/controls";
-import { Confirm } from "../../ui/dialog";
-import { List, Table, useList, useListStateIn } from "../../ui/list";
+import { Table, useList, useListStateIn } from "../../ui/list";
 import { Page, Panel, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { notify, notifyError } from "../../ui/toasts";
 import { History } from "../history";
+import { EntryList, type Step, StepActions } from "./guide";
 import { PlanForm } from "./form";
 import { describeSeconds, isActive, showFigure, showRelative, VERDICTS } from "./plan";
-import { PlanState } from "./rollouts";
+import { StateTag } from "./rollouts";
 
 const EVERY_MS = 4000;
 const LIMIT = 20;
@@ -65,7 +61,7 @@ function Plan({ plan, crumbs }: { plan: RolloutPlan; crumbs: { label: string; to
       crumbs={crumbs}
       sub={
         <span class="row">
-          <PlanState plan={plan} />
+          <StateTag state={plan.state} />
           <Link href={`${root}/feature_flags/${plan.flag}`} class="mono">
             <Value value={plan.flag_key} maxChars={120} />
           </Link>
@@ -182,18 +178,6 @@ function EvidenceTable({ plan, evidence }: { plan: RolloutPlan; evidence: readon
   );
 }
 
-const KINDS: Record<string, { label: string; tone: string }> = {
-  checked: { label: t("Checked"), tone: "" },
-  started: { label: t("Started"), tone: "info" },
-  advanced: { label: t("Next step"), tone: "on" },
-  harm_found: { label: t("Harm found"), tone: "bad" },
-  paused: { label: t("Paused"), tone: "warn" },
-  resumed: { label: t("Resumed"), tone: "info" },
-  rolled_back: { label: t("Rolled back"), tone: "bad" },
-  stopped: { label: t("Stopped"), tone: "" },
-  completed: { label: t("Completed"), tone: "on" },
-};
-
 function Evaluations({ plan }: { plan: RolloutPlan }) {
   const { api } = useProject();
   const state = useListStateIn(useLocalState());
@@ -201,27 +185,9 @@ function Evaluations({ plan }: { plan: RolloutPlan }) {
   return (
     <section class="stack" aria-label={t("What happened")}>
       <h2>{t("What happened")}</h2>
-      <List query={entries} state={state} limit={LIMIT} empty={<Empty title={t("Nothing yet")} />} columns={[t("When"), t("What"), t("Percentage"), t("Why")]}>
-        {(items) =>
-          items.map((each, index) => {
-            const kind = KINDS[each.kind] ?? { label: each.kind, tone: "" };
-            return (
-              <tr key={index}>
-                <td class="first">
-                  <Ago at={each.created_at} />
-                </td>
-                <td class="end">
-                  <span class={`tag ${kind.tone}`}>{kind.label}</span>
-                </td>
-                <td class="drop">{each.rollout_percentage === null ? "" : formatPercent(each.rollout_percentage)}</td>
-                <td class="wide">
-                  <Value value={each.why} maxChars={400} />
-                </td>
-              </tr>
-            );
-          })
-        }
-      </List>
+      <EntryList entries={entries} state={state} limit={LIMIT} column={t("Percentage")}>
+        {(each) => (each.rollout_percentage === null ? "" : formatPercent(each.rollout_percentage))}
+      </EntryList>
     </section>
   );
 }
@@ -253,14 +219,6 @@ function Facts({ plan }: { plan: RolloutPlan }) {
   );
 }
 
-interface Step {
-  action: string;
-  label: string;
-  done: string;
-  question?: string;
-  isDangerous?: boolean;
-}
-
 function listActions(plan: RolloutPlan): Step[] {
   const first = formatPercent(plan.steps[0]?.rollout_percentage ?? 0);
   const before = formatPercent(plan.rollout_percentage_before ?? 0);
@@ -276,45 +234,11 @@ function listActions(plan: RolloutPlan): Step[] {
 function PlanActions({ plan }: { plan: RolloutPlan }) {
   const { api, root } = useProject();
   const [, navigate] = useLocation();
-  const refusal = useRefusal("feature_flag:write");
-  const [asked, setAsked] = useState<Step | null>(null);
-  const path = `${api}/rollout_plans/${plan.id}/`;
-  const refresh = async () => {
-    for (const key of ["rollout", "rollouts", "evaluations", "flags", "flag", "history"]) await queryClient.invalidateQueries({ queryKey: [key] });
-  };
-  const act = useMutation({
-    mutationFn: (step: Step) => (step.action === "delete" ? call<null>("DELETE", path) : call<RolloutPlan>("POST", `${path}${step.action}/`)),
-    onSuccess: async (_, step) => {
-      notify(step.done);
-      if (step.action === "delete") {
-        navigate(`${root}/rollout_plans`);
-        queryClient.removeQueries({ queryKey: ["rollout", api, String(plan.id)] });
-        await queryClient.invalidateQueries({ queryKey: ["rollouts"] });
-      } else await refresh();
-    },
-    onError: notifyError,
-    onSettled: () => setAsked(null),
-  });
   const remove: Step = { action: "delete", label: t("Delete…"), done: t("The rollout is deleted."), question: t("The rollout and its history of evidence are deleted. The flag stays as it is."), isDangerous: true };
-  const steps = [...(isActive(plan) ? [] : [remove]), ...listActions(plan)];
-  return (
-    <>
-      {steps.map((step) => (
-        <Button
-          key={step.action}
-          kind={step.isDangerous ? "danger" : step === steps.at(-1) && steps.length > 1 ? "primary" : undefined}
-          disabled={!!refusal || act.isPending}
-          title={refusal}
-          onClick={() => (step.question ? setAsked(step) : act.mutate(step))}
-        >
-          {step.label}
-        </Button>
-      ))}
-      {asked && (
-        <Confirm title={`${asked.label.replace("…", "")}: ${plan.name || plan.flag_key}?`} action={asked.label.replace("…", "")} isDangerous={asked.isDangerous ?? false} isOpen isBusy={act.isPending} onConfirm={() => act.mutate(asked)} onClose={() => setAsked(null)}>
-          <p>{asked.question}</p>
-        </Confirm>
-      )}
-    </>
-  );
+  const onDeleted = async () => {
+    navigate(`${root}/rollout_plans`);
+    queryClient.removeQueries({ queryKey: ["rollout", api, String(plan.id)] });
+    await queryClient.invalidateQueries({ queryKey: ["rollouts"] });
+  };
+  return <StepActions path={`${api}/rollout_plans/${plan.id}/`} name={plan.name || plan.flag_key} steps={[...(isActive(plan) ? [] : [remove]), ...listActions(plan)]} stale={["rollout", "rollouts", "evaluations"]} onDeleted={onDeleted} />;
 }

@@ -14,8 +14,8 @@ import { STATES } from "./plan";
 const EVERY_MS = 10_000;
 const WHAT = t("A rollout gives a flag to more and more people in steps. It watches metrics, and pauses or rolls back by itself when one gets worse.");
 
-export function PlanState({ plan }: { plan: RolloutPlan }) {
-  const known = STATES[plan.state] ?? { label: plan.state, tone: "" };
+export function StateTag({ state }: { state: string }) {
+  const known = STATES[state] ?? { label: state, tone: "" };
   return <span class={`tag ${known.tone}`}>{known.label}</span>;
 }
 
@@ -84,7 +84,7 @@ export function PlanList({ plans, state, search, flag }: { plans: ReturnType<typ
           <tr key={plan.id}>
             <NameCell to={`${root}/rollout_plans/${plan.id}`} name={plan.name || plan.flag_key} description={plan.name ? plan.flag_key : undefined} />
             <td class="end">
-              <PlanState plan={plan} />
+              <StateTag state={plan.state} />
             </td>
             <td>{describeStep(plan)}</td>
             <td class="muted wide">

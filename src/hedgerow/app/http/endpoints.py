@@ -255,6 +255,8 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             FlagCopies(environments.promotions, schedules, container.flag_cache),
             state.directory,
             flag_renderer,
+            promotions,
+            services.change_requester,
         ),
         PastEvaluationEndpoints(services.past_evaluations),
         EarlyAccessEndpoints(activity=services.activity, early_access=services.early_access),

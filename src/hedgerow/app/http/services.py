@@ -29,7 +29,7 @@ from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.rate_limit import API_RATE_LIMITS, SDK_RATE_LIMITS, RateLimiter
-from hedgerow.storage.flags.approvals import SqlApprovalStore
+from hedgerow.storage.flags.approvals.approval_store import SqlApprovalStore
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.flags.history import SqlFlagHistory

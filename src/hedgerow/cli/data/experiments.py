@@ -1,19 +1,17 @@
 """`hedgerow experiments`: experiments and their results, from the running service."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
 from hedgerow.cli.output import print_json, print_table
-from hedgerow.cli.service_client import ServiceClient, connect_service
+from hedgerow.cli.service_client import connect_service
 from hedgerow.lib.text import escape_control_characters
 
 SCOPE = "experiment:read"
-PAGE_SIZE = 100
 NO_VALUE = "-"
 
 
@@ -45,7 +43,7 @@ def list_experiments(
     """
     service = connect_service(server, key, project, SCOPE)
     filters = {"archived": str(archived).lower()} | ({"status": status.value} if status else {})
-    experiments = list(_fetch_experiments(service, filters))
+    experiments = list(service.list_all("experiments/", filters))
     if as_json:
         print_json(experiments)
         return
@@ -104,17 +102,6 @@ def show_results(
             print(f"Warning: {escape_control_characters(warning)}")
     for metric in (*results["metrics"], *results["metrics_secondary"]):
         _print_metric(metric, is_frequentist=method == "frequentist")
-
-
-def _fetch_experiments(
-    service: ServiceClient, filters: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    offset, has_more = 0, True
-    while has_more:
-        query = urlencode({**filters, "limit": PAGE_SIZE, "offset": offset})
-        page = service.request("GET", f"experiments/?{query}")
-        yield from page["results"]
-        offset, has_more = offset + PAGE_SIZE, page["next"] is not None
 
 
 def _print_metric(metric: Mapping[str, Any], *, is_frequentist: bool) -> None:

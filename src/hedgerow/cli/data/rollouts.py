@@ -1,26 +1,16 @@
 """`hedgerow rollouts`: rollout plans of the running service, and why they are in their state."""
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
 
 import typer
 
+from hedgerow.cli.data.guided_flags import READ, GuideCommands, IdArgument, format_percentage
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
-from hedgerow.cli.output import print_json, print_table
-from hedgerow.cli.service_client import ServiceClient, connect_service
-from hedgerow.lib.text import escape_control_characters
-
-READ, WRITE = "feature_flag:read", "feature_flag:write"
-PAGE_SIZE = 100
-SHOWN_EVALUATIONS = 20
-NO_VALUE = "-"
-
-PlanArgument = Annotated[int, typer.Argument(help="Id of the rollout plan.", min=1)]
+from hedgerow.cli.service_client import connect_service
 
 
-class StateFilter(StrEnum):
+class PlanStateFilter(StrEnum):
     DRAFT = "draft"
     RUNNING = "running"
     PAUSED = "paused"
@@ -29,8 +19,21 @@ class StateFilter(StrEnum):
     STOPPED = "stopped"
 
 
+PLANS = GuideCommands(
+    path="rollout_plans",
+    history="evaluations",
+    column="percentage",
+    empty="No rollout plans.",
+    verb="step at",
+    describe=lambda plan: format_percentage(plan["rollout_percentage"]),
+    list_evidence=lambda plan: [
+        f"{each['name']}: {each['verdict']}, {each['why']}" for each in plan["evidence"]
+    ],
+)
+
+
 def list_rollouts(
-    state: Annotated[StateFilter | None, typer.Option(help="Only plans in this state.")] = None,
+    state: Annotated[PlanStateFilter | None, typer.Option(help="Only plans in this state.")] = None,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     server: ServerOption = None,
@@ -42,30 +45,11 @@ def list_rollouts(
 
     Example: hedgerow rollouts list --state running
     """
-    service = connect_service(server, key, project, READ)
-    plans = list(_fetch_plans(service, {"state": state.value} if state else {}))
-    if as_json:
-        print_json(plans)
-        return
-    print_table(
-        ("id", "flag", "name", "state", "percentage", "reason"),
-        [
-            (
-                str(each["id"]),
-                each["flag_key"],
-                each["name"],
-                each["state"],
-                _format_percentage(each),
-                each["reason"],
-            )
-            for each in plans
-        ],
-        empty="No rollout plans.",
-    )
+    PLANS.print_list(connect_service(server, key, project, READ), state, as_json=as_json)
 
 
 def show_rollout(
-    id: PlanArgument,
+    id: IdArgument,
     as_json: JsonOption = False,
     project: ProjectOption = None,
     server: ServerOption = None,
@@ -77,106 +61,17 @@ def show_rollout(
 
     Example: hedgerow rollouts show 1
     """
-    service = connect_service(server, key, project, READ)
-    plan = service.request("GET", f"rollout_plans/{id}/")
-    path = f"rollout_plans/{id}/evaluations/?limit={SHOWN_EVALUATIONS}"
-    history = service.request("GET", path)["results"]
-    if as_json:
-        print_json(plan | {"evaluations": history})
-        return
-    _print_state(plan)
-    for each in plan["evidence"]:
-        print(escape_control_characters(f"  {each['name']}: {each['verdict']}, {each['why']}"))
-    print_table(
-        ("time", "what", "why"),
-        [(each["created_at"][:19], each["kind"], each["why"]) for each in history],
-    )
+    PLANS.print_one(connect_service(server, key, project, READ), id, as_json=as_json)
 
 
-def start_rollout(
-    id: PlanArgument,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Start a rollout plan: its condition gets the percentage of the first step.
-
-    Needs a personal API key with the scope feature_flag:write.
-    """
-    _make(connect_service(server, key, project, WRITE), id, "start")
-
-
-def pause_rollout(
-    id: PlanArgument,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Pause a running rollout plan. The flag keeps its percentage.
-
-    Needs a personal API key with the scope feature_flag:write.
-    """
-    _make(connect_service(server, key, project, WRITE), id, "pause")
-
-
-def resume_rollout(
-    id: PlanArgument,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Resume a paused rollout plan. Its step begins anew.
-
-    Needs a personal API key with the scope feature_flag:write.
-    """
-    _make(connect_service(server, key, project, WRITE), id, "resume")
-
-
-def stop_rollout(
-    id: PlanArgument,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """End a rollout plan. The flag keeps its percentage.
-
-    Needs a personal API key with the scope feature_flag:write.
-    """
-    _make(connect_service(server, key, project, WRITE), id, "stop")
-
-
-def roll_back_rollout(
-    id: PlanArgument,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """End a rollout plan, with the percentage from before it.
-
-    Needs a personal API key with the scope feature_flag:write.
-    """
-    _make(connect_service(server, key, project, WRITE), id, "rollback")
-
-
-def _make(service: ServiceClient, id: int, action: str) -> None:
-    _print_state(service.request("POST", f"rollout_plans/{id}/{action}/"))
-
-
-def _print_state(plan: Mapping[str, Any]) -> None:
-    state = plan["state"].replace("_", " ")
-    text = f"{plan['flag_key']}: {state}, step at {_format_percentage(plan)}. {plan['reason']}"
-    print(escape_control_characters(text.strip()))
-
-
-def _format_percentage(plan: Mapping[str, Any]) -> str:
-    percentage = plan["rollout_percentage"]
-    return NO_VALUE if percentage is None else f"{percentage:g} %"
-
-
-def _fetch_plans(service: ServiceClient, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    offset, has_more = 0, True
-    while has_more:
-        query = urlencode({**filters, "limit": PAGE_SIZE, "offset": offset})
-        page = service.request("GET", f"rollout_plans/?{query}")
-        yield from page["results"]
-        offset, has_more = offset + PAGE_SIZE, page["next"] is not None
+start_rollout = PLANS.build_action(
+    "start", "Start a rollout plan: its condition gets the percentage of the first step."
+)
+pause_rollout = PLANS.build_action(
+    "pause", "Pause a running rollout plan. The flag keeps its percentage."
+)
+resume_rollout = PLANS.build_action("resume", "Resume a paused rollout plan. Its step begins anew.")
+stop_rollout = PLANS.build_action("stop", "End a rollout plan. The flag keeps its percentage.")
+roll_back_rollout = PLANS.build_action(
+    "rollback", "End a rollout plan, with the percentage from before it."
+)

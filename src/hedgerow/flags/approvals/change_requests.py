@@ -17,6 +17,7 @@ from hedgerow.flags.approvals.model import (
     ApprovalRequired,
     ChangeRequest,
     Decision,
+    ProposedChange,
     RequestComment,
     RequestState,
     ResourceType,
@@ -58,17 +59,6 @@ class RequestAuthor:
     uuid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedChange:
-    """New values of an object; `resource_id` is None for a new flag. `seen` is what the client
-    edited, if it says so."""
-
-    resource_type: ResourceType
-    resource_id: str | None
-    fields: Mapping[str, Any]
-    seen: Any = None
-
-
 class ChangeRequests:
     def __init__(self, store: ApprovalStore, flag_cache: FlagCache, cipher: Cipher) -> None:
         self._store = store
@@ -97,7 +87,7 @@ class ChangeRequests:
 
         def work(transaction: ApprovalTransaction) -> tuple[ChangeRequest, bool]:
             resource = self._build(project, change.resource_type, author.actor, now)
-            edit = resource.prepare(transaction, change.resource_id, change.fields, change.seen)
+            edit = resource.prepare(transaction, change)
             if not edit.required:
                 raise Invalid(
                     "No policy requires an approval for this change. Make it directly.",

@@ -1,6 +1,6 @@
 """Measure how many persons would get another value, for policies that depend on it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -24,24 +24,28 @@ MeasurementKey = bytes
 class Measurement:
     """A change whose consequence a policy asks for, among the persons who match `properties`.
     `cohort` is the changed cohort, if that is the change, and `dependency` the changed flag that
-    the flag depends on."""
+    the flag depends on. `earlier` is what the value before depends on, where that is not what is
+    stored now."""
 
     before: Flag | None
     after: Flag
     properties: Sequence[Mapping[str, Any]]
     cohort: Cohort | None = None
     dependency: Flag | None = None
+    earlier: Sequence[Flag | Cohort] = ()
 
     @property
     def key(self) -> MeasurementKey:
         parts = [_evaluated(self.before), _evaluated(self.after), list(self.properties)]
-        cohort = self.cohort and [self.cohort.id, dict(self.cohort.definition)]
-        return jsonio.encode([*parts, cohort, _evaluated(self.dependency)])
+        changed = [_evaluated(self.cohort), _evaluated(self.dependency)]
+        return jsonio.encode([*parts, *changed, *map(_evaluated, self.earlier)])
 
 
-def _evaluated(flag: Flag | None) -> Any:
+def _evaluated(flag: Flag | Cohort | None) -> Any:
     if flag is None:
         return None
+    if isinstance(flag, Cohort):
+        return [flag.id, dict(flag.definition), flag.deleted]
     return [
         flag.id,
         flag.key,
@@ -86,12 +90,9 @@ async def measure_change(
 def _build_comparison(
     definitions: FlagDefinitions, measurement: Measurement, now: datetime
 ) -> FlagComparison | None:
-    before = build_snapshot(definitions)
-    after = before
-    if measurement.cohort is not None:
-        after = build_snapshot(_replace_cohort(definitions, measurement.cohort))
-    if measurement.dependency is not None:
-        after = build_snapshot(_replace_flag(definitions, measurement.dependency))
+    changed = [each for each in (measurement.cohort, measurement.dependency) if each is not None]
+    before = build_snapshot(_replace_all(definitions, measurement.earlier))
+    after = build_snapshot(_replace_all(definitions, changed))
     versions = [
         _select_version(before, measurement.before),
         _select_version(after, measurement.after),
@@ -105,14 +106,16 @@ def _build_comparison(
     )
 
 
-def _replace_cohort(definitions: FlagDefinitions, cohort: Cohort) -> FlagDefinitions:
-    cohorts = [cohort if each.id == cohort.id else each for each in definitions.cohorts]
-    return replace(definitions, cohorts=cohorts)
-
-
-def _replace_flag(definitions: FlagDefinitions, flag: Flag) -> FlagDefinitions:
-    others = [each for each in definitions.flags if each.id != flag.id]
-    return replace(definitions, flags=others if flag.deleted else [*others, flag])
+def _replace_all(definitions: FlagDefinitions, changed: Iterable[Flag | Cohort]) -> FlagDefinitions:
+    flags = {each.id: each for each in definitions.flags}
+    cohorts = {each.id: each for each in definitions.cohorts}
+    for each in changed:
+        if isinstance(each, Cohort):
+            cohorts[each.id] = each
+        else:
+            flags[each.id] = each
+    live = [each for each in flags.values() if not each.deleted]
+    return replace(definitions, flags=live, cohorts=list(cohorts.values()))
 
 
 def _select_version(
@@ -125,7 +128,9 @@ def _select_version(
 
 
 def _depends_on_more(snapshot: FlagSnapshot) -> bool:
-    """Whether a value depends on groups or devices, which are not stored with persons."""
+    """Whether a value depends on groups or devices, which are not stored with persons, or on events
+    that are still being counted."""
     flags = snapshot.all_flags
     is_by_device = any(each.flag.bucketing_identifier is Bucketing.DEVICE_ID for each in flags)
-    return is_by_device or bool(list_group_indexes(flags))
+    is_more = is_by_device or snapshot.predicates.is_counting
+    return is_more or bool(list_group_indexes(flags))

@@ -181,6 +181,17 @@ class ChangeRequest:
         return RequestState.EXPIRED if is_over else self.state
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedChange:
+    """New values of an object; `resource_id` is None for a new flag. `seen` is what the client
+    edited, if it says so."""
+
+    resource_type: ResourceType
+    resource_id: str | None
+    fields: Mapping[str, Any]
+    seen: Any = None
+
+
 class ApprovalRequired(AppError):
     """A policy requires approvals that the change does not have. Code and status are PostHog's."""
 

@@ -24,6 +24,8 @@ from hedgerow.projects.model import ProjectId
 COHORTS = "cohorts"
 FLAGS = "flags"
 PROTECTION_ID = "protected-environment"
+# For how long a change that a policy by consequence let pass counts with later ones.
+COUNTED_HOURS = 24
 # The fields that a policy can name. `cohorts` are the definitions of cohorts that the flag uses,
 # `flags` the flags that it depends on. Both decide who matches the filters, so that a policy for
 # `filters` includes them.
@@ -34,8 +36,9 @@ _REPLACING_FIELDS = frozenset(("key", "deleted"))
 # The fields that have no effect on what people get.
 _NEUTRAL_FIELDS = frozenset(("name", "tags", "owners", "archived"))
 # The fields whose effect a comparison of values shows. That of others is not measured.
+# To give a flag another key is to delete one and to create another.
 _MEASURED_FIELDS = frozenset(
-    ("key", "filters", "active", "deleted", "ensure_experience_continuity", COHORTS, FLAGS)
+    ("filters", "active", "deleted", "ensure_experience_continuity", COHORTS, FLAGS)
 )
 
 
@@ -124,7 +127,7 @@ def covers(policy: ApprovalPolicy, edit: GatedEdit) -> bool:
     named = {*conditions.fields, *_REPLACING_FIELDS}
     if "filters" in named:
         named |= _IN_FILTERS
-    return bool(edit.fields & named) or _loses_tag(edit, conditions.tags)
+    return bool(edit.fields & named) or loses_tag(edit, conditions.tags)
 
 
 def _has_tag(edit: GatedEdit, tags: Sequence[str]) -> bool:
@@ -132,7 +135,7 @@ def _has_tag(edit: GatedEdit, tags: Sequence[str]) -> bool:
     return not own.isdisjoint(tags)
 
 
-def _loses_tag(edit: GatedEdit, tags: Sequence[str]) -> bool:
+def loses_tag(edit: GatedEdit, tags: Sequence[str]) -> bool:
     """A flag that loses the tag of a policy would not fall under it any more."""
     before = set(edit.before.tags if edit.before else ())
     return bool(before.intersection(tags) - set(edit.after.tags))
@@ -163,18 +166,21 @@ def build_protection(project_id: ProjectId) -> ApprovalPolicy:
     )
 
 
-def require(policy: ApprovalPolicy, changed_percent: float | None) -> RequiredApproval:
-    """Return what a policy requires. `changed_percent` is None if it could not be measured."""
+def require(
+    policy: ApprovalPolicy, changed_percent: float | None, *, is_total: bool = False
+) -> RequiredApproval:
+    """Return what a policy requires. `changed_percent` is None if it could not be measured, and
+    `is_total` says that it includes earlier changes."""
     return RequiredApproval(
         policy_id=policy.id,
         action_key=policy.action_key.value,
         approvers=policy.approvers,
-        reason=_explain(policy, changed_percent),
+        reason=_explain(policy, changed_percent, is_total),
         expires_after=policy.expires_after,
     )
 
 
-def _explain(policy: ApprovalPolicy, changed_percent: float | None) -> str:
+def _explain(policy: ApprovalPolicy, changed_percent: float | None, is_total: bool) -> str:
     conditions = policy.conditions
     parts = [f"policy for {policy.action_key.value}"]
     if conditions.protected:
@@ -193,6 +199,8 @@ def _explain(policy: ApprovalPolicy, changed_percent: float | None) -> str:
         parts.append(
             f"if more than {conditions.changed_percent:g} % of {whom} get another value: {measured}"
         )
+        if is_total:
+            parts.append(f"with the unapproved changes of the last {COUNTED_HOURS} hours")
     return " ".join(parts)
 
 

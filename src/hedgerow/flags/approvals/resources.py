@@ -12,6 +12,7 @@ from hedgerow.flags.approvals.model import (
     ApproverConfig,
     ChangeRequest,
     PolicyConditions,
+    ProposedChange,
     RequestState,
     RequiredApproval,
 )
@@ -61,13 +62,7 @@ class Resource(Protocol):
 
     approved_state: RequestState = RequestState.APPLIED
 
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: Any,
-    ) -> PreparedEdit:
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
         """Check a change without making it."""
         ...
 
@@ -87,15 +82,10 @@ class FlagResource(Resource):
         self._author = author
         self._now = now
 
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: EditBase | None,
-    ) -> PreparedEdit:
-        before = None if id is None else self._find(transaction, id, fields)
-        wanted = parse_flag_fields(fields)
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
+        id, seen = change.resource_id, change.seen
+        before = None if id is None else self._find(transaction, id, change.fields)
+        wanted = parse_flag_fields(change.fields)
         if before is not None and seen is not None:
             wanted = rebase_edit(before, wanted, seen)
         check_storable(wanted.filters, "filters")
@@ -194,19 +184,15 @@ def _choose_action(before: Flag | None, after: Flag) -> str:
     return ActionKey.UPDATE.value
 
 
-class CohortResource(Resource):
+class _AuthoredResource(Resource):
     def __init__(self, author: Actor, now: datetime) -> None:
         self._author = author
         self._now = now
 
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: Any,
-    ) -> PreparedEdit:
-        before = self._find(transaction, id)
+
+class CohortResource(_AuthoredResource):
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
+        before, fields = self._find(transaction, change.resource_id), change.fields
         after = self._change(transaction, before, fields)
         return PreparedEdit(
             name=before.name,
@@ -241,22 +227,12 @@ class CohortResource(Resource):
         return change_cohort(before, CohortFields(**fields), others, self._now)
 
 
-class PolicyResource(Resource):
+class PolicyResource(_AuthoredResource):
     """Changing or deleting a policy needs what the policy requires: it would be a way around it
     otherwise."""
 
-    def __init__(self, author: Actor, now: datetime) -> None:
-        self._author = author
-        self._now = now
-
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: Any,
-    ) -> PreparedEdit:
-        before = find_policy(transaction, id)
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
+        before, fields = find_policy(transaction, change.resource_id), change.fields
         is_deleted = bool(fields.get("deleted"))
         return PreparedEdit(
             name=before.action_key.value,
@@ -287,14 +263,9 @@ class RefusedResource(Resource):
 
     approved_state = RequestState.APPROVED
 
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: PreparedEdit,
-    ) -> PreparedEdit:
-        return seen
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
+        edit: PreparedEdit = change.seen
+        return edit
 
     def apply(self, transaction: ApprovalTransaction, request: ChangeRequest) -> dict[str, Any]:
         return {}

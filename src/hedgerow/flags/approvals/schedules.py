@@ -7,7 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from hedgerow.errors import Conflict, NotFound
-from hedgerow.flags.approvals.model import ChangeRequest, RequestState, RequiredApproval
+from hedgerow.flags.approvals.model import (
+    ChangeRequest,
+    ProposedChange,
+    RequestState,
+    RequiredApproval,
+)
 from hedgerow.flags.approvals.resources import MOVED, PreparedEdit, Resource
 from hedgerow.flags.approvals.store import ApprovalTransaction
 from hedgerow.flags.edits import public_value
@@ -79,14 +84,8 @@ class ScheduleResource(Resource):
         self._author = author
         self._now = now
 
-    def prepare(
-        self,
-        transaction: ApprovalTransaction,
-        id: str | None,
-        fields: Mapping[str, Any],
-        seen: Any,
-    ) -> PreparedEdit:
-        changes = self._find_changes(transaction, fields["changes"])
+    def prepare(self, transaction: ApprovalTransaction, change: ProposedChange) -> PreparedEdit:
+        changes = self._find_changes(transaction, change.fields["changes"])
         flag = self._find_flag(transaction, changes)
         required: dict[str, RequiredApproval] = {}
         for before, after in self._iterate_edits(transaction, flag, changes):

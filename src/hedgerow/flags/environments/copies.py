@@ -2,7 +2,7 @@
 scheduled changes if wanted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -23,10 +23,28 @@ from hedgerow.projects.products import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagCopy:
-    """The flag in the target, and why its schedule could not be copied, "" if it could."""
+    """The flag in the target, the changes that were scheduled for it, and why its schedule could
+    not be copied, "" if it could."""
 
     flag: Flag
+    scheduled: Sequence[ScheduledChange]
     schedule_problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPromotion:
+    """A copy as a promotion from one project to another."""
+
+    source: EnvironmentProject
+    target: EnvironmentProject
+    request: PromotionRequest
+
+
+def describe_copy(flag: Flag, projects: tuple[Project, Project]) -> CopyPromotion:
+    """Return the copy of a flag of the first project to the second."""
+    source, target = map(_describe, projects)
+    request = PromotionRequest(keys=[flag.key], with_cohorts=True)
+    return CopyPromotion(source=source, target=target, request=request)
 
 
 class FlagCopies:
@@ -50,22 +68,22 @@ class FlagCopies:
         *,
         with_schedule: bool,
     ) -> FlagCopy:
-        """Copy a flag of the first project to the second. Raises Invalid if that is not possible;
-        then nothing is changed."""
-        source, target = projects
-        request = PromotionRequest(keys=[flag.key], with_cohorts=True)
+        """Copy a flag of the first project to the second. Raises Invalid if that is not possible,
+        PromotionRefused if approvals are missing; then nothing is changed."""
+        copy = describe_copy(flag, projects)
         await self._promotions.promote(
-            _describe(source), _describe(target), request, (author.actor, now), is_rehearsal=False
+            copy.source, copy.target, copy.request, (author.actor, now), is_rehearsal=False
         )
-        copied = await self.find(target, flag.key)
+        copied = await self.find(projects[1], flag.key)
         assert copied is not None
+        scheduled: Sequence[ScheduledChange] = ()
         problem = ""
         if with_schedule:
             try:
-                await self._copy_schedule(flag, copied, projects, author, now)
+                scheduled = await self._copy_schedule(flag, copied, projects, author, now)
             except AppError as error:
                 problem = error.detail
-        return FlagCopy(flag=copied, schedule_problem=problem)
+        return FlagCopy(flag=copied, scheduled=scheduled, schedule_problem=problem)
 
     async def _copy_schedule(
         self,
@@ -74,15 +92,16 @@ class FlagCopies:
         projects: tuple[Project, Project],
         author: ScheduleAuthor,
         now: datetime,
-    ) -> None:
+    ) -> Sequence[ScheduledChange]:
         source, target = projects
         names = await self._name_references(source), await self._name_references(target)
         pending = await self._list_pending(source, flag)
         plans = [_build_plan(each, *names) for each in pending]
         present = [_get_plan(each) for each in await self._list_pending(target, copied)]
         new = [plan for plan in plans if plan not in present]
-        if new:
-            await self._schedules.create(target, copied.id, new, author, now)
+        if not new:
+            return ()
+        return await self._schedules.create(target, copied.id, new, author, now)
 
     async def _list_pending(self, project: Project, flag: Flag) -> list[ScheduledChange]:
         wanted = ScheduledChangeFilter(flag_id=flag.id, is_pending=True, limit=MAX_PENDING_CHANGES)

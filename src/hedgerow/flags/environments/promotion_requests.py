@@ -11,8 +11,8 @@ from typing import Any
 
 from hedgerow.errors import AppError, NotFound
 from hedgerow.filters.values import MISSING
-from hedgerow.flags.approvals.change_requests import ChangeRequests, ProposedChange, RequestAuthor
-from hedgerow.flags.approvals.model import ChangeRequest, RequestState, ResourceType
+from hedgerow.flags.approvals.change_requests import ChangeRequests, RequestAuthor
+from hedgerow.flags.approvals.model import ChangeRequest, ProposedChange, RequestState, ResourceType
 from hedgerow.flags.approvals.resources import PreparedEdit
 from hedgerow.flags.as_code.plan import FlagChange
 from hedgerow.flags.environments.matrix import EnvironmentProject

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.behavior_backfill import BehaviorBackfill
-from hedgerow.flags.approvals.change_requests import ProposedChange
-from hedgerow.flags.approvals.model import ResourceType
+from hedgerow.flags.approvals.model import ProposedChange, ResourceType
 from hedgerow.flags.flags import Flags
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.flags.change_request_items import ApprovalRefusal, ChangeRequester

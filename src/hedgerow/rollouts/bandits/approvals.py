@@ -4,10 +4,10 @@ what was approved with a flag that is otherwise the one that was seen."""
 from collections.abc import Mapping
 from typing import Any
 
-from hedgerow.flags.approvals.change_requests import ProposedChange
 from hedgerow.flags.approvals.model import (
     ApprovalRequired,
     ChangeRequest,
+    ProposedChange,
     RequestState,
     ResourceType,
 )

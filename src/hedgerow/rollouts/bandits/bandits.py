@@ -1,7 +1,7 @@
 """Operations on bandits: create, change, delete, and what persons do with running ones."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -27,19 +27,17 @@ from hedgerow.rollouts.bandits.model import (
     BanditState,
 )
 from hedgerow.rollouts.bandits.store import BanditContext, BanditFilter, BanditStore, BanditWrite
-from hedgerow.rollouts.bandits.transitions import BanditTransition, audit, build_entry
+from hedgerow.rollouts.bandits.transitions import KIND
+from hedgerow.rollouts.guides import (
+    GuideAuthor,
+    Transition,
+    build_asked_transition,
+    get_known_flag,
+)
 
 SERVER_ERROR = 500
 
-MakeBanditTransition = Callable[[BanditContext, Bandit, BanditTransition], BanditWrite]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BanditAuthor:
-    """Who asks. `user_uuid` is "" for the command line."""
-
-    actor: Actor
-    user_uuid: str = ""
+MakeBanditTransition = Callable[[BanditContext, Bandit, Transition], BanditWrite]
 
 
 class Bandits:
@@ -69,10 +67,7 @@ class Bandits:
         return found
 
     async def find_flag(self, project: Project, bandit: Bandit) -> Flag:
-        flag = await self._store.flag(project.id, bandit.flag_id)
-        if flag is None or flag.deleted:
-            raise _build_unknown_flag(bandit.flag_id)
-        return flag
+        return get_known_flag(await self._store.flag(project.id, bandit.flag_id), bandit.flag_id)
 
     async def find_flag_keys(
         self, project: Project, bandits: Sequence[Bandit]
@@ -101,7 +96,7 @@ class Bandits:
         }
 
     async def create(
-        self, project: Project, fields: Mapping[str, Any], author: BanditAuthor, now: datetime
+        self, project: Project, fields: Mapping[str, Any], author: GuideAuthor, now: datetime
     ) -> Bandit:
         new = Bandit(
             id=BanditId(0),
@@ -121,7 +116,7 @@ class Bandits:
             _check_flag(context, new)
             return BanditWrite(
                 bandit=new,
-                build_entry=lambda made: build_entry("created", None, made, author.actor),
+                build_entry=lambda made: KIND.build_entry("created", None, made, author.actor),
             )
 
         return await self._store.create(project.id, decide, now)
@@ -131,27 +126,18 @@ class Bandits:
         project: Project,
         id: BanditId,
         fields: Mapping[str, Any],
-        author: BanditAuthor,
+        author: GuideAuthor,
         now: datetime,
     ) -> Bandit:
         """Change a draft."""
         await self._check_query(project, replace(await self.find(project, id), **fields), now)
 
         def decide(context: BanditContext, before: Bandit) -> BanditWrite:
-            if before.state is not BanditState.DRAFT:
-                raise Conflict(f"The bandit is {before.state}. Only a draft can be changed.")
-            after = replace(before, **fields)
+            after = KIND.change_draft(before, fields, author, now)
             _check_flag(context, after)
-            if audit(after) == audit(before):
+            if after is before:
                 return BanditWrite(bandit=before, build_entry=lambda _: None)
-            after = replace(
-                after,
-                author=author.actor,
-                author_uuid=author.user_uuid,
-                updated_at=now,
-                version=before.version + 1,
-            )
-            entry = build_entry("updated", before, after, author.actor)
+            entry = KIND.build_entry("updated", before, after, author.actor)
             return BanditWrite(bandit=after, build_entry=lambda _: entry)
 
         return await self._change(project, id, decide, now)
@@ -160,7 +146,7 @@ class Bandits:
         def decide(_: BanditContext, bandit: Bandit) -> BanditWrite:
             if bandit.state.is_active:
                 raise Conflict(f"The bandit is {bandit.state}. Stop it first.")
-            entry = build_entry("deleted", bandit, None, actor)
+            entry = KIND.build_entry("deleted", bandit, None, actor)
             return BanditWrite(bandit=bandit, build_entry=lambda _: entry, is_deleted=True)
 
         await self._change(project, id, decide, now)
@@ -170,17 +156,11 @@ class Bandits:
         project: Project,
         id: BanditId,
         step: MakeBanditTransition,
-        author: BanditAuthor,
+        author: GuideAuthor,
         now: datetime,
     ) -> Bandit:
         """Make a transition that a person asks for."""
-        by = BanditTransition(
-            actor=author.actor,
-            now=now,
-            load_cipher=self._load_cipher,
-            user_uuid=author.user_uuid,
-            why=f"By {author.actor.email or author.actor.name}.",
-        )
+        by = build_asked_transition(author, now, self._load_cipher)
         made = await self._change(project, id, lambda context, own: step(context, own, by), now)
         await self._flag_cache.refresh(project)
         return made
@@ -193,7 +173,7 @@ class Bandits:
         wanted = (ResourceType.BANDIT, RequestState.APPROVED)
         if (request.resource_type, request.state) != wanted or request.resource_id is None:
             return request
-        author = BanditAuthor(actor=request.author, user_uuid=request.author_uuid)
+        author = GuideAuthor(actor=request.author, user_uuid=request.author_uuid)
         try:
             bandit = await self.find(project, BanditId(int(request.resource_id)))
             is_paused = bandit.state is BanditState.PAUSED
@@ -235,12 +215,5 @@ def list_documents(bandit: Bandit) -> list[Any]:
     return [True, bandit.metric, bandit.exposure_criteria]
 
 
-def _build_unknown_flag(id: FlagId) -> Invalid:
-    detail = f'There is no feature flag with the id "{id}".'
-    return Invalid(detail, attr="flag", code="does_not_exist")
-
-
 def _check_flag(context: BanditContext, bandit: Bandit) -> None:
-    flag = context.find_flag(bandit.flag_id)
-    if flag is None or flag.deleted:
-        raise _build_unknown_flag(bandit.flag_id)
+    get_known_flag(context.find_flag(bandit.flag_id), bandit.flag_id)

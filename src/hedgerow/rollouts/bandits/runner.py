@@ -42,13 +42,12 @@ from hedgerow.rollouts.bandits.evidence import (
 from hedgerow.rollouts.bandits.model import Allocation, AllocationKind, Bandit
 from hedgerow.rollouts.bandits.store import BanditCheck, BanditContext, BanditStore, BanditWrite
 from hedgerow.rollouts.bandits.transitions import (
-    BanditTransition,
-    Found,
     check_unchanged,
     pause,
     reallocate,
     stop,
 )
+from hedgerow.rollouts.guides import Found, Transition
 
 QUERY_TIMEOUT_S = 30.0
 # Longer than a reallocation may take, with a measurement of its consequence. The bandit of a
@@ -150,9 +149,7 @@ class BanditRunner:
         """Make a transition, unless the bandit has changed since it was claimed."""
         now = self._clock()
         actor = bandit.author if step is reallocate else SYSTEM
-        by = BanditTransition(
-            actor=actor, now=now, load_cipher=self._load_cipher, why=why, found=found
-        )
+        by = Transition(actor=actor, now=now, load_cipher=self._load_cipher, why=why, found=found)
 
         def decide(context: BanditContext, current: Bandit) -> BanditWrite | None:
             return step(context, current, by) if current.version == bandit.version else None

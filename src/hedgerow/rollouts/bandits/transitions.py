@@ -3,21 +3,16 @@
 Each function returns what to store in one transaction, and raises AppError if it is not possible.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hedgerow.errors import Conflict, Invalid
 from hedgerow.experiments.variants import MAX_VARIANTS
-from hedgerow.flags.flags import Authorship, build_change
 from hedgerow.flags.model import Flag
 from hedgerow.flags.schedules.model import Operation
-from hedgerow.flags.schedules.operations import build_fields
 from hedgerow.flags.store import FlagWrite
 from hedgerow.flags.validate import condition_sets, get_variants, variant_keys
-from hedgerow.lib.encryption import Cipher
-from hedgerow.projects.activity import SYSTEM, ActivityEntry, Actor, diff_fields
 from hedgerow.rollouts.bandits.allocation import split_evenly
 from hedgerow.rollouts.bandits.model import (
     MAX_ACTIVE_BANDITS,
@@ -27,35 +22,21 @@ from hedgerow.rollouts.bandits.model import (
     BanditState,
 )
 from hedgerow.rollouts.bandits.store import BanditContext, BanditWrite
+from hedgerow.rollouts.guides import GuideKind, Transition, get_live_flag, write_flag
 
 SCOPE = "Bandit"
-FLAG_GONE = "The flag was deleted."
-
-Found = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BanditTransition:
-    """Who makes a transition, when and why. `found` is the evidence for it."""
-
-    actor: Actor
-    now: datetime
-    load_cipher: Callable[[], Cipher]
-    why: str = ""
-    user_uuid: str = ""
-    found: Found = ()
-
-
-def start(context: BanditContext, bandit: Bandit, by: BanditTransition) -> BanditWrite:
+def start(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """Keep the split of the flag if each variant has the floor, and divide evenly otherwise."""
-    _require(bandit, "started", BanditState.DRAFT)
-    _check_free(context, bandit)
+    KIND.require_state(bandit, "started", BanditState.DRAFT)
+    KIND.check_free(context.active, bandit)
     return _begin(context, bandit, replace(bandit, started_at=by.now), AllocationKind.STARTED, by)
 
 
-def resume(context: BanditContext, bandit: Bandit, by: BanditTransition) -> BanditWrite:
+def resume(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """Go on. What was learned still counts, unless the flag has other variants now."""
-    _require(bandit, "resumed", BanditState.PAUSED)
+    KIND.require_state(bandit, "resumed", BanditState.PAUSED)
     return _begin(context, bandit, bandit, AllocationKind.RESUMED, by)
 
 
@@ -64,9 +45,9 @@ def _begin(
     before: Bandit,
     bandit: Bandit,
     kind: AllocationKind,
-    by: BanditTransition,
+    by: Transition,
 ) -> BanditWrite:
-    flag = _get_flag(context, bandit)
+    flag = get_live_flag(context.find_flag(bandit.flag_id))
     check_suitable(bandit, flag)
     if other := context.find_other_user(flag.id):
         raise Conflict(f"{other} uses the variants of this flag. End it first.")
@@ -96,7 +77,7 @@ def _begin(
     )
 
 
-def reallocate(context: BanditContext, bandit: Bandit, by: BanditTransition) -> BanditWrite:
+def reallocate(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """Give the variants the percentages that were found."""
     flag = context.find_flag(bandit.flag_id)
     check_unchanged(bandit, flag)
@@ -112,16 +93,16 @@ def reallocate(context: BanditContext, bandit: Bandit, by: BanditTransition) -> 
     return replace(_finish(bandit, after, AllocationKind.REALLOCATED, by), flag=write)
 
 
-def pause(context: BanditContext, bandit: Bandit, by: BanditTransition) -> BanditWrite:
+def pause(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """Stay with the split."""
-    _require(bandit, "paused", BanditState.RUNNING)
+    KIND.require_state(bandit, "paused", BanditState.RUNNING)
     after = replace(bandit, state=BanditState.PAUSED, next_check_at=None)
     return _finish(bandit, after, AllocationKind.PAUSED, by)
 
 
-def stop(context: BanditContext, bandit: Bandit, by: BanditTransition) -> BanditWrite:
+def stop(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """End the bandit and leave the flag as it is."""
-    _require(bandit, "stopped", BanditState.RUNNING, BanditState.PAUSED)
+    KIND.require_state(bandit, "stopped", BanditState.RUNNING, BanditState.PAUSED)
     after = replace(bandit, state=BanditState.STOPPED, ended_at=by.now, next_check_at=None)
     return _finish(bandit, after, AllocationKind.STOPPED, by)
 
@@ -148,8 +129,7 @@ def check_suitable(bandit: Bandit, flag: Flag) -> None:
 
 def check_unchanged(bandit: Bandit, flag: Flag | None) -> None:
     """Raise Conflict if the flag is not as the bandit has left it."""
-    if flag is None or flag.deleted:
-        raise Conflict(FLAG_GONE)
+    flag = get_live_flag(flag)
     try:
         check_suitable(bandit, flag)
     except Invalid as error:
@@ -172,7 +152,7 @@ def write_split(
     bandit: Bandit,
     flag: Flag,
     split: Mapping[str, float],
-    by: BanditTransition,
+    by: Transition,
 ) -> FlagWrite:
     variants = [
         {**each, "rollout_percentage": split[str(each.get("key"))]}
@@ -181,15 +161,10 @@ def write_split(
     payload = {"operation": Operation.UPDATE_VARIANTS.value, "value": {"variants": variants}}
     shown = {"operation": payload["operation"], "value": {"split": dict(split)}}
     trigger = {"job_type": "bandit", "job_id": str(bandit.id), "payload": shown}
-    detail = {"trigger": trigger, "reason": by.why}
-    authorship = Authorship(actor=by.actor, at=by.now, detail=detail)
-    fields = build_fields(flag, payload)
-    return build_change(flag, fields, context.definitions, by.load_cipher(), authorship)
+    return write_flag(context.definitions, flag, payload, trigger, by)
 
 
-def _build_extreme(
-    context: BanditContext, bandit: Bandit, flag: Flag, by: BanditTransition
-) -> Flag:
+def _build_extreme(context: BanditContext, bandit: Bandit, flag: Flag, by: Transition) -> Flag:
     """Return the flag with another split. It stands for all splits of the bandit."""
     present, keys = read_split(flag), variant_keys(flag.filters)
     split = dict.fromkeys(keys, 0) | {keys[0]: 100}
@@ -198,31 +173,7 @@ def _build_extreme(
     return write_split(context, bandit, flag, split, by).flag
 
 
-def _require(bandit: Bandit, verb: str, *states: BanditState) -> None:
-    if bandit.state not in states:
-        expected = " or ".join(states)
-        raise Conflict(f"The bandit is {bandit.state}. Only one that is {expected} can be {verb}.")
-
-
-def _get_flag(context: BanditContext, bandit: Bandit) -> Flag:
-    flag = context.find_flag(bandit.flag_id)
-    if flag is None or flag.deleted:
-        raise Conflict(FLAG_GONE)
-    return flag
-
-
-def _check_free(context: BanditContext, bandit: Bandit) -> None:
-    others = [id for id, flag_id in context.active.items() if flag_id == bandit.flag_id]
-    if others:
-        raise Conflict(f"The bandit {others[0]} of the same flag has not ended.")
-    if len(context.active) >= MAX_ACTIVE_BANDITS:
-        most = MAX_ACTIVE_BANDITS
-        raise Invalid(f"A project can have at most {most} bandits that have not ended.")
-
-
-def _finish(
-    before: Bandit, after: Bandit, kind: AllocationKind, by: BanditTransition
-) -> BanditWrite:
+def _finish(before: Bandit, after: Bandit, kind: AllocationKind, by: Transition) -> BanditWrite:
     after = replace(
         after,
         reason=by.why,
@@ -231,29 +182,8 @@ def _finish(
         version=before.version + 1,
     )
     allocation = Allocation(kind=kind, created_at=by.now, why=by.why, variants=by.found)
-    entry = build_entry(kind.value, before, after, by.actor)
+    entry = KIND.build_entry(kind.value, before, after, by.actor)
     return BanditWrite(bandit=after, build_entry=lambda _: entry, allocation=allocation)
-
-
-def build_entry(
-    activity: str, before: Bandit | None, after: Bandit | None, actor: Actor
-) -> ActivityEntry:
-    bandit = after or before
-    assert bandit is not None
-    return ActivityEntry(
-        scope=SCOPE,
-        item_id=str(bandit.id),
-        item_name=bandit.name,
-        activity=activity,
-        actor=actor,
-        project_id=bandit.project_id,
-        changes=diff_fields(
-            SCOPE,
-            {} if before is None else audit(before),
-            {} if after is None else audit(after),
-        ),
-        detail={"reason": bandit.reason} if actor == SYSTEM and bandit.reason else {},
-    )
 
 
 def describe_goal(bandit: Bandit) -> dict[str, Any]:
@@ -276,3 +206,8 @@ def audit(bandit: Bandit) -> dict[str, Any]:
         "state": bandit.state.value,
         "split": dict(bandit.split),
     }
+
+
+KIND = GuideKind(
+    word="bandit", words="bandits", scope=SCOPE, max_active=MAX_ACTIVE_BANDITS, audit=audit
+)

@@ -14,7 +14,7 @@ from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.flags.approval_gate import WriteGate, read_policies_in_force
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate, read_policies_in_force
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.persons.behaviors import sync_actions
 from hedgerow.storage.persons.cohorts import flags_using_cohort
@@ -98,7 +98,7 @@ class SqlActionStore(ActionStore):
                 continue
             try:
                 flags = flags_using_cohort(definitions, cohort.id)
-                gate.check_cohort(connection, cohort, flags, now)
+                gate.without_measure().check_cohort(connection, cohort, flags, now)
             except ApprovalRequired as error:
                 needed = "; ".join(each.describe() for each in error.required)
                 raise ApprovalRequired(error.required, ACTION_REQUIRES.format(needed)) from None

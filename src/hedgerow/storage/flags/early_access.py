@@ -19,7 +19,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags import owners
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import (
     SqlFlagStore,
     find_flag,

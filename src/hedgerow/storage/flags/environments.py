@@ -18,8 +18,8 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.persons.model import Cohort
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
-from hedgerow.storage.flags.approval_gate import WriteGate
-from hedgerow.storage.flags.change_request_rows import end_request, find_request
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.change_request_rows import end_request, find_request
 from hedgerow.storage.flags.flags import FlagBatch, SqlFlagStore, flag_topic, store_flag
 from hedgerow.storage.persons.behaviors import sync_behaviors
 from hedgerow.storage.persons.cohorts import is_behavioral, write_cohort_row

@@ -29,7 +29,7 @@ from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.flags import owners
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.experiment_state import STATUS_CONDITIONS
 from hedgerow.storage.flags.flags import (
     SqlFlagStore,

@@ -20,7 +20,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags import calls, experiment_state, owners, ready_behaviors
-from hedgerow.storage.flags.approval_gate import WriteGate, run_gated
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate, run_gated
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
 from hedgerow.storage.tables import cohorts, group_types, projects
@@ -255,7 +255,7 @@ def store_flag(
         before = find(write.flag.id)
         owners.check_owners_unaffected(connection, before, write.flag)
         experiment_state.check_experiments_unaffected(connection, before, write.flag)
-    gate.check_flag(connection, before, write.flag, now)
+    gate.admit_flag(connection, before, write.flag, now)
     flag = batch.write_row(write.flag) if batch else _write_row(connection, write.flag)
     entry = write.build_entry(flag)
     if entry is not None and batch:

@@ -16,7 +16,7 @@ from hedgerow.experiments.holdouts import (
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.experiments import read_live_experiments, write_experiment_row
 from hedgerow.storage.flags.flags import SqlFlagStore, flag_topic, store_flag
 from hedgerow.storage.projects import activity

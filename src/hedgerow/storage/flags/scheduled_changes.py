@@ -24,8 +24,8 @@ from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.flags.approval_gate import WriteGate
-from hedgerow.storage.flags.change_request_rows import end_request, find_request
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.change_request_rows import end_request, find_request
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, store_flag
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import flags

@@ -12,7 +12,7 @@ from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import TOPIC as FLAGS
 from hedgerow.storage.flags.flags import SqlFlagStore, find_flags, store_flag
 from hedgerow.storage.flags.flags import flag_topic as topic_of_flags

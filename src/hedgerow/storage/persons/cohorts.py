@@ -22,7 +22,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.flags.approval_gate import WriteGate, read_policies_in_force
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate, read_policies_in_force
 from hedgerow.storage.flags.flags import SqlFlagStore, flag_topic
 from hedgerow.storage.persons.behaviors import sync_behaviors
 from hedgerow.storage.projects import activity
@@ -84,7 +84,7 @@ class SqlCohortStore(CohortStore):
             if wanted == before:
                 return wanted
             if before is not None and wanted.definition != before.definition:
-                self._check_gate(connection, gate, wanted, now)
+                self._check_gate(connection, gate, before, wanted, now)
             wanted = write_cohort_row(connection, wanted)
             activity.record(connection, build_entry(before, wanted), now)
             generations.advance(connection, flag_topic(project_id))
@@ -95,14 +95,20 @@ class SqlCohortStore(CohortStore):
         return await self._flags.write_gated(change)
 
     def _check_gate(
-        self, connection: Connection, gate: WriteGate, cohort: Cohort, now: datetime
+        self,
+        connection: Connection,
+        gate: WriteGate,
+        before: Cohort,
+        after: Cohort,
+        now: datetime,
     ) -> None:
         """Raise ApprovalRequired if the cohort decides who gets a flag whose changes require
         approval."""
-        if not read_policies_in_force(connection, cohort.project_id):
+        if not read_policies_in_force(connection, after.project_id):
             return
-        definitions = self._flags.lock_definitions(connection, cohort.project_id)
-        gate.check_cohort(connection, cohort, flags_using_cohort(definitions, cohort.id), now)
+        definitions = self._flags.lock_definitions(connection, after.project_id)
+        flags = flags_using_cohort(definitions, after.id)
+        gate.admit_cohort(connection, before, after, flags, now)
 
     async def add_members(
         self, project_id: ProjectId, id: CohortId, distinct_ids: Sequence[str]
@@ -136,9 +142,9 @@ class SqlCohortStore(CohortStore):
         row = connection.execute(select(table).where(own)).one_or_none()
         if row is None:
             return
-        unmeasured = replace(gate, measured={}, can_measure=False)
+        cohort = Cohort(**row._mapping)
         try:
-            self._check_gate(connection, unmeasured, Cohort(**row._mapping), utc_now())
+            self._check_gate(connection, gate.without_measure(), cohort, cohort, utc_now())
         except ApprovalRequired as error:
             needed = "; ".join(each.describe() for each in error.required)
             raise ApprovalRequired(error.required, MEMBERS_REQUIRE.format(needed)) from None

@@ -50,6 +50,7 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.stale_flags,
         tables.approval_policies,
         tables.change_requests,
+        tables.unapproved_changes,
         tables.early_access_features,
         tables.surveys,
         tables.actions,

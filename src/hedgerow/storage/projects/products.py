@@ -22,7 +22,7 @@ from hedgerow.projects.products import (
     get_audited_fields,
 )
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.flags.approval_gate import WriteGate
+from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.deletions import is_deleted
 from hedgerow.storage.tables import environments, organizations, products

@@ -13,6 +13,7 @@ from hedgerow.storage.tables.approvals import approval_policies as approval_poli
 from hedgerow.storage.tables.approvals import change_request_comments as change_request_comments
 from hedgerow.storage.tables.approvals import change_request_votes as change_request_votes
 from hedgerow.storage.tables.approvals import change_requests as change_requests
+from hedgerow.storage.tables.approvals import unapproved_changes as unapproved_changes
 from hedgerow.storage.tables.behaviors import behavior_times as behavior_times
 from hedgerow.storage.tables.behaviors import behaviors as behaviors
 from hedgerow.storage.tables.column_types import metadata as metadata

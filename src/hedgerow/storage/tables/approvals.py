@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Table, Text
 
-from hedgerow.storage.tables.column_types import Json, Moment, metadata
+from hedgerow.storage.tables.column_types import Id, Json, Moment, metadata
 
 approval_policies = Table(
     "approval_policies",
@@ -68,4 +68,20 @@ change_request_comments = Table(
     Column("author_uuid", Text, nullable=False),
     Column("content", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
+)
+
+# What a flag or a cohort was before a change that a policy by consequence let pass. It counts
+# together with later changes, except for the policies in `approved_by`.
+unapproved_changes = Table(
+    "unapproved_changes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("object_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("before", Json, nullable=False),
+    # Ids of policies.
+    Column("approved_by", Json, nullable=False),
+    Column("counts_until", Moment, nullable=False),
 )

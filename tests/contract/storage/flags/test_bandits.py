@@ -27,12 +27,13 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 from hedgerow.rollouts.bandits import transitions
 from hedgerow.rollouts.bandits.approvals import propose_start
-from hedgerow.rollouts.bandits.bandits import BanditAuthor, Bandits, MakeBanditTransition
+from hedgerow.rollouts.bandits.bandits import Bandits, MakeBanditTransition
 from hedgerow.rollouts.bandits.model import MAX_ALLOCATIONS, Allocation, Bandit
 from hedgerow.rollouts.bandits.runner import AUTHOR_GONE, CLAIM_DURATION, BanditRunner
 from hedgerow.rollouts.bandits.store import BanditFilter
-from hedgerow.storage.flags.approval_gate import encode_policy
-from hedgerow.storage.flags.approvals import SqlApprovalStore
+from hedgerow.rollouts.guides import GuideAuthor
+from hedgerow.storage.flags.approvals.approval_gate import encode_policy
+from hedgerow.storage.flags.approvals.approval_store import SqlApprovalStore
 from hedgerow.storage.flags.experiments import SqlExperimentStore
 from hedgerow.storage.flags.rollouts.bandits import SqlBanditStore
 from hedgerow.storage.tables import approval_policies, bandit_allocations
@@ -41,7 +42,7 @@ from tests.contract.storage.flags.test_flags import put_flag
 
 HOUR = timedelta(hours=1)
 METRIC = {"kind": "ExperimentMetric", "metric_type": "funnel", "series": [{"event": "paid"}]}
-COMMAND = BanditAuthor(actor=ACTOR)
+COMMAND = GuideAuthor(actor=ACTOR)
 # Persons and conversions of each variant.
 BETTER = {"control": (1_000, 100), "blue": (1_000, 130), "red": (1_000, 60)}
 FEW = {"control": (20, 1), "blue": (20, 9), "red": (20, 0)}
@@ -79,7 +80,7 @@ class World:
         self.requests = ChangeRequests(approvals, cache, PlainCipher())
         self.now = NOW
 
-    async def create(self, author: BanditAuthor = COMMAND, **fields: Any) -> Bandit:
+    async def create(self, author: GuideAuthor = COMMAND, **fields: Any) -> Bandit:
         values = {
             "flag_id": self.flag.id,
             "name": "Colours",
@@ -91,11 +92,11 @@ class World:
         }
         return await self.bandits.create(self.project, values | fields, author, self.now)
 
-    async def start(self, author: BanditAuthor = COMMAND, **fields: Any) -> Bandit:
+    async def start(self, author: GuideAuthor = COMMAND, **fields: Any) -> Bandit:
         return await self.make(await self.create(author, **fields), transitions.start, author)
 
     async def make(
-        self, bandit: Bandit, step: MakeBanditTransition, author: BanditAuthor = COMMAND
+        self, bandit: Bandit, step: MakeBanditTransition, author: GuideAuthor = COMMAND
     ) -> Bandit:
         return await self.bandits.make(self.project, bandit.id, step, author, self.now)
 
@@ -296,7 +297,7 @@ async def test_what_a_bandit_cannot_move_is_refused(world: World) -> None:
 
 
 async def test_author_who_may_no_longer_change_flags_pauses_it(world: World) -> None:
-    bandit = await world.start(BanditAuthor(actor=ACTOR, user_uuid=str(uuid4())))
+    bandit = await world.start(GuideAuthor(actor=ACTOR, user_uuid=str(uuid4())))
     await world.run_at(NOW + HOUR)
     found = await world.find(bandit)
     assert (found.state, AUTHOR_GONE in found.reason) == ("paused", True)

@@ -23,6 +23,7 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 from hedgerow.rollouts import transitions
 from hedgerow.rollouts.evidence import judge
+from hedgerow.rollouts.guides import GuideAuthor
 from hedgerow.rollouts.model import (
     Evaluation,
     HarmAction,
@@ -31,11 +32,11 @@ from hedgerow.rollouts.model import (
     RolloutPlan,
 )
 from hedgerow.rollouts.parse import parse_metrics, parse_steps
-from hedgerow.rollouts.rollout_plans import MakeTransition, PlanAuthor, RolloutPlans
+from hedgerow.rollouts.rollout_plans import MakeTransition, RolloutPlans
 from hedgerow.rollouts.runner import AUTHOR_GONE, CLAIM_DURATION, RolloutRunner
 from hedgerow.rollouts.store import PlanFilter
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
-from hedgerow.storage.flags.approval_gate import encode_policy
+from hedgerow.storage.flags.approvals.approval_gate import encode_policy
 from hedgerow.storage.flags.rollouts.rollout_plans import SqlRolloutPlanStore
 from hedgerow.storage.tables import approval_policies
 from tests.contract.storage.conftest import ACTOR, NOW, NoCache, PlainCipher, Stores
@@ -44,7 +45,7 @@ from tests.unit.rollouts.test_evidence import row
 
 HOUR = timedelta(hours=1)
 FILTERS = {"groups": [{"properties": [], "rollout_percentage": 1}]}
-COMMAND = PlanAuthor(actor=ACTOR)
+COMMAND = GuideAuthor(actor=ACTOR)
 HARM = [row(1, 1_000, 300), row(2, 1_000, 100)]
 FINE = [row(1, 1_000, 300), row(2, 1_000, 300)]
 
@@ -73,7 +74,7 @@ class World:
         self.plans = RolloutPlans(self.store, unused, cache, PlainCipher)
         self.now = NOW
 
-    async def create(self, author: PlanAuthor = COMMAND, **fields: Any) -> RolloutPlan:
+    async def create(self, author: GuideAuthor = COMMAND, **fields: Any) -> RolloutPlan:
         steps = [{"rollout_percentage": p, "duration_seconds": 3600} for p in (10, 50, 100)]
         metric = {"type": "conversion", "event": "paid", "harm": "decrease"}
         values = {
@@ -90,12 +91,12 @@ class World:
         }
         return await self.plans.create(self.project, values | fields, author, self.now)
 
-    async def start(self, author: PlanAuthor = COMMAND, **fields: Any) -> RolloutPlan:
+    async def start(self, author: GuideAuthor = COMMAND, **fields: Any) -> RolloutPlan:
         plan = await self.create(author, **fields)
         return await self.make(plan, transitions.start, author)
 
     async def make(
-        self, plan: RolloutPlan, step: MakeTransition, author: PlanAuthor = COMMAND
+        self, plan: RolloutPlan, step: MakeTransition, author: GuideAuthor = COMMAND
     ) -> RolloutPlan:
         return await self.plans.make(self.project, plan.id, step, author, self.now)
 
@@ -271,7 +272,7 @@ async def test_rollback_needs_no_approval_and_a_step_does(world: World) -> None:
 
 
 async def test_person_without_the_right_cannot_go_on(world: World) -> None:
-    plan = await world.start(PlanAuthor(actor=ACTOR, user_uuid="has-left"))
+    plan = await world.start(GuideAuthor(actor=ACTOR, user_uuid="has-left"))
     await world.run_at(NOW + HOUR)
     found = await world.find(plan)
     assert (found.state, await world.percentage()) == ("paused", 10)

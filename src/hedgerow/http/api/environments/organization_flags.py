@@ -11,13 +11,21 @@ from annotated_types import MaxLen
 from starlette.responses import Response
 
 from hedgerow.errors import AppError, Forbidden, Invalid
-from hedgerow.flags.environments.copies import FlagCopies
+from hedgerow.flags.environments.copies import FlagCopies, FlagCopy, describe_copy
+from hedgerow.flags.environments.promotion_requests import PromotionRequests
+from hedgerow.flags.environments.promotions import PromotionRefused
 from hedgerow.flags.model import KEY_MAX_CHARS, Flag
 from hedgerow.flags.payloads import redact_filters
 from hedgerow.flags.schedules.scheduled_changes import ScheduleAuthor
 from hedgerow.http.api.environments.access import READ_SCOPE, WRITE_SCOPE, check_may_act, may_act
 from hedgerow.http.api.environments.matrix import READ_FLAGS
-from hedgerow.http.api.environments.promote import WRITE_FLAGS
+from hedgerow.http.api.environments.promote import (
+    WRITE_FLAGS,
+    enter_project,
+    finish_promotion_request,
+)
+from hedgerow.http.api.flags.change_request_items import ChangeRequester, build_author
+from hedgerow.http.api.flags.scheduled_changes import request_schedule_approval
 from hedgerow.http.api.flags.summary import FlagItem, FlagRenderer
 from hedgerow.http.api.people.users import render_user
 from hedgerow.http.api.projects import ORGANIZATION, check_organization
@@ -62,9 +70,13 @@ class CopyBody(Fields):
     copy_schedule: Boolean = False
 
 
-class CopyFailure(msgspec.Struct, kw_only=True):
+class CopyFailure(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`change_request_id` is the change request that waits for the approvals that the copy
+    needs."""
+
     project_id: int
     errors: str
+    change_request_id: str | None = None
 
 
 class CopyResult(msgspec.Struct, kw_only=True):
@@ -78,11 +90,18 @@ class OrganizationFlagEndpoints:
     tag = "Feature flags"
 
     def __init__(
-        self, copies: FlagCopies, directory: Directory, flag_renderer: FlagRenderer
+        self,
+        copies: FlagCopies,
+        directory: Directory,
+        flag_renderer: FlagRenderer,
+        requests: PromotionRequests,
+        requester: ChangeRequester,
     ) -> None:
         self._copies = copies
         self._directory = directory
         self._flag_renderer = flag_renderer
+        self._requests = requests
+        self._requester = requester
 
     @endpoint("GET", FLAGS + "{key}/", access=READ_FLAGS, response=list[OrganizationFlag])
     async def list_organization_flags(self, call: Call) -> Response:
@@ -107,7 +126,8 @@ class OrganizationFlagEndpoints:
     async def copy_flags(self, call: Call) -> Response:
         """Copy a flag to other projects. An existing flag with its key is changed. Cohorts are
         found by name, and created where they are missing. Each project is changed as a whole or not
-        at all."""
+        at all. If a project requires approval, a change request is created there: the response is
+        409 for one project, and names the request under `failed` for several."""
         check_organization(call)
         body = await call.body(CopyBody)
         if not body.target_project_ids:
@@ -121,9 +141,13 @@ class OrganizationFlagEndpoints:
                 target = self._find_target(call, ProjectId(id))
                 item, problem = await self._copy(call, flag, (source, target), body)
             except AppError as error:
-                if error.status >= SERVER_ERROR:
-                    raise  # a database is away
-                failed.append(CopyFailure(project_id=id, errors=error.detail))
+                request_id = error.extra.get("change_request_id")
+                is_only = len(set(body.target_project_ids)) == 1
+                if error.status >= SERVER_ERROR or (request_id and is_only):
+                    raise  # a database is away, or the copy is a change request now
+                failed.append(
+                    CopyFailure(project_id=id, errors=error.detail, change_request_id=request_id)
+                )
                 continue
             success.append(item)
             if problem:
@@ -155,15 +179,38 @@ class OrganizationFlagEndpoints:
     ) -> tuple[FlagItem, str]:
         if projects[0].id == projects[1].id:
             raise Invalid("A flag cannot be copied to its own project.")
-        author = ScheduleAuthor(actor=call.actor, user_uuid=call.owner.uuid)
-        copied = await self._copies.copy(
-            flag, projects, author, call.now, with_schedule=body.copy_schedule
-        )
-        inner = ProjectCall(
-            request=call.request, context=call.context, caller=call.caller, project=projects[1]
-        )
+        inner = enter_project(call, projects[1])
+        try:
+            copied = await self._write(call, flag, projects, body)
+        except PromotionRefused as refused:
+            await self._request(inner, flag, projects, refused)
+            copied = await self._write(call, flag, projects, body)
+        await request_schedule_approval(inner, self._requester, copied.scheduled)
         item = await self._flag_renderer.render_one(inner, copied.flag)
         return item, copied.schedule_problem
+
+    async def _write(
+        self, call: Call, flag: Flag, projects: tuple[Project, Project], body: CopyBody
+    ) -> FlagCopy:
+        author = ScheduleAuthor(actor=call.actor, user_uuid=call.owner.uuid)
+        return await self._copies.copy(
+            flag, projects, author, call.now, with_schedule=body.copy_schedule
+        )
+
+    async def _request(
+        self,
+        call: ProjectCall,
+        flag: Flag,
+        projects: tuple[Project, Project],
+        refused: PromotionRefused,
+    ) -> None:
+        """Raise ApprovalRequired with the change request for the copy, unless it is applied now. A
+        schedule is not part of the request: it can be copied once the flag is there."""
+        copy = describe_copy(flag, projects)
+        asked = self._requests.request(
+            copy.source, copy.target, copy.request, refused, (build_author(call), call.now)
+        )
+        await finish_promotion_request(call, asked, refused)
 
 
 def _render(call: Call, flag: Flag) -> OrganizationFlag:

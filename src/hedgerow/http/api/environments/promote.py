@@ -1,6 +1,6 @@
 """Promote flags from one environment of a product to another."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import Invalid
-from hedgerow.flags.approvals.model import RequestState
+from hedgerow.flags.approvals.model import ChangeRequest, RequestState
 from hedgerow.flags.as_code.plan import FlagChange
 from hedgerow.flags.environments.matrix import EnvironmentProject
 from hedgerow.flags.environments.parts import PARTS, Part, find_part
@@ -35,6 +35,7 @@ from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.shape import Shape, find_unknown_fields
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import Project
 from hedgerow.projects.products import MAX_PRODUCT_NAME_CHARS
 
 WRITE_FLAGS = anywhere("feature_flag:write", restricted_keys=True)
@@ -215,28 +216,31 @@ class PromotionEndpoints:
                 source, target, wanted, (call.actor, call.now), is_rehearsal=False
             )
         except PromotionRefused as refused:
-            return await self._request(call, source, target, wanted, refused)
-
-    async def _request(
-        self,
-        call: Call,
-        source: EnvironmentProject,
-        target: EnvironmentProject,
-        wanted: PromotionRequest,
-        refused: PromotionRefused,
-    ) -> PromotionPlan:
-        """Raise ApprovalRequired with the change request for the whole promotion. Return the plan
-        if it was approved before, and is applied now."""
-        own = ProjectCall(
-            **{each.name: getattr(call, each.name) for each in fields(call)}, project=target.project
-        )
-        author = build_author(own)
-        request, is_new = await self._requests.request(
-            source, target, wanted, refused, (author, call.now)
-        )
-        if request.state is RequestState.APPLIED:
+            own = enter_project(call, target.project)
+            asked = self._requests.request(
+                source, target, wanted, refused, (build_author(own), call.now)
+            )
+            await finish_promotion_request(own, asked, refused)
             return refused.plan
-        raise build_refusal(own, request, refused, is_new)
+
+
+def enter_project(call: Call, project: Project) -> ProjectCall:
+    """Return the call as one of a project."""
+    return ProjectCall(
+        **{each.name: getattr(call, each.name) for each in fields(call)}, project=project
+    )
+
+
+async def finish_promotion_request(
+    call: ProjectCall,
+    asked: Coroutine[Any, Any, tuple[ChangeRequest, bool]],
+    refused: PromotionRefused,
+) -> None:
+    """Raise ApprovalRequired with the change request for a whole promotion, unless it was approved
+    before, and is applied now."""
+    request, is_new = await asked
+    if request.state is not RequestState.APPLIED:
+        raise build_refusal(call, request, refused, is_new)
 
 
 def _render_plan(plan: PromotionPlan, source: str, target: str, dry_run: bool) -> PromotionItem:

@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid
 from hedgerow.flags.approvals.approval_policies import ApprovalPolicies
-from hedgerow.flags.approvals.change_requests import ProposedChange
 from hedgerow.flags.approvals.model import (
     MAX_EXPIRY,
     MAX_QUORUM,
     ActionKey,
     ApprovalPolicy,
+    ProposedChange,
     ResourceType,
 )
 from hedgerow.flags.approvals.policies import GATED_FIELDS

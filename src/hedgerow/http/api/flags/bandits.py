@@ -29,7 +29,7 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import check_storable
 from hedgerow.rollouts.bandits import transitions
 from hedgerow.rollouts.bandits.approvals import propose_start
-from hedgerow.rollouts.bandits.bandits import BanditAuthor, Bandits, MakeBanditTransition
+from hedgerow.rollouts.bandits.bandits import Bandits, MakeBanditTransition
 from hedgerow.rollouts.bandits.model import (
     DEFAULT_FLOOR_PERCENT,
     DEFAULT_INTERVAL_S,
@@ -46,6 +46,7 @@ from hedgerow.rollouts.bandits.model import (
 )
 from hedgerow.rollouts.bandits.store import BanditFilter
 from hedgerow.rollouts.bandits.transitions import SCOPE
+from hedgerow.rollouts.guides import GuideAuthor
 
 SEARCH_MAX_CHARS = 200
 MAX_DOCUMENT_BYTES = 64 * 1024
@@ -411,8 +412,8 @@ def _parse_id(call: ProjectCall) -> BanditId:
     return BanditId(number)
 
 
-def _read_author(call: ProjectCall) -> BanditAuthor:
-    return BanditAuthor(actor=call.actor, user_uuid=call.caller.user.uuid)
+def _read_author(call: ProjectCall) -> GuideAuthor:
+    return GuideAuthor(actor=call.actor, user_uuid=call.caller.user.uuid)
 
 
 def _parse_filter(call: ProjectCall) -> BanditFilter:

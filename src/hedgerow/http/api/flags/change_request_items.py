@@ -10,12 +10,12 @@ import msgspec
 from hedgerow.errors import AppError, Invalid
 from hedgerow.flags.approvals.change_requests import (
     ChangeRequests,
-    ProposedChange,
     RequestAuthor,
 )
 from hedgerow.flags.approvals.model import (
     ApprovalRequired,
     ChangeRequest,
+    ProposedChange,
     RequestState,
     RequiredApproval,
     ResourceType,

@@ -26,6 +26,7 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
 from hedgerow.rollouts import transitions
+from hedgerow.rollouts.guides import GuideAuthor
 from hedgerow.rollouts.model import (
     DEFAULT_ALPHA,
     DEFAULT_WINDOW_S,
@@ -42,7 +43,7 @@ from hedgerow.rollouts.model import (
     RolloutPlan,
 )
 from hedgerow.rollouts.parse import parse_metrics, parse_steps, render_metric, render_step
-from hedgerow.rollouts.rollout_plans import MakeTransition, PlanAuthor, RolloutPlans
+from hedgerow.rollouts.rollout_plans import MakeTransition, RolloutPlans
 from hedgerow.rollouts.store import PlanFilter
 from hedgerow.rollouts.transitions import SCOPE
 
@@ -425,8 +426,8 @@ def _parse_id(call: ProjectCall) -> PlanId:
     return PlanId(number)
 
 
-def _read_author(call: ProjectCall) -> PlanAuthor:
-    return PlanAuthor(actor=call.actor, user_uuid=call.caller.user.uuid)
+def _read_author(call: ProjectCall) -> GuideAuthor:
+    return GuideAuthor(actor=call.actor, user_uuid=call.caller.user.uuid)
 
 
 def _parse_filter(call: ProjectCall) -> PlanFilter:

@@ -11,8 +11,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from hedgerow.errors import AppError, Invalid, NotFound
-from hedgerow.flags.approvals.change_requests import ProposedChange
-from hedgerow.flags.approvals.model import ResourceType
+from hedgerow.flags.approvals.model import ProposedChange, ResourceType
 from hedgerow.flags.flags import describe_actor
 from hedgerow.flags.model import FlagId
 from hedgerow.flags.schedules.model import (
@@ -326,17 +325,7 @@ class ScheduledChangeEndpoints:
     async def _request_approval(
         self, call: ProjectCall, changes: Sequence[ScheduledChange]
     ) -> Sequence[ScheduledChange]:
-        """Create one change request for changes that require approval. A change that no request can
-        hold is refused at its time."""
-        if not changes[0].is_pending:
-            return changes
-        proposed = ProposedChange(
-            resource_type=ResourceType.SCHEDULED_CHANGE,
-            resource_id=str(changes[0].id),
-            fields={"changes": [each.id for each in changes]},
-        )
-        with suppress(Invalid, NotFound):
-            await self._requester.create(call, proposed)
+        if await request_schedule_approval(call, self._requester, changes):
             return [await self._changes.find(call.project, each.id) for each in changes]
         return changes
 
@@ -385,6 +374,24 @@ class ScheduledChangeEndpoints:
         """List the changes made to a scheduled change, newest first."""
         found = await self._changes.find(call.project, _parse_id(call))
         return await respond_with_activity(call, self._activity, SCOPE, str(found.id))
+
+
+async def request_schedule_approval(
+    call: ProjectCall, requester: ChangeRequester, changes: Sequence[ScheduledChange]
+) -> bool:
+    """Create one change request for changes that require approval, and return whether they do. A
+    change that no request can hold is refused at its time."""
+    if not changes or not changes[0].is_pending:
+        return False
+    proposed = ProposedChange(
+        resource_type=ResourceType.SCHEDULED_CHANGE,
+        resource_id=str(changes[0].id),
+        fields={"changes": [each.id for each in changes]},
+    )
+    with suppress(Invalid, NotFound):
+        await requester.create(call, proposed)
+        return True
+    return False
 
 
 def _parse_filter(call: ProjectCall) -> ScheduledChangeFilter:

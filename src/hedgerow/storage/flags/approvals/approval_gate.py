@@ -32,6 +32,7 @@ from hedgerow.flags.approvals.policies import (
     describe_dependency_edit,
     describe_flag_edit,
     find_unmet,
+    loses_tag,
     require,
 )
 from hedgerow.flags.model import Flag
@@ -40,6 +41,14 @@ from hedgerow.persons.model import Cohort
 from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database
+from hedgerow.storage.flags.approvals.unapproved_changes import (
+    ReplacedVersion,
+    count_change,
+    describe_replaced_cohort,
+    describe_replaced_flag,
+    list_counted,
+    select_used,
+)
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import approval_policies as table
 from hedgerow.storage.tables import environments
@@ -108,11 +117,26 @@ class WriteGate:
             return self.with_request(request)
         return replace(self, permit=BreakGlass(reason=reason, actor=actor))
 
-    def check_flag(
+    def without_measure(self) -> "WriteGate":
+        """Return the gate for a change whose consequence cannot be measured."""
+        return replace(self, measured={}, can_measure=False)
+
+    def admit_flag(
         self, connection: Connection, before: Flag | None, after: Flag, now: datetime
     ) -> None:
-        """Raise ApprovalRequired if the write of a flag lacks approvals."""
-        required = self.require_for_flag(connection, before, after)
+        """Raise ApprovalRequired if the write of a flag lacks approvals. Otherwise, it counts with
+        later ones."""
+        required = self.check_flag(connection, before, after, now)
+        edit = describe_flag_edit(before, after)
+        if edit is not None and not edit.is_neutral:
+            self._count(connection, describe_replaced_flag(before, after), required, now)
+
+    def check_flag(
+        self, connection: Connection, before: Flag | None, after: Flag, now: datetime
+    ) -> Sequence[RequiredApproval]:
+        """Raise ApprovalRequired if a change of a flag lacks approvals. Return those that it
+        needs."""
+        required = self.require_for_flag(connection, before, after, now)
         written = GatedObject(
             scope="FeatureFlag",
             id=str(after.id) if after.id else "",
@@ -120,17 +144,33 @@ class WriteGate:
             project_id=after.project_id,
         )
         self._check(connection, required, written, now)
+        return required
+
+    def admit_cohort(
+        self,
+        connection: Connection,
+        before: Cohort,
+        after: Cohort,
+        flags: Sequence[Flag],
+        now: datetime,
+    ) -> None:
+        """Raise ApprovalRequired if the write of a cohort that these flags use lacks approvals.
+        Otherwise, it counts with later ones."""
+        required = self.check_cohort(connection, after, flags, now)
+        if flags:
+            self._count(connection, describe_replaced_cohort(before), required, now)
 
     def check_cohort(
         self, connection: Connection, cohort: Cohort, flags: Sequence[Flag], now: datetime
-    ) -> None:
+    ) -> Sequence[RequiredApproval]:
         """Raise ApprovalRequired if a flag uses the cohort, and changing the flag so would lack
-        approvals."""
-        required = self.require_for_cohort(connection, cohort, flags)
+        approvals. Return those that it needs."""
+        required = self.require_for_cohort(connection, cohort, flags, now)
         written = GatedObject(
             scope="Cohort", id=str(cohort.id), name=cohort.name, project_id=cohort.project_id
         )
         self._check(connection, required, written, now)
+        return required
 
     def check_policy(self, connection: Connection, policy: ApprovalPolicy, now: datetime) -> None:
         written = GatedObject(
@@ -153,23 +193,23 @@ class WriteGate:
         activity.record(connection, _build_entry(self.permit, required, written), now)
 
     def require_for_flag(
-        self, connection: Connection, before: Flag | None, after: Flag
+        self, connection: Connection, before: Flag | None, after: Flag, now: datetime
     ) -> list[RequiredApproval]:
         """Return what a change of a flag needs. It changes the flags that depend on it, too."""
         edit = describe_flag_edit(before, after)
         if edit is None or not self._read_policies(connection, after.project_id):
             return []
-        found = {each.policy_id: each for each in self._require(connection, edit)}
+        found = {each.policy_id: each for each in self._require(connection, edit, now)}
         if before is not None and not edit.is_neutral:
             for user in self._list_users(connection, [before]):
                 dependency = describe_dependency_edit(user)
-                for each in self._require(connection, dependency, dependency=after):
+                for each in self._require(connection, dependency, now, dependency=after):
                     reason = f"{each.reason}; the flag {user.key} depends on it"
                     found.setdefault(each.policy_id, replace(each, reason=reason))
         return list(found.values())
 
     def require_for_cohort(
-        self, connection: Connection, cohort: Cohort, flags: Sequence[Flag]
+        self, connection: Connection, cohort: Cohort, flags: Sequence[Flag], now: datetime
     ) -> list[RequiredApproval]:
         """Return what a change of a cohort needs that these flags use."""
         if not self._read_policies(connection, cohort.project_id):
@@ -177,7 +217,7 @@ class WriteGate:
         found: dict[str, RequiredApproval] = {}
         for flag in (*flags, *self._list_users(connection, flags)):
             edit = describe_cohort_edit(flag)
-            for each in self._require(connection, edit, cohort=cohort):
+            for each in self._require(connection, edit, now, cohort=cohort):
                 reason = f"{each.reason}; the flag {flag.key} uses the cohort"
                 found.setdefault(each.policy_id, replace(each, reason=reason))
         return list(found.values())
@@ -201,6 +241,7 @@ class WriteGate:
         self,
         connection: Connection,
         edit: GatedEdit,
+        now: datetime,
         *,
         cohort: Cohort | None = None,
         dependency: Flag | None = None,
@@ -209,27 +250,65 @@ class WriteGate:
         for policy in self._read_policies(connection, edit.after.project_id):
             if not covers(policy, edit):
                 continue
-            limit, share = policy.conditions.changed_percent, None
-            if limit is not None:
-                measurement = Measurement(
-                    before=edit.before,
-                    after=edit.after,
-                    properties=policy.conditions.properties,
-                    cohort=cohort,
-                    dependency=dependency,
-                )
-                share = self._measure(edit, measurement)
-                if share is not None and share <= limit:
-                    continue
-            required.append(require(policy, share))
+            conditions = policy.conditions
+            if conditions.changed_percent is None or loses_tag(edit, conditions.tags):
+                required.append(require(policy, None))
+                continue
+            if edit.is_neutral:
+                continue
+            measurement = Measurement(
+                before=edit.before,
+                after=edit.after,
+                properties=conditions.properties,
+                cohort=cohort,
+                dependency=dependency,
+            )
+            share = self._measure(measurement) if edit.is_measurable else None
+            total = None
+            if _is_within(share, policy):
+                total = self._rewind(connection, policy, measurement, now)
+                share = share if total is None else self._measure(total)
+            if not _is_within(share, policy):
+                required.append(require(policy, share, is_total=total is not None))
         return required
 
-    def _measure(self, edit: GatedEdit, measurement: Measurement) -> float | None:
-        """Return the share of persons that a change affects, None if it is not known."""
-        if edit.is_neutral:
-            return 0.0
-        if not edit.is_measurable:
+    def _rewind(
+        self,
+        connection: Connection,
+        policy: ApprovalPolicy,
+        measurement: Measurement,
+        now: datetime,
+    ) -> Measurement | None:
+        """Return the change together with the earlier ones that count for a policy, None without
+        any."""
+        before, after = measurement.before, measurement.after
+        versions = list_counted(connection, after.project_id, policy.id, now)
+        own = next((each for each in versions if each.is_of(after)), None)
+        if own is not None:
+            before = own.rebuild_flag(after, after.id)
+        others = [each for each in versions if not each.is_of(after)]
+        flags = self.list_flags(connection, after.project_id) if others else ()
+        users = [each for each in (before, after) if each is not None]
+        earlier = select_used(others, users, flags)
+        if own is None and not earlier:
             return None
+        return replace(measurement, before=before, earlier=earlier)
+
+    def _count(
+        self,
+        connection: Connection,
+        version: ReplacedVersion,
+        required: Sequence[RequiredApproval],
+        now: datetime,
+    ) -> None:
+        policies = self._read_policies(connection, version.project_id)
+        ids = {each.id for each in policies if each.conditions.changed_percent is not None}
+        if ids:
+            approved = ids.intersection(each.policy_id for each in required)
+            count_change(connection, version, ids, approved, now)
+
+    def _measure(self, measurement: Measurement) -> float | None:
+        """Return the share of persons that a change affects, None if it is not known."""
         key = measurement.key
         if key not in self.measured and self.can_measure:
             raise MeasurementNeeded(measurement)
@@ -249,6 +328,11 @@ class WriteGate:
         if self.permit is None:
             raise ApprovalRequired(required)
         activity.record(connection, _build_entry(self.permit, required, written), now)
+
+
+def _is_within(share: float | None, policy: ApprovalPolicy) -> bool:
+    limit = policy.conditions.changed_percent
+    return share is not None and limit is not None and share <= limit
 
 
 def require_for_policy(policy: ApprovalPolicy) -> list[RequiredApproval]:

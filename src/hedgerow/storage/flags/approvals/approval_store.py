@@ -30,13 +30,13 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
-from hedgerow.storage.flags.approval_gate import (
+from hedgerow.storage.flags.approvals.approval_gate import (
     WriteGate,
     encode_policy,
     read_policies,
     require_for_policy,
 )
-from hedgerow.storage.flags.change_request_rows import (
+from hedgerow.storage.flags.approvals.change_request_rows import (
     decode_request,
     decode_requests,
     find_request,
@@ -172,13 +172,13 @@ class _Transaction(ApprovalTransaction):
         return read_policies(self._connection, self._project_id)
 
     def require_for_flag(self, before: Flag | None, after: Flag) -> Sequence[RequiredApproval]:
-        return self._gate.require_for_flag(self._connection, before, after)
+        return self._gate.require_for_flag(self._connection, before, after, self._now)
 
     def require_for_cohort(self, before: Cohort, after: Cohort) -> Sequence[RequiredApproval]:
         if after.definition == before.definition:
             return ()
         flags = flags_using_cohort(self._definitions, before.id)
-        return self._gate.require_for_cohort(self._connection, after, flags)
+        return self._gate.require_for_cohort(self._connection, after, flags, self._now)
 
     def require_for_policy(self, policy: ApprovalPolicy) -> Sequence[RequiredApproval]:
         return require_for_policy(policy)
@@ -195,9 +195,10 @@ class _Transaction(ApprovalTransaction):
     ) -> None:
         if after == before:
             return
-        flags = flags_using_cohort(self._definitions, before.id)
-        gate = self._gate.with_request(request)
-        gate.check_cohort(self._connection, after, flags, self._now)
+        if after.definition != before.definition:
+            flags = flags_using_cohort(self._definitions, before.id)
+            gate = self._gate.with_request(request)
+            gate.admit_cohort(self._connection, before, after, flags, self._now)
         write_cohort_row(self._connection, after)
         if is_behavioral(before) or is_behavioral(after):
             sync_behaviors(self._connection, self._project_id, self._now)
