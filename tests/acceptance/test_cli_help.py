@@ -15,7 +15,15 @@ from tests.support.live import run_hedgerow, run_in_process
 
 WORDS = {
     "": ("--version", "hedgerow serve", "hedgerow settings", "hedgerow doctor"),
-    "serve": ("--host", "--port", "--data", "--no-worker", "Ctrl-C", "HEDGEROW_PORT"),
+    "serve": (
+        "--host",
+        "--port",
+        "--data",
+        "--no-worker",
+        "--processes",
+        "Ctrl-C",
+        "HEDGEROW_PORT",
+    ),
     "worker": (
         "--data",
         "--metrics-port",

@@ -15,12 +15,11 @@ from hedgerow.app.background_tasks import (
     build_worker_tasks,
 )
 from hedgerow.app.container import Container, build_container
-from hedgerow.app.http.edge import build_http
+from hedgerow.app.http.edge import HttpEdge, build_http
 from hedgerow.app.periodic_tasks import PeriodicTask, run_tasks
 from hedgerow.app.pipelines import register_components
 from hedgerow.app.startup import wait_for_database
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, choose_initial_keys, state_location
-from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
@@ -47,7 +46,7 @@ class ServiceCallbacks:
 @asynccontextmanager
 async def run_service(
     settings: Settings, events: ServiceCallbacks, *, worker: bool
-) -> AsyncIterator[Gateway]:
+) -> AsyncIterator[HttpEdge]:
     """Run the service. It answers 503 until its database is ready."""
     container = build_container(
         settings, load_encryption_keys(settings.encryption_keys, settings.data_dir)
@@ -61,7 +60,7 @@ async def run_service(
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))
     try:
         with _expose_metrics(container.metrics, settings):
-            yield http.gateway
+            yield http
     finally:
         http.readiness.waiting_for = STOPPING
         background.cancel()

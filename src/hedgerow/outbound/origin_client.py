@@ -5,10 +5,11 @@ The operator names the origin, so no guard checks its address. Redirects are not
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from yarl import URL
 
 from hedgerow.lib import jsonio
 
@@ -21,6 +22,8 @@ MAX_RESPONSE_BYTES = 32 << 20
 MAX_EVENT_BYTES = 64 << 10
 # Connections of forwarded requests. Streams have connections of their own.
 MAX_FORWARDED = 256
+KEEP_ALIVE_S = 15.0
+AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 Headers = Sequence[tuple[str, str]]
 
@@ -54,10 +57,11 @@ class OriginResponse:
 
 
 class OriginClient:
-    """`url` has no trailing slash."""
+    """`url` has no trailing slash. With `socket_path`, all connections go to this Unix socket."""
 
-    def __init__(self, url: str, agent: str) -> None:
+    def __init__(self, url: str, agent: str, socket_path: str = "") -> None:
         self._url = url
+        self._socket_path = socket_path
         self._agent = agent
         self._session: aiohttp.ClientSession | None = None
 
@@ -103,16 +107,36 @@ class OriginClient:
                 asyncio.timeout(request.timeout_s),
                 self._open().request(
                     request.method,
-                    self._url + request.path,
+                    URL(self._url + request.path, encoded=True),
                     headers=request.headers,
                     data=request.body or None,
-                    skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+                    skip_auto_headers=AUTO_HEADERS,
                     allow_redirects=False,
                 ) as response,
             ):
                 body = await _read(response, MAX_RESPONSE_BYTES)
                 headers = [(name.lower(), value) for name, value in response.headers.items()]
                 return OriginResponse(status=response.status, headers=headers, body=body)
+
+    @asynccontextmanager
+    async def forward_streaming(
+        self,
+        method: str,
+        path: str,
+        headers: Headers,
+        body: AsyncIterator[bytes] | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send the request of a client whose body, and whose response, may be of any size."""
+        with _translate_errors():
+            async with self._open().request(
+                method,
+                URL(self._url + path, encoded=True),
+                headers=headers,
+                data=body,
+                skip_auto_headers=AUTO_HEADERS,
+                allow_redirects=False,
+            ) as response:
+                yield response
 
     async def close(self) -> None:
         if self._session is not None:
@@ -124,7 +148,11 @@ class OriginClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15),
+                connector=aiohttp.UnixConnector(
+                    self._socket_path, limit=0, keepalive_timeout=KEEP_ALIVE_S
+                )
+                if self._socket_path
+                else aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 requote_redirect_url=False,

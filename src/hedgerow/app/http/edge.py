@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 
 from hedgerow.app.container import Container
 from hedgerow.app.http.endpoints import build_api_endpoints, build_sdk_endpoints
+from hedgerow.app.http.internal import InternalApp
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
 from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
@@ -47,6 +48,8 @@ class HttpEdge:
     sdk_configs: SdkConfigs
     destination_health: DestinationHealthCache
     payload_workers: PayloadWorkers
+    # Serves the other processes of this machine.
+    internal_app: InternalApp
 
 
 def build_http(container: Container) -> HttpEdge:
@@ -87,6 +90,9 @@ def build_http(container: Container) -> HttpEdge:
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
         payload_workers=services.payload_workers,
+        internal_app=InternalApp(
+            gateway, services.edge_documents, container.state.directory, container.flag_cache
+        ),
     )
 
 

@@ -12,7 +12,6 @@ from hedgerow.app.container import Container
 from hedgerow.app.http.services import HttpServices
 from hedgerow.experiments.holdouts import Holdouts
 from hedgerow.flags.approvals.approval_policies import ApprovalPolicies
-from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.flags.environments.copies import FlagCopies
 from hedgerow.flags.environments.promotion_requests import PromotionRequests
 from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
@@ -92,7 +91,6 @@ from hedgerow.http.server.proxies import Origins
 from hedgerow.ingestion.cookieless.identity import Visitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.lib.clock import utc_now
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
@@ -273,15 +271,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
         ),
         HoldoutEndpoints(services.activity, holdouts),
         StreamEndpoints(streams),
-        EdgeEndpoints(
-            EdgeDocuments(
-                container.flag_cache,
-                state.directory,
-                services.sdk_configs.get_fields,
-                run_in_thread,
-            ),
-            streams,
-        ),
+        EdgeEndpoints(services.edge_documents, streams),
         RemoteConfigEndpoints(state.directory, services.sdk_configs),
     ]
 
