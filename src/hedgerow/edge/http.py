@@ -31,7 +31,7 @@ from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.local_evaluation.etag_stream import PAGE_STREAMS, EtagStreams
 from hedgerow.flags.store import EvaluationDataStore
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
@@ -45,6 +45,7 @@ from hedgerow.http.route_tables import build_fast_table, build_routes
 from hedgerow.http.sdk.decide import DecideEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.ofrep_stream import OfrepStreamEndpoints
 from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
 from hedgerow.http.sdk.stream import StreamEndpoints
 from hedgerow.http.server.access_log import AccessLog
@@ -294,6 +295,12 @@ def _build_app(services: EdgeServices) -> Starlette:
             EtagStreams(services.flag_cache, services.local_evaluation, services.stopping)
         ),
         RemoteConfigEndpoints(services.directory, services.state),
+        OfrepStreamEndpoints(
+            services.directory,
+            EtagStreams(
+                services.flag_cache, services.local_evaluation, services.stopping, PAGE_STREAMS
+            ),
+        ),
     ]
     assets = AssetApp(services.forwarder, timeout_s=settings.request_read_timeout_s)
     return build_app([*build_routes(handlers, authenticator), Mount("/", assets)])

@@ -15,6 +15,8 @@ from hedgerow.lib import jsonio
 
 CONNECT_TIMEOUT_S = 3.0
 FETCH_TIMEOUT_S = 60.0
+# Between two parts of a document.
+FETCH_SILENCE_S = 10.0
 # The origin sends a heartbeat every 15 seconds.
 SILENCE_S = 45.0
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -72,7 +74,10 @@ class OriginClient:
             async with (
                 asyncio.timeout(FETCH_TIMEOUT_S),
                 self._open().get(
-                    self._url + path, headers=headers, allow_redirects=False
+                    self._url + path,
+                    headers=headers,
+                    timeout=_build_timeout(FETCH_SILENCE_S),
+                    allow_redirects=False,
                 ) as response,
             ):
                 if response.status == 304:
@@ -83,9 +88,7 @@ class OriginClient:
     async def stream(self, path: str, key: str) -> AsyncIterator[str]:
         """Yield the ETag of each event, until the origin ends the stream."""
         headers = {**self._build_headers(key), "Accept": "text/event-stream"}
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S
-        )
+        timeout = _build_timeout(SILENCE_S)
         with _translate_errors():
             async with self._open().get(
                 self._url + path, headers=headers, timeout=timeout, allow_redirects=False
@@ -156,9 +159,13 @@ class OriginClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 requote_redirect_url=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+                timeout=_build_timeout(None),
             )
         return self._session
+
+
+def _build_timeout(silence_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int, *, is_part: bool = False) -> bytes:
@@ -209,5 +216,12 @@ def _translate_errors() -> Iterator[None]:
         yield
     except TimeoutError:
         raise OriginUnreachable("no answer in time") from None
+    except aiohttp.ClientConnectorCertificateError as error:
+        found = error.certificate_error
+        reason = getattr(found, "verify_message", "") or str(found)
+        raise OriginUnreachable(
+            f"its certificate is not valid: {reason}. For an authority of your own, set "
+            "SSL_CERT_FILE to the file of its certificate"
+        ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise OriginUnreachable(str(error) or type(error).__name__) from None

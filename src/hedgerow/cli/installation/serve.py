@@ -1,5 +1,6 @@
 """`hedgerow serve`: start the service. The first start prints the keys and commands to try."""
 
+import asyncio
 import gc
 import socket
 import sys
@@ -28,6 +29,7 @@ from hedgerow.cli.options import (
     format_command,
     load_command_settings,
 )
+from hedgerow.edge.own_copies import OwnCopies
 from hedgerow.http.server.server import build_server, display_url, listen, listen_several
 from hedgerow.http.server.uvicorn_server import InternalListener
 from hedgerow.people.model import build_url
@@ -144,9 +146,14 @@ async def run_on_sockets(
         ready(first)
         running.start_accepting()
 
-    async with run_service(
-        settings, ServiceCallbacks(ready=report_ready, failed=failed), worker=worker
-    ) as http:
+    # A local database is not away.
+    copies = OwnCopies(settings) if settings.database_url else None
+    callbacks = ServiceCallbacks(
+        ready=report_ready,
+        failed=failed,
+        build_fallback=None if copies is None else copies.build_fallback,
+    )
+    async with run_service(settings, callbacks, worker=worker) as http:
         if owner_socket is not None:
             internal = InternalListener(owner_socket, http.internal_app)
         running = build_server(
@@ -157,7 +164,12 @@ async def run_on_sockets(
             internal=internal,
             is_replacement=is_replacement,
         )
+        saving = None
+        if copies is not None:
+            saving = asyncio.create_task(copies.keep(http.edge_documents, http.directory))
         await running.serve(sockets=sockets)
+        if saving is not None:
+            saving.cancel()
     if failure:
         raise failure[0]
 
