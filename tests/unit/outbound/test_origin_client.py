@@ -13,7 +13,13 @@ from tests.support.certificates import write_certificate
 
 async def _fetch_error(scheme: str, context: ssl.SSLContext | None = None) -> str:
     """Return why a document cannot be fetched from a server that accepts and never answers."""
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+
+    async def wait(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await is_over.wait()
+        writer.close()
+
+    is_over = asyncio.Event()
+    server = await asyncio.start_server(wait, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     client = OriginClient(f"{scheme}://127.0.0.1:{port}", "test")
     try:
@@ -22,7 +28,9 @@ async def _fetch_error(scheme: str, context: ssl.SSLContext | None = None) -> st
         return str(raised.value)
     finally:
         await client.close()
+        is_over.set()
         server.close()
+        await asyncio.sleep(0.05)
 
 
 def test_invalid_certificate_is_named(tmp_path: Path) -> None:

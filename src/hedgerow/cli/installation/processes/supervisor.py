@@ -106,7 +106,7 @@ class SupervisedProcess:
         if owns_readers and plan.owner_socket is not None:
             descriptors.append(plan.owner_socket)
         return await asyncio.create_subprocess_exec(
-            *_build_command("reader" if self.is_reader else "service", child),
+            *_build_command("reader" if self.is_reader else "full_service", child),
             pass_fds=descriptors,
             # Ctrl-C in a terminal must reach the supervisor only, which stops them in order.
             process_group=0,
