@@ -412,7 +412,7 @@ def test_a_service_that_sends_nothing_does_not_load_the_http_client() -> None:
         ("hedgerow ke", ["keys"]),
         ("hedgerow keys re", ["revoke"]),
         ("hedgerow events dead-letters d", ["discard"]),
-        ("hedgerow serve --p", ["--port"]),
+        ("hedgerow serve --po", ["--port"]),
     ],
 )
 def test_a_shell_completes_commands_and_their_options(typed: str, offered: list[str]) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import gc
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import structlog
@@ -30,6 +31,7 @@ from hedgerow.cli.options import (
     load_command_settings,
 )
 from hedgerow.edge.own_copies import OwnCopies
+from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.server import build_server, display_url, listen, listen_several
 from hedgerow.http.server.uvicorn_server import InternalListener
 from hedgerow.people.model import build_url
@@ -147,11 +149,11 @@ async def run_on_sockets(
         running.start_accepting()
 
     # A local database is not away.
-    copies = OwnCopies(settings) if settings.database_url else None
+    copies = OwnCopies(settings.data_dir) if settings.database_url else None
     callbacks = ServiceCallbacks(
         ready=report_ready,
         failed=failed,
-        build_fallback=None if copies is None else copies.build_fallback,
+        build_fallback=None if copies is None else lambda: _build_fallback(settings),
     )
     async with run_service(settings, callbacks, worker=worker) as http:
         if owner_socket is not None:
@@ -172,6 +174,14 @@ async def run_on_sockets(
             saving.cancel()
     if failure:
         raise failure[0]
+
+
+def _build_fallback(settings: Settings) -> Awaitable[Mapping[str, FastHandler]]:
+    # It loads the HTTP client of edge processes, which a service does not need otherwise.
+    fallback: Awaitable[Mapping[str, FastHandler]] = import_module(
+        "hedgerow.edge.fallback"
+    ).build_fallback(settings)
+    return fallback
 
 
 def _format_setup_link(address: str, first: InitialKeys) -> str:
