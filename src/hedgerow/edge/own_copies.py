@@ -9,6 +9,7 @@ import structlog
 
 from hedgerow.edge.copies import DocumentCopies
 from hedgerow.edge.sources import EdgeSource
+from hedgerow.errors import Unavailable
 from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.directory import Directory
@@ -27,6 +28,7 @@ class OwnCopies:
     async def keep(self, documents: EdgeDocuments, directory: Directory) -> None:
         """Save the definitions of the projects in use after each change, until cancelled."""
         saved: dict[ProjectId, str] = {}
+        problem = ""
         while True:
             await asyncio.sleep(SAVE_INTERVAL_S)
             try:
@@ -36,8 +38,12 @@ class OwnCopies:
                         saved[listed.id] = listed.version
                 if directory.project_count:
                     await self._remove_others(directory)
-            except OSError as error:
-                _log.error("cannot save the definitions", reason=error.strerror or str(error))
+                problem = ""
+            except (OSError, Unavailable) as error:
+                # Once, not every two seconds.
+                if str(error) != problem:
+                    problem = str(error)
+                    _log.error("cannot save the definitions", reason=problem)
 
     async def _save(self, documents: EdgeDocuments, directory: Directory, id: ProjectId) -> None:
         project = directory.get_project(id)
