@@ -410,6 +410,7 @@ def processes() -> None:
         f" load and servers on the same {core_count} cores, median of {ROUNDS} alternating rounds"
     )
     rates: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
+    failures = dict.fromkeys(rates, 0)
     for count in list(rates) * ROUNDS:
         os.environ["HEDGEROW_PROCESSES"] = str(count)
         with hedgerow(os.sched_getaffinity(0), flag_count=flag_world.FLAGS) as server:
@@ -419,18 +420,24 @@ def processes() -> None:
             before, own_before = read_tree_cpu_s(server), time.process_time()
             seen = run_load(server.port, requests, connections=connections, seconds=3)
             spent = read_tree_cpu_s(server) - before
-        if seen.failures:
-            raise RuntimeError(f"{seen.failures} requests failed")
+        # On a busy machine some are refused, because they waited for too long.
+        failures[count] += seen.failures
         answers = len(seen.latencies)
         load_s = time.process_time() - own_before
         rates[count].append((answers / seen.seconds, answers / spent, load_s / seen.seconds))
-    print(f"  {'processes':>10} {'per s':>10} {'per CPU-s':>10} {'cores of the load':>18}")
+    print(
+        f"  {'processes':>10} {'per s':>10} {'per CPU-s':>10} {'cores of the load':>18}"
+        f" {'refused':>8}"
+    )
     medians = {
         count: [statistics.median(each) for each in zip(*found, strict=True)]
         for count, found in rates.items()
     }
     for count, (per_s, per_cpu_s, load_cores) in medians.items():
-        print(f"  {count:>10} {per_s:>10,.0f} {per_cpu_s:>10,.0f} {load_cores:>18.2f}")
+        print(
+            f"  {count:>10} {per_s:>10,.0f} {per_cpu_s:>10,.0f} {load_cores:>18.2f}"
+            f" {failures[count]:>8}"
+        )
     by_clock = medians[2][0] / medians[1][0]
     by_cpu = 2 * medians[2][1] / medians[1][1]
     print(f"  two / one: {by_clock:.2f}x by the clock, {by_cpu:.2f}x with a core for each process")
