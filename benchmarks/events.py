@@ -218,8 +218,8 @@ async def running(data: Path) -> AsyncIterator[int]:
     settings = Settings(data_dir=data, port=0, log_level="error", read_after_write_timeout_s=30)
     listening = listen("127.0.0.1", 0)
     callbacks = ServiceCallbacks(ready=lambda _: ready.set(), failed=failed)
-    async with run_service(settings, callbacks, worker=True) as gateway:
-        web = build_server(gateway, header_timeout_s=60, drain_s=0, grace_s=1)
+    async with run_service(settings, callbacks, worker=True) as http:
+        web = build_server(http.gateway, header_timeout_s=60, drain_s=0, grace_s=1)
         task = asyncio.create_task(web.serve(sockets=[listening]))
         await ready.wait()
         yield listening.getsockname()[1]

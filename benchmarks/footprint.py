@@ -4,19 +4,22 @@
 
 A part is an extra of pyproject.toml with the packages that no other part needs. Then the service is
 started, and the resident memory of its processes is measured: at the start, after the first event
-and after a query.
+and after a query, and that of an edge process beside it.
 """
 
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 from tools.dist import list_components, read_project, split_requirements
 from tools.try_wheel import query_events, run_service, use_flags_and_capture
+
+from benchmarks.edge import rotate_secret, run_edge
 
 # What is imported when a part is used.
 IMPORTS = {
@@ -106,6 +109,10 @@ def print_service() -> None:
         use_flags_and_capture(service)
         query_events(service)
         print_sizes("after an event and a query", service.measure_resident_mb())
+        with run_edge(service.url, rotate_secret(service), Path(scratch, "edge")) as edge:
+            print_sizes(
+                "edge process", replace(service, process=edge.process).measure_resident_mb()
+            )
 
 
 def print_sizes(moment: str, sizes: dict[str, float]) -> None:

@@ -166,6 +166,12 @@ class Settings(SignInSettings):
         parse_public_url,
         "URL that clients use, for links in responses. Empty: taken from each request.",
     )
+    processes: int = define_setting(
+        1,
+        parse_whole_number(1, 64),
+        "Processes of `hedgerow serve` on one port. On SQLite, one has the data, and the others "
+        "answer for flags.",
+    )
     edge_keys: tuple[str, ...] = define_setting(
         (),
         parse_edge_keys,

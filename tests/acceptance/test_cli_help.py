@@ -15,7 +15,15 @@ from tests.support.live import run_hedgerow, run_in_process
 
 WORDS = {
     "": ("--version", "hedgerow serve", "hedgerow settings", "hedgerow doctor"),
-    "serve": ("--host", "--port", "--data", "--no-worker", "Ctrl-C", "HEDGEROW_PORT"),
+    "serve": (
+        "--host",
+        "--port",
+        "--data",
+        "--no-worker",
+        "--processes",
+        "Ctrl-C",
+        "HEDGEROW_PORT",
+    ),
     "worker": (
         "--data",
         "--metrics-port",
@@ -411,7 +419,7 @@ def test_a_service_that_sends_nothing_does_not_load_the_http_client() -> None:
         ("hedgerow ke", ["keys"]),
         ("hedgerow keys re", ["revoke"]),
         ("hedgerow events dead-letters d", ["discard"]),
-        ("hedgerow serve --p", ["--port"]),
+        ("hedgerow serve --po", ["--port"]),
     ],
 )
 def test_a_shell_completes_commands_and_their_options(typed: str, offered: list[str]) -> None:

@@ -1,7 +1,9 @@
 """`hedgerow edge` beside a real origin: the same answers, changes, and the origin away."""
 
+import json
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -108,24 +110,26 @@ def _create(client: httpx.Client, project: int, flag: dict[str, Any]) -> int:
 
 
 @pytest.fixture(scope="module")
-def origin(installation: Installation) -> Iterator[Origin]:
-    made = Origin(installation)
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
+    made = Origin(Installation(data=tmp_path_factory.mktemp("origin"), settings={}))
     try:
         yield made
     finally:
         made.server.stop()
 
 
-@pytest.fixture
-def edge(origin: Origin, tmp_path: Path) -> Iterator[LiveEdge]:
-    with LiveEdge(tmp_path / "edge", origin.address, origin.secret) as running:
+@pytest.fixture(scope="module")
+def edge(origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEdge]:
+    """An edge process that does not poll: changes arrive by its stream."""
+    data = tmp_path_factory.mktemp("edge")
+    settings = {"edge_poll_interval_s": "3600"}
+    with LiveEdge(data, origin.address, origin.secret, **settings) as running:
         yield running
 
 
 def decide(address: str, path: str = "/decide?v=4", **body: Any) -> dict[str, Any]:
-    answer = httpx.post(
-        address + path, json={"api_key": PROJECT_KEY, "distinct_id": "ann", **body}, timeout=60
-    )
+    sent = {"api_key": PROJECT_KEY, "distinct_id": "ann", **body}
+    answer = httpx.post(address + path, json=sent, timeout=60, verify=False)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     for each in ("requestId", "evaluatedAt"):
@@ -141,7 +145,7 @@ def read_values(address: str, token: str = PROJECT_KEY) -> dict[str, Any]:
 
 
 def count_forwarded(address: str) -> float:
-    text = httpx.get(f"{address}/metrics", timeout=60).text
+    text = httpx.get(f"{address}/metrics", timeout=60, verify=False).text
     found = re.search(r"^hedgerow_edge_requests_forwarded_total (\S+)", text, re.MULTILINE)
     assert found is not None
     return float(found[1])
@@ -158,7 +162,7 @@ def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
     key = {"Authorization": f"Bearer {PROJECT_KEY}"}
     for path in ("/ofrep/v1/evaluate/flags", "/ofrep/v1/evaluate/flags/remote"):
         ours, theirs = (
-            httpx.post(each + path, json=ofrep, headers=key, timeout=60)
+            httpx.post(each + path, json=ofrep, headers=key, timeout=60, verify=False)
             for each in (edge.address, origin.address)
         )
         assert (ours.status_code, ours.json()) == (200, theirs.json())
@@ -166,13 +170,16 @@ def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
     secret = {"Authorization": f"Bearer {origin.secret}"}
     for path in ("/flags/definitions", "/api/feature_flag/local_evaluation?send_cohorts"):
         ours, theirs = (
-            httpx.get(each + path, headers=secret, timeout=60)
+            httpx.get(each + path, headers=secret, timeout=60, verify=False)
             for each in (edge.address, origin.address)
         )
         assert ours.json() == theirs.json()
         assert ours.headers["etag"] == theirs.headers["etag"]
     config = f"/array/{PROJECT_KEY}/config"
-    assert httpx.get(edge.address + config).json() == httpx.get(origin.address + config).json()
+    assert (
+        httpx.get(edge.address + config, verify=False).json()
+        == httpx.get(origin.address + config).json()
+    )
     # All of this from memory.
     assert count_forwarded(edge.address) == 0
     # What it cannot answer, it refuses as the service does.
@@ -189,6 +196,7 @@ def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
 
 def test_edge_asks_its_origin_for_stored_data(origin: Origin, edge: LiveEdge) -> None:
     """A captured event is the origin's when it is acknowledged, so the next evaluation sees it."""
+    before = count_forwarded(edge.address)
     event = {"event": "$identify", "distinct_id": "cy", "$set": {"plan": "pro"}}
     sent = httpx.post(
         f"{edge.address}/capture/", json={"api_key": PROJECT_KEY, **event}, timeout=60
@@ -197,15 +205,11 @@ def test_edge_asks_its_origin_for_stored_data(origin: Origin, edge: LiveEdge) ->
     found = decide(edge.address, "/decide?v=3", distinct_id="cy")
     assert found["featureFlags"]["pro"] is True
     assert found["errorsWhileComputingFlags"] is False
-    assert count_forwarded(edge.address) == 2
+    assert count_forwarded(edge.address) == before + 2
 
 
-def test_changes_arrive_without_polling(origin: Origin, tmp_path: Path) -> None:
-    settings = {"edge_poll_interval_s": "3600"}
-    with (
-        LiveEdge(tmp_path / "edge", origin.address, origin.secret, **settings) as edge,
-        origin.server.client() as client,
-    ):
+def test_changes_arrive_without_polling(origin: Origin, edge: LiveEdge) -> None:
+    with origin.server.client() as client:
         id = _create(client, 1, {**FLAGS[0], "key": "new"})
         wait_for(lambda: read_values(edge.address).get("new") is True, 30)
         flag = f"/api/projects/1/feature_flags/{id}/"
@@ -213,6 +217,50 @@ def test_changes_arrive_without_polling(origin: Origin, tmp_path: Path) -> None:
         wait_for(lambda: read_values(edge.address).get("new") is False, 30)
         client.patch(flag, json={"deleted": True})
         wait_for(lambda: "new" not in read_values(edge.address), 30)
+
+
+def test_pages_learn_of_changes(origin: Origin, edge: LiveEdge) -> None:
+    """The OFREP event stream, at both. The first event says that there may have been a change."""
+    key = {"Authorization": f"Bearer {PROJECT_KEY}"}
+    for address in (origin.address, edge.address):
+        found = httpx.post(
+            f"{address}/ofrep/v1/evaluate/flags",
+            json={"context": {"targetingKey": "ann"}},
+            headers=key,
+            timeout=60,
+            verify=False,
+        )
+        [stream] = found.json()["eventStreams"]
+        url = address + stream["endpoint"]["requestUri"]
+        headers = {"Origin": "https://shop.example"}
+        with (
+            origin.server.client() as client,
+            httpx.stream("GET", url, headers=headers, timeout=60, verify=False) as answer,
+        ):
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.headers["access-control-allow-origin"] == "*"
+            lines = answer.iter_lines()
+            first = _read_event(lines)
+            id = _create(client, 1, {**FLAGS[0], "key": f"streamed-{address[-5:]}"})
+            second = _read_event(lines)
+            assert second["etag"] != first["etag"]
+            client.patch(f"/api/projects/1/feature_flags/{id}/", json={"deleted": True})
+            last = _read_event(lines)["etag"]
+            # A client that has seen the last change gets the next one.
+            headers["Last-Event-ID"] = last
+            with httpx.stream("GET", url, headers=headers, timeout=60, verify=False) as answer:
+                client.patch(f"/api/projects/1/feature_flags/{id}/", json={"deleted": False})
+                assert _read_event(answer.iter_lines())["etag"] != last
+            client.patch(f"/api/projects/1/feature_flags/{id}/", json={"deleted": True})
+        unknown = httpx.get(f"{address}/ofrep/v1/events?token=phc_x", timeout=60, verify=False)
+        assert (unknown.status_code, unknown.json()["code"]) == (401, "invalid_api_key")
+
+
+def _read_event(lines: Iterator[str]) -> dict[str, Any]:
+    line = next(line for line in lines if line.startswith("data: "))
+    event: dict[str, Any] = json.loads(line.removeprefix("data: "))
+    assert event["type"] == "refetchEvaluation"
+    return event
 
 
 def test_edge_survives_its_origin(origin: Origin, tmp_path: Path) -> None:
@@ -232,6 +280,13 @@ def test_edge_survives_its_origin(origin: Origin, tmp_path: Path) -> None:
         )
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         assert httpx.get(f"{edge.address}/_readiness").status_code == 200
+    # A restart while the origin accepts connections and never answers.
+    with socket.create_server(("127.0.0.1", int(origin.port))):
+        settings = {"edge_forward_timeout_s": "0.5"}
+        with LiveEdge(data, origin.address, origin.secret, **settings) as edge:
+            assert read_values(edge.address) == before
+            found = decide(edge.address, "/decide?v=3", distinct_id="dan")
+            assert found["errorsWhileComputingFlags"] is True
     # A restart without the origin.
     with LiveEdge(data, origin.address, origin.secret) as edge:
         assert read_values(edge.address) == before
@@ -283,6 +338,8 @@ def test_revoked_key_does_not_stop_the_flags(origin: Origin, tmp_path: Path) -> 
             # The previous key stays valid for one rotation.
             _rotate(client, origin.second_id)
             origin.second_secret = _rotate(client, origin.second_id)
+            # The next change ends the stream of the revoked key, else the next heartbeat.
+            _create(client, origin.second_id, {**FLAGS[0], "key": "unseen"})
             wait_for(lambda: httpx.get(definitions, headers=keys).status_code == 401, 60)
             assert read_values(edge.address, origin.second_token) == {"other": True}
             assert "it refuses the key" in edge.errors

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hedgerow.flags.local_evaluation.etag_stream import MAX_LISTENERS_PER_KEY
+from hedgerow.flags.local_evaluation.etag_stream import SERVER_STREAMS
 from hedgerow.http.server.connections import LONG_REQUEST_S
 from tests.support.live import (
     HEDGEROW,
@@ -155,9 +155,9 @@ def test_simultaneous_streams_of_one_key_are_limited(tmp_path: Path) -> None:
     """None passes between the check and the count."""
     with LiveServer(tmp_path) as server, ExitStack() as opened:
         connections = [
-            opened.enter_context(server.connect()) for _ in range(MAX_LISTENERS_PER_KEY + 10)
+            opened.enter_context(server.connect()) for _ in range(SERVER_STREAMS.per_key + 10)
         ]
         for connection in connections:
             connection.sendall(STREAM)
         statuses = Counter(connection.recv(12)[9:] for connection in connections)
-    assert statuses == {b"200": MAX_LISTENERS_PER_KEY, b"429": 10}
+    assert statuses == {b"200": SERVER_STREAMS.per_key, b"429": 10}

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.support.live import (
+    PROJECT_KEY,
     LiveServer,
     find_free_port,
     read_error,
@@ -73,6 +74,56 @@ def test_server_waits_for_an_unavailable_database(
     assert "database" in read_error(refused)["detail"]
     assert int(refused.headers["retry-after"]) >= 1
     assert "Traceback" not in server.errors
+
+
+def test_server_starts_with_the_copies_of_its_flags(
+    own_postgres: PostgresTestServer, tmp_path: Path
+) -> None:
+    """Flags that need no stored data are right, and the response says if one does."""
+    settings = {"database_url": own_postgres.create_migrated_database(), "port": find_free_port()}
+    filters = {"groups": [{"properties": [{"key": "plan", "value": "pro", "type": "person"}]}]}
+    with LiveServer(tmp_path, **settings) as server, server.client() as client:
+        for flag in (
+            {"key": "all", "filters": {"groups": [{}]}},
+            {"key": "pro", "filters": filters},
+        ):
+            path = "/api/projects/1/feature_flags/"
+            assert client.post(path, json={"name": "", **flag}).status_code == 201
+        wait_for(lambda: _decide(server, plan="pro").json()["featureFlags"]["pro"], TIMEOUT_S)
+        wait_for(lambda: any((tmp_path / "flag-copies").glob("*.json")), TIMEOUT_S)
+        [copy] = (tmp_path / "flag-copies").iterdir()
+        wait_for(lambda: '"pro"' in copy.read_text(), TIMEOUT_S)
+    own_postgres.stop()
+    server = LiveServer(tmp_path, **settings)
+    try:
+        wait_for(lambda: "with the copies on disk" in server.errors, at_most_s=120)
+        wait_for(lambda: _decide(server, plan="pro").status_code == 200, at_most_s=TIMEOUT_S)
+        known = _decide(server, plan="pro").json()
+        assert known["featureFlags"] == {"all": True, "pro": True}
+        assert known["errorsWhileComputingFlags"] is False
+        # The plan is stored, if at all.
+        unknown = _decide(server).json()
+        assert unknown["featureFlags"] == {"all": True}
+        assert unknown["errorsWhileComputingFlags"] is True
+        # A key may be newer than the copies.
+        assert _decide(server, key="phc_newer-than-the-copies").status_code == 503
+        assert server.get_status("/api/projects/") == 503
+        ready = httpx.get(f"{server.address}/_readiness", timeout=60, verify=False)
+        assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
+        own_postgres.start()
+        wait_for(lambda: server.get_status("/_readiness") == 200, at_most_s=TIMEOUT_S)
+        found = _decide(server).json()
+        assert found["featureFlags"] == {"all": True, "pro": False}
+        assert found["errorsWhileComputingFlags"] is False
+    finally:
+        own_postgres.start()
+        server.stop()
+    assert "Traceback" not in server.errors
+
+
+def _decide(server: LiveServer, key: str = PROJECT_KEY, **properties: str) -> httpx.Response:
+    body = {"api_key": key, "distinct_id": "ann", "person_properties": properties}
+    return httpx.post(f"{server.address}/decide?v=3", json=body, timeout=60, verify=False)
 
 
 def test_starting_server_waits_for_a_locked_table(

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,12 +15,12 @@ from hedgerow.app.background_tasks import (
     build_worker_tasks,
 )
 from hedgerow.app.container import Container, build_container
-from hedgerow.app.http.edge import build_http
+from hedgerow.app.http.edge import HttpEdge, build_http
 from hedgerow.app.periodic_tasks import PeriodicTask, run_tasks
 from hedgerow.app.pipelines import register_components
-from hedgerow.app.startup import wait_for_database
+from hedgerow.app.startup import DATABASE, wait_for_database
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, choose_initial_keys, state_location
-from hedgerow.http.server.gateway import Gateway
+from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
@@ -42,12 +42,14 @@ class ServiceCallbacks:
 
     ready: Callable[[InitialKeys | None], None]
     failed: Callable[[Exception], None]
+    # Returns handlers that answer while the database is away at the start.
+    build_fallback: Callable[[], Awaitable[Mapping[str, FastHandler]]] | None = None
 
 
 @asynccontextmanager
 async def run_service(
     settings: Settings, events: ServiceCallbacks, *, worker: bool
-) -> AsyncIterator[Gateway]:
+) -> AsyncIterator[HttpEdge]:
     """Run the service. It answers 503 until its database is ready."""
     container = build_container(
         settings, load_encryption_keys(settings.encryption_keys, settings.data_dir)
@@ -61,7 +63,7 @@ async def run_service(
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))
     try:
         with _expose_metrics(container.metrics, settings):
-            yield http.gateway
+            yield http
     finally:
         http.readiness.waiting_for = STOPPING
         background.cancel()
@@ -88,12 +90,16 @@ async def _run(
     settings, pipelines = container.settings, container.pipelines
     keys = choose_initial_keys(settings)
     location = state_location(settings)
+    fallback: asyncio.Task[None] | None = None
 
     def prepare() -> bool:
         return prepare_database(location, keys, utc_now())
 
     def report(waiting_for: str) -> None:
+        nonlocal fallback
         readiness.waiting_for = waiting_for
+        if waiting_for == DATABASE and fallback is None and events.build_fallback is not None:
+            fallback = asyncio.create_task(_add_fallback(readiness, events.build_fallback))
 
     async def wait_for(step: Callable[[], Awaitable[T]], name: str) -> T:
         return await wait_for_database(step, name, report)
@@ -114,5 +120,14 @@ async def _run(
         events.failed(error)
         return
     readiness.waiting_for = None
+    readiness.fallback = {}
     events.ready(keys if is_new else None)
     await run_tasks(tasks, container.task_health)
+
+
+async def _add_fallback(
+    readiness: Readiness, build: Callable[[], Awaitable[Mapping[str, FastHandler]]]
+) -> None:
+    handlers = await build()
+    if readiness.waiting_for is not None:
+        readiness.fallback = handlers

@@ -23,6 +23,11 @@ def require_shared_stores(settings: Settings, command: str) -> None:
         )
 
 
+def can_share_stores(settings: Settings) -> bool:
+    """Return whether several processes can open the data."""
+    return bool(settings.database_url and settings.clickhouse_url)
+
+
 def has_local_events_only(settings: Settings) -> bool:
     """Return whether a second process would store events where this one cannot read them."""
     return bool(settings.database_url) and not settings.clickhouse_url

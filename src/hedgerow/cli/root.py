@@ -1,6 +1,7 @@
 """The entry point of the `hedgerow` command."""
 
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -46,10 +47,15 @@ def _root(
 
 
 def main() -> None:
-    """Run a command. An expected failure prints one line on stderr, and exits with status 1 or
-    the status of its error."""
+    """Run a command."""
+    run_reporting_errors(app)
+
+
+def run_reporting_errors(run: Callable[[], object]) -> None:
+    """An expected failure prints one line on stderr, and exits with status 1 or the status of its
+    error."""
     try:
-        app()
+        run()
     except (AppError, SettingError, OperatorError, MissingPackage) as error:
         field = f"{error.attr}: " if isinstance(error, AppError) and error.attr else ""
         # The text may come from another service, so secrets and line breaks are removed.

@@ -1,6 +1,7 @@
 """Copies of the definitions on disk, from which an edge process starts while its origin is away."""
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,12 +27,14 @@ class UnusableCopy(Exception):
 class DocumentCopies:
     """One file per source, readable by its owner only. It has no key of the origin."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._folder = data_dir / FOLDER
+    def __init__(self, data_dir: Path, folder: str = FOLDER) -> None:
+        self._folder = data_dir / folder
 
     def load(self, source: EdgeSource) -> tuple[EdgeDocument, StoredCopy] | None:
         """Return the last document, None if there is none. Raises UnusableCopy."""
-        path = self._folder / source.file_name
+        return self._load(self._folder / source.file_name)
+
+    def _load(self, path: Path) -> tuple[EdgeDocument, StoredCopy] | None:
         try:
             copy = msgspec.json.decode(path.read_bytes(), type=StoredCopy)
             return decode_document(bytes(copy.document)), copy
@@ -39,6 +42,24 @@ class DocumentCopies:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeError, InvalidDocument) as error:
             raise UnusableCopy(f"{path}: {error}") from None
+
+    def load_all(self) -> Iterator[tuple[EdgeDocument, StoredCopy] | UnusableCopy]:
+        """Yield the documents of all sources."""
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                found = self._load(path)
+            except UnusableCopy as error:
+                yield error
+            else:
+                if found is not None:
+                    yield found
+
+    def keep_only(self, sources: Iterable[EdgeSource]) -> None:
+        """Remove the documents of other sources. Raises OSError."""
+        kept = {each.file_name for each in sources}
+        for path in self._folder.glob("*.json"):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
 
     def save(self, source: EdgeSource, body: bytes, etag: str, now_s: float) -> None:
         """Replace the copy as a whole: a crash leaves the old or the new one. Raises OSError."""

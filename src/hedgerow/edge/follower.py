@@ -124,7 +124,7 @@ class Follower:
         await self._save(body, etag)
 
     async def _hold(self, document: EdgeDocument, etag: str) -> None:
-        project = self._state.replace_document(self.source, document)
+        project = self._state.replace_document(self.source, document, self.source.secret_hashes)
         await self._publish(project)
         self._etag = etag
         self.first_answer.set()

@@ -56,13 +56,24 @@ KEPT_HEADERS = frozenset(
 ASSET_PATHS = ("/site_app/", "/static/", "/array/")
 
 
+# Returns the headers of a forwarded request.
+BuildHeaders = Callable[[Scope], list[tuple[str, str]]]
+
+
 class Forwarder:
     """Sends requests on, at most MAX_FORWARDED at the same time."""
 
     def __init__(
-        self, client: OriginClient, memory: BodyMemory, origins: Origins, *, read_timeout_s: float
+        self,
+        client: OriginClient,
+        memory: BodyMemory,
+        origins: Origins,
+        *,
+        build_headers: BuildHeaders,
+        read_timeout_s: float,
     ) -> None:
         self._client = client
+        self._build_headers = build_headers
         self._memory = memory
         self._origins = origins
         self._read_timeout_s = read_timeout_s
@@ -91,12 +102,10 @@ class Forwarder:
             return await self._send(scope, body, timeout_s)
 
     async def _send(self, scope: Scope, body: bytes, timeout_s: float) -> OriginResponse:
-        query = scope["query_string"].decode("latin-1")
-        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         request = OriginRequest(
             method=scope["method"],
-            path=f"{path}?{query}" if query else path,
-            headers=_build_headers(scope),
+            path=build_path(scope),
+            headers=self._build_headers(scope),
             body=body,
             timeout_s=timeout_s,
         )
@@ -128,7 +137,7 @@ class ForwardedRoute:
         except OriginUnreachable:
             raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
         trace.mark("origin")
-        return _build_reply(response)
+        return build_forwarded_reply(response)
 
 
 class OriginPatience:
@@ -174,9 +183,9 @@ class EvaluationRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, trace: Trace) -> Reply:
         body = await self._forwarder.read_body(scope, receive, self._max_bytes)
-        again = _repeat_body(scope, body)
+        again = repeat_body(scope, body)
         try:
-            return await self._strict(again, _receive_nothing, trace)
+            return await self._strict(again, receive_nothing, trace)
         except NeedsOrigin:
             pass
         if self._timeout_s and not self._patience.is_over:
@@ -190,9 +199,9 @@ class EvaluationRoute:
                 if response.status < 500 and response.status != 429:
                     self._patience.record_success()
                     trace.mark("origin")
-                    return _build_reply(response)
+                    return build_forwarded_reply(response)
                 self._patience.record_failure()
-        return await self._lenient(again, _receive_nothing, trace)
+        return await self._lenient(again, receive_nothing, trace)
 
 
 class AssetApp:
@@ -223,7 +232,14 @@ class AssetApp:
         await send({"type": "http.response.body", "body": response.body})
 
 
-def _build_headers(scope: Scope) -> list[tuple[str, str]]:
+def build_path(scope: Scope) -> str:
+    """Return the path and the query string as the client sent them."""
+    query = scope["query_string"].decode("latin-1")
+    path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+def build_edge_headers(scope: Scope) -> list[tuple[str, str]]:
     """Return the headers of the client, and its address at the end of X-Forwarded-For."""
     peer = scope["client"][0] if scope.get("client") else ""
     chain = [read_header(scope, b"x-forwarded-for"), peer]
@@ -236,7 +252,7 @@ def _build_headers(scope: Scope) -> list[tuple[str, str]]:
     ]
 
 
-def _build_reply(response: OriginResponse) -> Reply:
+def build_forwarded_reply(response: OriginResponse) -> Reply:
     return build_reply(response.status, response.body, *_encode_headers(response, KEPT_HEADERS))
 
 
@@ -249,11 +265,11 @@ def _encode_headers(response: OriginResponse, kept: Iterable[str]) -> list[Heade
     ]
 
 
-def _repeat_body(scope: Scope, body: bytes) -> Scope:
+def repeat_body(scope: Scope, body: bytes) -> Scope:
     """Return the scope with a body that can be read several times."""
     return {**scope, "extensions": {**scope.get("extensions", {}), TAKE_BODY_KEY: lambda: body}}
 
 
-async def _receive_nothing() -> dict[str, object]:
+async def receive_nothing() -> dict[str, object]:
     await asyncio.sleep(0)
     raise ClientDisconnect

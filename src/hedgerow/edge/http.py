@@ -2,20 +2,23 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp
 
 from hedgerow.edge.forwarding import (
     AssetApp,
+    BuildHeaders,
     EvaluationRoute,
     ForwardedRoute,
     Forwarder,
     OriginPatience,
+    build_edge_headers,
 )
 from hedgerow.edge.state import (
     AbsentData,
@@ -28,7 +31,8 @@ from hedgerow.flags.evaluation.budget import EvaluationPacer
 from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.local_evaluation.etag_stream import PAGE_STREAMS, EtagStreams
+from hedgerow.flags.store import EvaluationDataStore
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.call import CallContext
 from hedgerow.http.endpoint import Handler
@@ -41,6 +45,7 @@ from hedgerow.http.route_tables import build_fast_table, build_routes
 from hedgerow.http.sdk.decide import DecideEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.ofrep_stream import OfrepStreamEndpoints
 from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
 from hedgerow.http.sdk.stream import StreamEndpoints
 from hedgerow.http.server.access_log import AccessLog
@@ -92,8 +97,10 @@ class EdgeServices:
         directory: Directory,
         flag_cache: FlagCache,
         client: OriginClient,
+        build_headers: BuildHeaders = build_edge_headers,
     ) -> None:
         self.settings = settings
+        self.client = client
         self.state = state
         self.directory = directory
         self.flag_cache = flag_cache
@@ -105,7 +112,13 @@ class EdgeServices:
         self.patience = OriginPatience()
         self.pacer = EvaluationPacer()
         timeout_s = settings.request_read_timeout_s
-        self.forwarder = Forwarder(client, self.memory, self.origins, read_timeout_s=timeout_s)
+        self.forwarder = Forwarder(
+            client,
+            self.memory,
+            self.origins,
+            build_headers=build_headers,
+            read_timeout_s=timeout_s,
+        )
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
         self.limits = CallLimits(
@@ -121,7 +134,28 @@ class EdgeServices:
         )
 
 
-def build_gateway(services: EdgeServices, readiness: Readiness, metrics: Metrics) -> Gateway:
+def build_edge_gateway(services: EdgeServices, readiness: Readiness, metrics: Metrics) -> Gateway:
+    routes = {
+        **_build_evaluation_routes(services),
+        **build_forwarded_routes(services),
+        **build_fast_table([build_local_evaluation(services), readiness, metrics]),
+    }
+    return build_gateway(services, routes, _build_app(services), readiness, metrics)
+
+
+def build_local_evaluation(services: EdgeServices) -> LocalEvaluationEndpoints:
+    return LocalEvaluationEndpoints(
+        services.directory, services.local_evaluation, services.sdk_limiter
+    )
+
+
+def build_gateway(
+    services: EdgeServices,
+    routes: Mapping[str, FastRoute],
+    app: ASGIApp,
+    readiness: Readiness,
+    metrics: Metrics,
+) -> Gateway:
     settings, origins = services.settings, services.origins
     possible = compute_max_connections(raise_file_limit(), 0)
     connections = ConnectionTable(
@@ -141,20 +175,8 @@ def build_gateway(services: EdgeServices, readiness: Readiness, metrics: Metrics
         )
     )
     return Gateway(
-        {
-            **_build_evaluation_routes(services),
-            **_build_forwarded_routes(services),
-            **build_fast_table(
-                [
-                    LocalEvaluationEndpoints(
-                        services.directory, services.local_evaluation, services.sdk_limiter
-                    ),
-                    readiness,
-                    metrics,
-                ]
-            ),
-        },
-        _build_app(services),
+        routes,
+        app,
         readiness=readiness,
         metrics=metrics,
         log=services.log,
@@ -169,14 +191,10 @@ def build_gateway(services: EdgeServices, readiness: Readiness, metrics: Metrics
 def _build_evaluation_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
     """Build each route twice: one that needs the origin for stored data, and one without it, which
     counts no call a second time."""
-    unlimited = CallLimits(
-        project_calls_per_s=0,
-        project_events_per_s=0,
-        address_calls_per_s=0,
-        on_refusal=services.refusals.count,
+    strict = build_fast_table(
+        build_evaluators(services, AbsentData(NeedsOrigin), NeedsOrigin, services.limits)
     )
-    strict = build_fast_table(_build_evaluators(services, NeedsOrigin, services.limits))
-    lenient = build_fast_table(_build_evaluators(services, build_unavailable, unlimited))
+    lenient = build_lenient_table(services)
     return {
         path: replace(
             route,
@@ -193,8 +211,23 @@ def _build_evaluation_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
     }
 
 
-def _build_evaluators(
-    services: EdgeServices, build_error: Callable[[], Exception], limits: CallLimits
+def build_lenient_table(services: EdgeServices) -> Mapping[str, FastRoute]:
+    """Build the routes that answer without stored data."""
+    unlimited = CallLimits(
+        project_calls_per_s=0,
+        project_events_per_s=0,
+        address_calls_per_s=0,
+        on_refusal=services.refusals.count,
+    )
+    data = AbsentData(build_unavailable)
+    return build_fast_table(build_evaluators(services, data, build_unavailable, unlimited))
+
+
+def build_evaluators(
+    services: EdgeServices,
+    data: EvaluationDataStore,
+    build_error: Callable[[], Exception],
+    limits: CallLimits,
 ) -> list[Handler]:
     payloads = PayloadReader(
         PayloadServices(
@@ -207,7 +240,7 @@ def _build_evaluators(
         DECIDE_LIMITS,
         max_bytes=DECIDE_BYTES,
     )
-    decider = Decider(services.flag_cache, AbsentData(build_error), services.pacer)
+    decider = Decider(services.flag_cache, data, services.pacer)
     # Properties of a location that a request does not have are those of the origin.
     locate = None
     return [
@@ -225,7 +258,7 @@ def _build_evaluators(
     ]
 
 
-def _build_forwarded_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
+def build_forwarded_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
     route = ForwardedRoute(
         services.forwarder,
         max_bytes=CAPTURE_BYTES,
@@ -262,11 +295,18 @@ def _build_app(services: EdgeServices) -> Starlette:
             EtagStreams(services.flag_cache, services.local_evaluation, services.stopping)
         ),
         RemoteConfigEndpoints(services.directory, services.state),
+        OfrepStreamEndpoints(
+            services.directory,
+            EtagStreams(
+                services.flag_cache, services.local_evaluation, services.stopping, PAGE_STREAMS
+            ),
+        ),
     ]
     assets = AssetApp(services.forwarder, timeout_s=settings.request_read_timeout_s)
-    app = Starlette(
-        routes=[*build_routes(handlers, authenticator), Mount("/", assets)],
-        exception_handlers=dict(EXCEPTION_HANDLERS),
-    )
+    return build_app([*build_routes(handlers, authenticator), Mount("/", assets)])
+
+
+def build_app(routes: Sequence[BaseRoute]) -> Starlette:
+    app = Starlette(routes=routes, exception_handlers=dict(EXCEPTION_HANDLERS))
     app.router.redirect_slashes = False
     return app

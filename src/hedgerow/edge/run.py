@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
 from hedgerow import __version__
 from hedgerow.edge.copies import DocumentCopies
 from hedgerow.edge.follower import Follower, SourceStatus
-from hedgerow.edge.http import EdgeServices, build_gateway
+from hedgerow.edge.http import EdgeServices, build_edge_gateway
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.edge.state import EdgeDirectoryStore, EdgeFlagStore, EdgeState
 from hedgerow.errors import OperatorError
@@ -62,27 +63,41 @@ async def run_edge(
         )
         for source in sources
     ]
-    readiness = Readiness(_check_nothing)
+    readiness = Readiness(check_nothing)
     metrics = Metrics(
-        lambda: _build_gauges(services),
+        lambda: build_gauges(services),
         lambda: (*_build_source_metrics(state, followers), services.refusals.metric()),
     )
-    gateway = build_gateway(services, readiness, metrics)
-    running = asyncio.create_task(_follow(followers, state, readiness, ready, failed))
+    gateway = build_edge_gateway(services, readiness, metrics)
+    following = _follow(followers, state, readiness, ready, failed)
+    async with run_gateway(services, gateway, metrics, following):
+        yield gateway
+
+
+@asynccontextmanager
+async def run_gateway(
+    services: EdgeServices,
+    gateway: Gateway,
+    metrics: Metrics,
+    following: Coroutine[Any, Any, None],
+) -> AsyncIterator[None]:
+    """Follow the definitions while the gateway serves requests, then close the services."""
+    settings = services.settings
+    running = asyncio.create_task(following)
     try:
         with (
             metrics.serve(settings.metrics_host, settings.metrics_port)
             if settings.metrics_port
             else contextlib.nullcontext()
         ):
-            yield gateway
+            yield
     finally:
-        readiness.waiting_for = STOPPING
+        gateway.readiness.waiting_for = STOPPING
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
         services.workers.close()
-        await client.close()
+        await services.client.close()
         services.log.flush()
 
 
@@ -118,11 +133,11 @@ async def _follow(
         ready(projects)
 
 
-async def _check_nothing() -> None:
+async def check_nothing() -> None:
     """An edge process with definitions is ready, with or without its origin."""
 
 
-def _build_gauges(services: EdgeServices) -> Iterable[tuple[str, str, float]]:
+def build_gauges(services: EdgeServices) -> Iterable[tuple[str, str, float]]:
     yield (
         "hedgerow_edge_requests_forwarded_total",
         "Requests sent on to the origin.",

@@ -35,9 +35,9 @@ class EdgeSource:
         return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
     @property
-    def secret_hash(self) -> str | None:
+    def secret_hashes(self) -> tuple[str, ...]:
         """The hash of a secret key, with which server SDKs may call the edge too."""
-        return hash_token(self.key) if self.key.startswith(SECRET_KEY_PREFIX) else None
+        return (hash_token(self.key),) if self.key.startswith(SECRET_KEY_PREFIX) else ()
 
 
 def build_sources(url: str, keys: tuple[str, ...]) -> list[EdgeSource]:

@@ -27,6 +27,7 @@ class _Held:
     project: Project
     document: EdgeDocument
     config: bytes
+    secret_hashes: Sequence[str]
 
 
 class EdgeState:
@@ -37,8 +38,11 @@ class EdgeState:
         self._refused: set[EdgeSource] = set()
         self.change_count = 0
 
-    def replace_document(self, source: EdgeSource, document: EdgeDocument) -> Project:
-        """Hold a new document of a source, and return its project."""
+    def replace_document(
+        self, source: EdgeSource, document: EdgeDocument, secret_hashes: Sequence[str]
+    ) -> Project:
+        """Hold a new document of a source, and return its project. Its secret keys open the
+        definitions for SDKs."""
         self.change_count += 1
         shown = document.project
         project = Project(
@@ -55,7 +59,9 @@ class EdgeState:
         definitions = replace(document.definitions, generation=self.change_count)
         held = EdgeDocument(format=document.format, project=shown, definitions=definitions)
         config = b"," + jsonio.encode(shown.config)[1:-1] if shown.config else b""
-        self._held[source] = _Held(project=project, document=held, config=config)
+        self._held[source] = _Held(
+            project=project, document=held, config=config, secret_hashes=secret_hashes
+        )
         return project
 
     def refuse_key(self, source: EdgeSource, *, is_refused: bool) -> None:
@@ -63,6 +69,10 @@ class EdgeState:
         if is_refused != (source in self._refused):
             self.change_count += 1
             (self._refused.add if is_refused else self._refused.discard)(source)
+
+    def remove(self, source: EdgeSource) -> None:
+        if self._held.pop(source, None) is not None:
+            self.change_count += 1
 
     def get_project(self, source: EdgeSource) -> Project | None:
         held = self._held.get(source)
@@ -91,9 +101,10 @@ class EdgeState:
                 for token in each.document.project.tokens
             },
             secrets_by_hash={
-                source.secret_hash: each.project.id
+                hash: each.project.id
                 for source, each in self._held.items()
-                if source.secret_hash is not None and source not in self._refused
+                if source not in self._refused
+                for hash in each.secret_hashes
             },
             roles=BUILT_IN_ROLES,
             sessions_by_hash={},

@@ -69,6 +69,7 @@ from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
 from hedgerow.http.sdk.edge import EdgeEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.ofrep_stream import OfrepStreamEndpoints
 from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
 from hedgerow.http.sdk.sdk_stubs import RecordingEndpoints, ScriptEndpoints
 from hedgerow.http.sdk.site_apps import SiteAppEndpoints
@@ -150,6 +151,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     SharingEndpoints,
     SharedEndpoints,
     StreamEndpoints,
+    OfrepStreamEndpoints,
     EdgeEndpoints,
     RemoteConfigEndpoints,
     ScriptEndpoints,

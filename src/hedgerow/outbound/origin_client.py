@@ -5,15 +5,18 @@ The operator names the origin, so no guard checks its address. Redirects are not
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from yarl import URL
 
 from hedgerow.lib import jsonio
 
 CONNECT_TIMEOUT_S = 3.0
 FETCH_TIMEOUT_S = 60.0
+# Between two parts of a document.
+FETCH_SILENCE_S = 10.0
 # The origin sends a heartbeat every 15 seconds.
 SILENCE_S = 45.0
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -21,6 +24,8 @@ MAX_RESPONSE_BYTES = 32 << 20
 MAX_EVENT_BYTES = 64 << 10
 # Connections of forwarded requests. Streams have connections of their own.
 MAX_FORWARDED = 256
+KEEP_ALIVE_S = 15.0
+AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 Headers = Sequence[tuple[str, str]]
 
@@ -54,10 +59,11 @@ class OriginResponse:
 
 
 class OriginClient:
-    """`url` has no trailing slash."""
+    """`url` has no trailing slash. With `socket_path`, all connections go to this Unix socket."""
 
-    def __init__(self, url: str, agent: str) -> None:
+    def __init__(self, url: str, agent: str, socket_path: str = "") -> None:
         self._url = url
+        self._socket_path = socket_path
         self._agent = agent
         self._session: aiohttp.ClientSession | None = None
 
@@ -68,7 +74,10 @@ class OriginClient:
             async with (
                 asyncio.timeout(FETCH_TIMEOUT_S),
                 self._open().get(
-                    self._url + path, headers=headers, allow_redirects=False
+                    self._url + path,
+                    headers=headers,
+                    timeout=_build_timeout(FETCH_SILENCE_S),
+                    allow_redirects=False,
                 ) as response,
             ):
                 if response.status == 304:
@@ -79,9 +88,7 @@ class OriginClient:
     async def stream(self, path: str, key: str) -> AsyncIterator[str]:
         """Yield the ETag of each event, until the origin ends the stream."""
         headers = {**self._build_headers(key), "Accept": "text/event-stream"}
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S
-        )
+        timeout = _build_timeout(SILENCE_S)
         with _translate_errors():
             async with self._open().get(
                 self._url + path, headers=headers, timeout=timeout, allow_redirects=False
@@ -103,16 +110,36 @@ class OriginClient:
                 asyncio.timeout(request.timeout_s),
                 self._open().request(
                     request.method,
-                    self._url + request.path,
+                    URL(self._url + request.path, encoded=True),
                     headers=request.headers,
                     data=request.body or None,
-                    skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+                    skip_auto_headers=AUTO_HEADERS,
                     allow_redirects=False,
                 ) as response,
             ):
                 body = await _read(response, MAX_RESPONSE_BYTES)
                 headers = [(name.lower(), value) for name, value in response.headers.items()]
                 return OriginResponse(status=response.status, headers=headers, body=body)
+
+    @asynccontextmanager
+    async def forward_streaming(
+        self,
+        method: str,
+        path: str,
+        headers: Headers,
+        body: AsyncIterator[bytes] | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send the request of a client whose body, and whose response, may be of any size."""
+        with _translate_errors():
+            async with self._open().request(
+                method,
+                URL(self._url + path, encoded=True),
+                headers=headers,
+                data=body,
+                skip_auto_headers=AUTO_HEADERS,
+                allow_redirects=False,
+            ) as response:
+                yield response
 
     async def close(self) -> None:
         if self._session is not None:
@@ -124,13 +151,21 @@ class OriginClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15),
+                connector=aiohttp.UnixConnector(
+                    self._socket_path, limit=0, keepalive_timeout=KEEP_ALIVE_S
+                )
+                if self._socket_path
+                else aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 requote_redirect_url=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+                timeout=_build_timeout(None),
             )
         return self._session
+
+
+def _build_timeout(silence_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int, *, is_part: bool = False) -> bytes:
@@ -181,5 +216,12 @@ def _translate_errors() -> Iterator[None]:
         yield
     except TimeoutError:
         raise OriginUnreachable("no answer in time") from None
+    except aiohttp.ClientConnectorCertificateError as error:
+        found = error.certificate_error
+        reason = getattr(found, "verify_message", "") or str(found)
+        raise OriginUnreachable(
+            f"its certificate is not valid: {reason}. For an authority of your own, set "
+            "SSL_CERT_FILE to the file of its certificate"
+        ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise OriginUnreachable(str(error) or type(error).__name__) from None

@@ -156,9 +156,16 @@ class Directory:
         found = self._snapshot.tokens.get(token)
         return None if found is None else found.project_id
 
+    def list_all_tokens(self) -> list[ProjectToken]:
+        return list(self._snapshot.tokens.values())
+
     def list_tokens(self, id: ProjectId) -> list[ProjectToken]:
         """Return the public tokens of a project, valid or expired."""
         return [each for each in self._snapshot.tokens.values() if each.project_id == id]
+
+    def list_secret_hashes(self) -> Mapping[str, ProjectId]:
+        """Return the hashes of the secret keys of all projects."""
+        return self._snapshot.secrets_by_hash
 
     async def find_new_token(self, value: str) -> Project | None:
         await self._reload_after_miss()

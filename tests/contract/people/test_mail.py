@@ -4,22 +4,18 @@ import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from hedgerow.people.mail.outbox import ACCOUNT_RESETS, ADDRESS_RESETS
 from tests.contract.people.conftest import OWNER, PASSWORD, Service
+from tests.support.certificates import write_certificate
 from tests.support.live import LiveServer, find_free_port, run_in_process, wait_for
 
 USER, SECRET = b"hedgerow", b"mail secret"
@@ -59,33 +55,6 @@ class Mailbox:
 
         wait_for(lambda: len(find()) >= number, 60)
         return find()
-
-
-def write_certificate(folder: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mail")])
-    now = datetime.now(UTC)
-    addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(addresses, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "mail.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + private)
-    return path
 
 
 def authenticate(*arguments: Any) -> AuthResult:

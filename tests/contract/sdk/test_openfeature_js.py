@@ -36,7 +36,7 @@ PAGE = """<!doctype html>
   OpenFeature.addHandler(ProviderEvents.ConfigurationChanged, record)
   await OpenFeature.setContext(%(context)s)
   const headers = [['Authorization', 'Bearer %(token)s']]
-  const provider = new OFREPWebProvider({ baseUrl: '%(host)s', pollInterval: 200, headers })
+  const provider = new OFREPWebProvider({ baseUrl: '%(host)s', headers, ...%(options)s })
   const set = OpenFeature.setProviderAndWait(provider)
   window.providerState = await set.then(() => 'ready', (error) => String(error))
 </script>"""
@@ -108,10 +108,21 @@ def page(opened: Opened) -> Page:
     return opened.page
 
 
-def open_page(page: Page, pages: PageServer, host: str, token: str) -> str:
+POLLING = {"pollInterval": 200, "changeDetection": "polling"}
+# The default, without polling beside it.
+EVENTS = {"pollInterval": 0}
+
+
+def open_page(
+    page: Page, pages: PageServer, host: str, token: str, options: dict[str, Any] = POLLING
+) -> str:
     """Open the page and return the state of its provider."""
     modules = {name: f"/packages/@openfeature/{path}" for name, path in MODULES.items()}
-    parameters = {"modules": json.dumps(modules), "context": json.dumps(ANN)}
+    parameters = {
+        "modules": json.dumps(modules),
+        "context": json.dumps(ANN),
+        "options": json.dumps(options),
+    }
     page.goto(pages.put("/openfeature", PAGE % {**parameters, "host": host, "token": token}))
     page.wait_for_function("window.providerState !== undefined")
     return str(page.evaluate("providerState"))
@@ -154,6 +165,26 @@ def test_web_provider_loads_all_flags_and_polls_for_changes(
     assert (shades["value"], shades["reason"]) == ("light", "DEFAULT")
     assert "errorCode" not in shades
     assert evaluate_in_page(page, "beta", True)["value"] is False
+    assert opened.errors == []
+
+
+def test_web_provider_learns_of_changes_from_the_event_stream(
+    page: Page, pages: PageServer, live: LiveServer, project: Project, opened: Opened
+) -> None:
+    with page.expect_response(lambda got: "/ofrep/v1/events?token=" in got.url) as stream:
+        assert open_page(page, pages, live.address, project.token, EVENTS) == "ready"
+    assert stream.value.status == 200
+    for active in (False, True):
+        project.update("feature_flags/beta", active=active)
+        page.wait_for_function(
+            f"OpenFeature.getClient().getBooleanValue('beta', {str(not active).lower()})"
+            f" === {str(active).lower()}"
+        )
+    assert page.evaluate("new Set(changed).size") == 1
+    # A remote configuration changes too, although server SDKs do not get it.
+    project.update("feature_flags/greeting", active=False)
+    page.wait_for_function("changed.includes('greeting')")
+    project.update("feature_flags/greeting", active=True)
     assert opened.errors == []
 
 

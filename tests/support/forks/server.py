@@ -25,13 +25,14 @@ from typing import IO, Any
 
 PRELOADED_MODULES = (
     "hedgerow.cli.root",
+    "hedgerow.cli.installation.edge",
     "hedgerow.cli.installation.serve",
     "hedgerow.outbound.http_client",
     "hedgerow.storage.events.chdb",
     "hedgerow.storage.events.events",
 )
 # Other commands start normally, which proves that they import what they need.
-FORKED_COMMANDS = ("serve", "worker")
+FORKED_COMMANDS = ("serve", "worker", "edge")
 # pytest stores the current test in such a variable.
 PYTEST_PREFIX = "PYTEST_"
 _LENGTH_BYTES = 4

@@ -8,8 +8,10 @@ from starlette.applications import Starlette
 
 from hedgerow.app.container import Container
 from hedgerow.app.http.endpoints import build_api_endpoints, build_sdk_endpoints
+from hedgerow.app.http.internal import InternalApp
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
+from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
 from hedgerow.http.console.files import ConsoleFileCache
 from hedgerow.http.endpoint import Handler
@@ -32,6 +34,7 @@ from hedgerow.http.server.senders import Senders
 from hedgerow.lib.logs import is_human_readable
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.projects.call_limits import CallLimits
+from hedgerow.projects.directory import Directory
 from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
 
@@ -47,6 +50,10 @@ class HttpEdge:
     sdk_configs: SdkConfigs
     destination_health: DestinationHealthCache
     payload_workers: PayloadWorkers
+    edge_documents: EdgeDocuments
+    # Serves the other processes of this machine.
+    internal_app: InternalApp
+    directory: Directory
 
 
 def build_http(container: Container) -> HttpEdge:
@@ -87,6 +94,11 @@ def build_http(container: Container) -> HttpEdge:
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
         payload_workers=services.payload_workers,
+        edge_documents=services.edge_documents,
+        internal_app=InternalApp(
+            gateway, services.edge_documents, container.state.directory, container.flag_cache
+        ),
+        directory=container.state.directory,
     )
 
 

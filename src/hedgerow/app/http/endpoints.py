@@ -12,10 +12,9 @@ from hedgerow.app.container import Container
 from hedgerow.app.http.services import HttpServices
 from hedgerow.experiments.holdouts import Holdouts
 from hedgerow.flags.approvals.approval_policies import ApprovalPolicies
-from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.flags.environments.copies import FlagCopies
 from hedgerow.flags.environments.promotion_requests import PromotionRequests
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams
+from hedgerow.flags.local_evaluation.etag_stream import PAGE_STREAMS, EtagStreams
 from hedgerow.flags.schedules.scheduled_changes import ScheduledChanges
 from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
@@ -81,6 +80,7 @@ from hedgerow.http.sdk.early_access import PublicFeatureEndpoints
 from hedgerow.http.sdk.edge import EdgeEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
+from hedgerow.http.sdk.ofrep_stream import OfrepStreamEndpoints
 from hedgerow.http.sdk.remote_config import RemoteConfigEndpoints
 from hedgerow.http.sdk.sdk_stubs import RecordingEndpoints, ScriptEndpoints
 from hedgerow.http.sdk.site_apps import SiteAppEndpoints
@@ -92,7 +92,6 @@ from hedgerow.http.server.proxies import Origins
 from hedgerow.ingestion.cookieless.identity import Visitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.lib.clock import utc_now
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
@@ -275,15 +274,13 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
         ),
         HoldoutEndpoints(services.activity, holdouts),
         StreamEndpoints(streams),
-        EdgeEndpoints(
-            EdgeDocuments(
-                container.flag_cache,
-                state.directory,
-                services.sdk_configs.get_fields,
-                run_in_thread,
+        OfrepStreamEndpoints(
+            state.directory,
+            EtagStreams(
+                container.flag_cache, services.local_evaluation, services.stopping, PAGE_STREAMS
             ),
-            streams,
         ),
+        EdgeEndpoints(services.edge_documents, streams),
         RemoteConfigEndpoints(state.directory, services.sdk_configs),
     ]
 

@@ -5,6 +5,7 @@ import asyncio
 from hedgerow.app.container import Container
 from hedgerow.flags.approvals.change_requests import ChangeRequests
 from hedgerow.flags.early_access import EarlyAccessFeatures
+from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.draft import DraftEvaluation
@@ -83,6 +84,9 @@ class HttpServices:
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_configs = SdkConfigs(
             self.public_records, pipelines.catalogue, container.surveys.cache.has_running
+        )
+        self.edge_documents = EdgeDocuments(
+            flag_cache, container.state.directory, self.sdk_configs.get_fields, run_in_thread
         )
         self.destination_health = DestinationHealthCache(container.delivery.records, utc_now)
         self.page_cache = PageCache()

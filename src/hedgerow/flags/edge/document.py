@@ -51,6 +51,15 @@ class EdgeDocument(msgspec.Struct, frozen=True, kw_only=True):
     definitions: FlagDefinitions
 
 
+class OwnedProject(msgspec.Struct, frozen=True, kw_only=True):
+    """A project that the other processes of this machine may answer for. `version` changes with its
+    document."""
+
+    id: ProjectId
+    version: str
+    secret_hashes: Sequence[str] = ()
+
+
 class _AnyFormat(msgspec.Struct):
     format: int
 

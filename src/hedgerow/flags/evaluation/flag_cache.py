@@ -68,6 +68,15 @@ class FlagCache:
         while self._snapshots.get(project.id) is seen:
             await self._changed.wait()
 
+    async def wait_for_any_change(self) -> None:
+        """Wait until the snapshot of any project is replaced."""
+        await self._changed.wait()
+
+    @property
+    def project_ids(self) -> list[ProjectId]:
+        """The projects whose flags are in memory."""
+        return list(self._snapshots)
+
     async def refresh_changed(self) -> None:
         """Refresh the projects that have changed. A periodic task calls this."""
         if not self._snapshots:

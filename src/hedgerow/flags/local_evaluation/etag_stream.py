@@ -15,17 +15,27 @@ from hedgerow.projects.model import Project, ProjectId
 
 # Proxies close silent connections. Each heartbeat also checks that the key is still valid.
 HEARTBEAT_S = 15.0
-# Per process. A listener costs a connection and a few kilobytes.
-MAX_LISTENERS = 1000
-MAX_LISTENERS_PER_PROJECT = 100
-# One key cannot take all streams of its project, nor of all projects. Another key at the same
-# address, which may be a proxy, still gets some, and so does another address.
-MAX_LISTENERS_PER_KEY = 50
-MAX_LISTENERS_PER_ADDRESS = 75
 RETRY_AFTER_S = 30
 
 # Returns the ETag of what a stream reports about a project.
 GetEtag = Callable[[Project], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLimits:
+    """Open streams per process. A listener costs a connection and a few kilobytes."""
+
+    total: int
+    per_project: int
+    per_key: int
+    per_address: int
+
+
+# One key cannot take all streams of its project, nor of all projects. Another key at the same
+# address, which may be a proxy, still gets some, and so does another address.
+SERVER_STREAMS = StreamLimits(total=1000, per_project=100, per_key=50, per_address=75)
+# Pages use one public key. One address cannot take all streams of its project.
+PAGE_STREAMS = StreamLimits(total=2000, per_project=1000, per_key=1000, per_address=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +56,9 @@ class EtagStreams:
         flag_cache: FlagCache,
         local_evaluation_cache: LocalEvaluationCache,
         stopping: asyncio.Event,
+        limits: StreamLimits = SERVER_STREAMS,
     ) -> None:
+        self._limits = limits
         self._flag_cache = flag_cache
         self._local_evaluation_cache = local_evaluation_cache
         self._stopping = stopping
@@ -66,12 +78,12 @@ class EtagStreams:
             self._count(listener, -1)
 
     def _check_capacity(self, listener: Listener) -> None:
-        id = listener.project.id
+        id, limits = listener.project.id, self._limits
         if (
-            self._total >= MAX_LISTENERS
-            or self._by_project[id] >= MAX_LISTENERS_PER_PROJECT
-            or self._by_key[listener.key] >= MAX_LISTENERS_PER_KEY
-            or self._by_address[id, listener.address] >= MAX_LISTENERS_PER_ADDRESS
+            self._total >= limits.total
+            or self._by_project[id] >= limits.per_project
+            or self._by_key[listener.key] >= limits.per_key
+            or self._by_address[id, listener.address] >= limits.per_address
         ):
             raise Throttled(RETRY_AFTER_S)
 
@@ -89,15 +101,21 @@ class EtagStreams:
         """Return the ETag of the definitions for current SDKs."""
         return (await self._local_evaluation_cache.get(project, SdkProfile.CURRENT)).etag
 
+    async def get_generation_etag(self, project: Project) -> str:
+        """Return an ETag that changes with any definition. Edge processes count changes for
+        themselves, so theirs differ."""
+        generation = (await self._flag_cache.snapshot(project)).definitions.generation
+        return f'"{generation}"'
+
     async def stream_etags(
         self,
         project: Project,
         is_authorized: Callable[[], Awaitable[bool]],
         get_etag: GetEtag,
+        last: str = "",
     ) -> AsyncIterator[str | None]:
-        """Yield the ETag at once, so that no change is missed, and again after each change. Yields
-        None as a heartbeat. Ends when `is_authorized` returns false."""
-        last = ""
+        """Yield the ETag at once unless it is `last`, so that no change is missed, and again after
+        each change. Yields None as a heartbeat. Ends when `is_authorized` returns false."""
         while not self._stopping.is_set():
             seen = await self._flag_cache.snapshot(project)
             etag = await get_etag(project)

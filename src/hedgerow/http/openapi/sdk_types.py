@@ -3,7 +3,7 @@ most of them by hand, for speed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -37,6 +37,7 @@ STAGE = Parameter("stage", "Only features of this stage. Default: beta. May be r
 TOKEN_OF_PROJECT = Parameter(
     "token", "The public key of the project, where neither the key nor the path identifies it."
 )
+PUBLIC_TOKEN = Parameter("token", "The public key of the project.")
 COHORTS = Parameter(
     "send_cohorts",
     "If present, the response includes cohorts. Otherwise conditions replace them where possible.",
@@ -282,8 +283,23 @@ class OfrepFlag(msgspec.Struct, kw_only=True):
     errorDetails: str | UnsetType = UNSET
 
 
+class OfrepStreamEndpoint(msgspec.Struct, kw_only=True):
+    """`requestUri` is below the origin of this service."""
+
+    requestUri: str
+
+
+class OfrepEventStream(msgspec.Struct, kw_only=True):
+    """Where to learn of changes. A hidden page closes its stream after `inactivityDelaySec`."""
+
+    type: Literal["sse"]
+    endpoint: OfrepStreamEndpoint
+    inactivityDelaySec: int
+
+
 class OfrepFlags(msgspec.Struct, kw_only=True):
     flags: list[OfrepFlag]
+    eventStreams: list[OfrepEventStream]
 
 
 class OfrepFailure(msgspec.Struct, kw_only=True):

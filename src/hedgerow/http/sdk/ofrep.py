@@ -8,6 +8,7 @@ and the app uses its default.
 import hashlib
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.types import Receive, Scope
 
@@ -41,6 +42,9 @@ from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 
 PATH = "/ofrep/v1/evaluate/flags"
+EVENTS_PATH = "/ofrep/v1/events"
+# How long a hidden page keeps its stream.
+INACTIVITY_DELAY_S = 120
 # Browsers hide other response headers from a page.
 EXPOSE_ETAG: Header = (b"access-control-expose-headers", b"ETag")
 CONFIGURATION = jsonio.encode(
@@ -114,7 +118,14 @@ class OfrepEndpoints:
         rendered = [
             _render_outcome(each) for each in outcomes if not each.flag.has_encrypted_payloads
         ]
-        return _reply_with_etag(scope, jsonio.encode({"flags": rendered}))
+        token = urlencode({"token": _read_key(scope)})
+        stream = {
+            "type": "sse",
+            "endpoint": {"requestUri": f"{EVENTS_PATH}?{token}"},
+            "inactivityDelaySec": INACTIVITY_DELAY_S,
+        }
+        body = {"flags": rendered, "eventStreams": [stream]}
+        return _reply_with_etag(scope, jsonio.encode(body))
 
     @fast_endpoint(
         "POST",
@@ -159,7 +170,7 @@ class OfrepEndpoints:
         return _reply_with_etag(scope, CONFIGURATION)
 
     async def _authenticate(self, scope: Scope, trace: Trace) -> Project:
-        key = read_bearer(scope) or read_header(scope, b"x-api-key")
+        key = _read_key(scope)
         if not key:
             raise MissingProjectKey(NO_KEY)
         project = await find_project_by_token(self._directory, key)
@@ -201,6 +212,10 @@ class OfrepEndpoints:
         if not isinstance(context, dict | None):
             raise EvaluationError("INVALID_CONTEXT", "The context must be an object.")
         return context or {}
+
+
+def _read_key(scope: Scope) -> str:
+    return read_bearer(scope) or read_header(scope, b"x-api-key")
 
 
 def _parse_context(

@@ -86,7 +86,11 @@ async def _iter_events(
         if etag is None:
             yield KEEP_ALIVE
         else:
-            yield b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})
+            yield encode_etag_event(etag)
+
+
+def encode_etag_event(etag: str) -> bytes:
+    return b"event: definitions\ndata: %s\n\n" % jsonio.encode({"etag": etag})
 
 
 def _identify(call: SdkCall) -> Listener:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
+from typing import Any
 
 import structlog
 
@@ -26,6 +27,8 @@ MAX_EARLY_BYTES = 4096
 MAX_SHARE = 1 / 4
 # Wait for a free file descriptor.
 RETRY_S = 0.1
+# How long a connection waits for the process of its socket.
+SPARE_INTERVAL_S = 0.1
 
 _log = structlog.get_logger("hedgerow.http")
 
@@ -36,7 +39,8 @@ FindEarlyAnswer = Callable[[str, bytes], bytes | None]
 
 
 class Acceptor:
-    """`find_early_answer` is called while `is_refusing` returns True."""
+    """`find_early_answer` is called while `is_refusing` returns True. A spare one takes connections
+    of another process's socket, which wait because that process is busy, starts or has ended."""
 
     def __init__(
         self,
@@ -46,7 +50,9 @@ class Acceptor:
         *,
         is_refusing: Callable[[], bool],
         find_early_answer: FindEarlyAnswer,
+        is_spare: bool = False,
     ) -> None:
+        self._is_spare = is_spare
         self._is_refusing = is_refusing
         self._find_early_answer = find_early_answer
         self._listening = listening
@@ -60,12 +66,22 @@ class Acceptor:
     def start(self) -> None:
         self._listening.setblocking(False)
         self._retry = None
-        self._loop.add_reader(self._listening, self._accept)
+        if self._is_spare:
+            self._retry = self._loop.call_later(SPARE_INTERVAL_S, self._accept_spare)
+        else:
+            self._loop.add_reader(self._listening, self._accept)
 
     def stop(self) -> None:
         self._loop.remove_reader(self._listening)
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
+
+    def _accept_spare(self) -> None:
+        self._retry = None
+        self._accept()
+        if self._retry is None:
+            self.start()
 
     def _accept(self) -> None:
         deadline = perf_counter() + ACCEPTING_S
@@ -80,7 +96,7 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
             connection.setblocking(False)
-            if not self._is_refusing() or not self._answer_early(connection, peer[0]):
+            if not self._is_refusing() or not self._answer_early(connection, peer):
                 self._open(connection)
             if perf_counter() > deadline:
                 return
@@ -92,12 +108,13 @@ class Acceptor:
             self._tasks.add(task)
             task.add_done_callback(self._forget)
 
-    def _answer_early(self, connection: socket.socket, address: str) -> bool:
+    def _answer_early(self, connection: socket.socket, peer: Any) -> bool:
         """Answer the request that a new connection has already received, if no handler is needed
         for that."""
         with suppress(OSError):
             data = connection.recv(MAX_EARLY_BYTES, socket.MSG_PEEK)
-            answer = self._find_early_answer(address, data)
+            # A Unix socket has no address.
+            answer = self._find_early_answer(peer[0] if peer else "", data)
             if answer is None:
                 return False
             # To close it with unread bytes would discard the answer.

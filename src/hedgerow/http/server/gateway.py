@@ -141,10 +141,9 @@ class Gateway:
         trace = Trace(scope)
         method = scope["method"]
         try:
-            if not route.is_probe:
-                self._admit(route, scope)
+            handler = route.handler if route.is_probe else self._admit(path, route, scope)
             if method in route.methods or (method == "HEAD" and "GET" in route.methods):
-                reply = await route.handler(scope, receive, trace)
+                reply = await handler(scope, receive, trace)
             elif method == "OPTIONS":
                 reply = build_reply(204, b"", (b"allow", ", ".join(route.allowed_methods).encode()))
             else:
@@ -177,11 +176,16 @@ class Gateway:
             await send({"type": "http.response.body", "body": reply.body})
         self._finish(trace, method, path, reply.status, probe=route.is_probe)
 
-    def _admit(self, route: FastRoute, scope: Scope) -> None:
+    def _admit(self, path: str, route: FastRoute, scope: Scope) -> FastHandler:
+        handler = route.handler
         if self.readiness.waiting_for is not None:
-            raise _not_ready_error(self.readiness)
+            found = self.readiness.fallback.get(path)
+            if found is None:
+                raise _not_ready_error(self.readiness)
+            handler = found
         if route.is_public and scope["method"] != "OPTIONS":
             self._admit_client(scope)
+        return handler
 
     async def _serve_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         trace = Trace(scope)

@@ -1,7 +1,7 @@
 """Liveness and readiness probes. Neither needs a key nor returns secrets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.types import Receive, Scope
 
@@ -26,6 +26,8 @@ class Readiness:
         self._check = check
         self.waiting_for: str | None = "starting"
         self.draining = asyncio.Event()
+        # Handlers by path that answer while the process waits.
+        self.fallback: Mapping[str, Callable[[Scope, Receive, Trace], Awaitable[Reply]]] = {}
 
     @fast_endpoint(
         "GET",

@@ -128,8 +128,9 @@ class Origins:
         return _parse_address(read_header(scope, b"x-forwarded-for").partition(",")[0])
 
     def is_proxy(self, address: str) -> bool:
-        """Whether the address, as text, is that of a trusted proxy."""
-        return self._is_trusted(_parse_address(address.partition("/")[0]))
+        """Whether the address, as text, is that of a trusted proxy. Another process of this
+        machine, which has none, is one."""
+        return not address or self._is_trusted(_parse_address(address.partition("/")[0]))
 
     def _is_in_trusted(self, address: Address | None) -> bool:
         return address is not None and any(

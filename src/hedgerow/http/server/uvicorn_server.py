@@ -8,24 +8,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import NamedTuple, cast
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.server import HANDLED_SIGNALS
 
 from hedgerow.http.server.acceptor import Acceptor
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.uvicorn_protocol import BoundedProtocol
 
+# A process that is not ready by then answers that it is not.
+MAX_START_S = 30.0
+
+
+class InternalListener(NamedTuple):
+    """The socket of the other processes of this machine, and the application that serves them."""
+
+    listening: socket.socket
+    app: ASGIApp
+
 
 class Server(uvicorn.Server):
     """Exits with status 0 on a signal, and sets `stopping` before it shuts down.
 
     After SIGTERM the readiness check fails and the server serves on for `drain_s`, so that a
-    balancer sends no more requests when it stops. Another signal ends that at once.
+    balancer sends no more requests when it stops. Another signal ends that at once. The first
+    socket is that of this process, the others are those of processes beside it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, all named
         self,
         config: uvicorn.Config,
         *,
@@ -33,28 +45,49 @@ class Server(uvicorn.Server):
         readiness: Readiness,
         drain_s: float,
         max_connections: int,
+        internal: InternalListener | None = None,
+        is_replacement: bool = False,
     ) -> None:
         super().__init__(config)
+        self._internal = internal
+        self._is_replacement = is_replacement
         self._max_connections = max_connections
         self._stopping = stopping
         self._readiness = readiness
         self._drain_s = drain_s
         self._acceptors: list[Acceptor] = []
+        self._waiting_acceptors: list[Acceptor] = []
+        self._start_timer: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])  # without servers of its own
         protocol = cast(type[BoundedProtocol], self.config.http_protocol_class)
+        build = partial(
+            Acceptor,
+            max_connections=self._max_connections,
+            is_refusing=lambda: protocol.queues.is_refusing,
+            find_early_answer=partial(protocol.find_early_answer, state=self.server_state),
+        )
         self._acceptors = [
-            Acceptor(
-                each,
-                self._create_protocol,
-                self._max_connections,
-                is_refusing=lambda: protocol.queues.is_refusing,
-                find_early_answer=partial(protocol.find_early_answer, state=self.server_state),
-            )
-            for each in sockets or []
+            build(each, self._create_protocol, is_spare=number > 0)
+            for number, each in enumerate(sockets or [])
         ]
-        for acceptor in self._acceptors:
+        if self._internal is not None:
+            self._acceptors.append(build(self._internal.listening, self._create_internal_protocol))
+        self._waiting_acceptors = self._acceptors.copy()
+        if self._is_replacement:
+            loop = asyncio.get_running_loop()
+            self._start_timer = loop.call_later(MAX_START_S, self.start_accepting)
+        else:
+            self.start_accepting()
+
+    def start_accepting(self) -> None:
+        """Accept connections. One that replaces another process, or joins it, does so when it is
+        ready: until then its connections wait, or the other processes accept them."""
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+        waiting, self._waiting_acceptors = self._waiting_acceptors, []
+        for acceptor in waiting:
             acceptor.start()
 
     def _create_protocol(self) -> asyncio.Protocol:
@@ -63,8 +96,15 @@ class Server(uvicorn.Server):
         )
         return protocol
 
+    def _create_internal_protocol(self) -> asyncio.Protocol:
+        assert self._internal is not None
+        protocol = cast(BoundedProtocol, self._create_protocol())
+        protocol.app = self._internal.app
+        return protocol
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
+        self._waiting_acceptors = []
         for acceptor in self._acceptors:
             acceptor.stop()
         await super().shutdown(sockets)

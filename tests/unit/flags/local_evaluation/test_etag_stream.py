@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hedgerow.errors import Throttled
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.local_evaluation import etag_stream as module
 from hedgerow.flags.local_evaluation.cache import LocalEvaluationCache
-from hedgerow.flags.local_evaluation.etag_stream import EtagStreams, Listener
+from hedgerow.flags.local_evaluation.etag_stream import SERVER_STREAMS, EtagStreams, Listener
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.model import Project
 from tests.unit.flags.factories import make_flag
@@ -29,12 +30,14 @@ def make_listener(
 
 
 class StreamFixture:
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.store = FakeFlagStore(make_flag())
         self.flag_cache = FlagCache(self.store, run_in_thread)
         self.stopping = asyncio.Event()
         local = LocalEvaluationCache(self.flag_cache, run_in_thread)
-        self.streams = EtagStreams(self.flag_cache, local, self.stopping)
+        self.streams = EtagStreams(
+            self.flag_cache, local, self.stopping, replace(SERVER_STREAMS, **limits)
+        )
         self.allowed = True
 
     async def is_allowed(self) -> bool:
@@ -104,12 +107,8 @@ async def test_shutdown_ends_all_streams() -> None:
     assert [type(each) for each in ended] == [StopAsyncIteration] * 3
 
 
-async def test_listeners_per_project_are_limited_and_slots_are_released(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "MAX_LISTENERS_PER_PROJECT", 2)
-    monkeypatch.setattr(module, "MAX_LISTENERS", 3)
-    fixture = StreamFixture()
+async def test_listeners_per_project_are_limited_and_slots_are_released() -> None:
+    fixture = StreamFixture(per_project=2, total=3)
     with fixture.streams.hold(make_listener()):
         with fixture.streams.hold(make_listener()):
             assert fixture.is_full(make_listener())
@@ -121,15 +120,14 @@ async def test_listeners_per_project_are_limited_and_slots_are_released(
 @pytest.mark.parametrize(
     ("limit", "same", "different"),
     [
-        ("MAX_LISTENERS_PER_KEY", {"address": "192.0.2.2"}, {"key": "other"}),
-        ("MAX_LISTENERS_PER_ADDRESS", {"key": "other"}, {"address": "192.0.2.2"}),
+        ("per_key", {"address": "192.0.2.2"}, {"key": "other"}),
+        ("per_address", {"key": "other"}, {"address": "192.0.2.2"}),
     ],
 )
 async def test_one_key_or_address_cannot_take_all_streams(
-    monkeypatch: pytest.MonkeyPatch, limit: str, same: dict[str, Any], different: dict[str, Any]
+    limit: str, same: dict[str, Any], different: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(module, limit, 2)
-    fixture = StreamFixture()
+    fixture = StreamFixture(**{limit: 2})
     with fixture.streams.hold(make_listener()):
         with fixture.streams.hold(make_listener()):
             assert fixture.is_full(make_listener(**same))
@@ -137,9 +135,8 @@ async def test_one_key_or_address_cannot_take_all_streams(
         assert not fixture.is_full(make_listener(**same))
 
 
-async def test_key_is_limited_in_all_projects_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LISTENERS_PER_KEY", 1)
-    fixture = StreamFixture()
+async def test_key_is_limited_in_all_projects_together() -> None:
+    fixture = StreamFixture(per_key=1)
     with fixture.streams.hold(make_listener()):
         assert fixture.is_full(make_listener(make_project(TWO, token="phc_another")))
 
@@ -147,6 +144,6 @@ async def test_key_is_limited_in_all_projects_together(monkeypatch: pytest.Monke
 async def test_key_that_reached_its_limit_leaves_streams_to_others_at_its_address() -> None:
     fixture = StreamFixture()
     with ExitStack() as streams:
-        for _ in range(module.MAX_LISTENERS_PER_KEY):
+        for _ in range(SERVER_STREAMS.per_key):
             streams.enter_context(fixture.streams.hold(make_listener()))
         assert not fixture.is_full(make_listener(key="other"))
