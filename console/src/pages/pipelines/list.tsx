@@ -136,8 +136,7 @@ export function HealthCells({ family, health }: { family: Family; health: Health
   return (
     <>
       {cells.map((cell, index) => (
-        <td key={labels[index]} class="num">
-          <span class="cell-label">{labels[index]} </span>
+        <td key={labels[index]} class="num" data-label={labels[index]}>
           {cell}
         </td>
       ))}
