@@ -51,6 +51,7 @@ export const DESTINATIONS: Destination[] = [
   { path: "/environments", label: t("Environments"), icon: "flag", keys: "g t", isMinor: true },
   { path: "/changes", label: t("Changes"), icon: "history", keys: "g b" },
   { path: "/experiments", label: t("Experiments"), icon: "experiment", keys: "g x" },
+  { path: "/experiments/holdouts", label: t("Holdouts"), icon: "experiment", keys: "g k", isMinor: true },
   { path: "/early_access_features", label: t("Early access"), icon: "early", keys: "g w" },
   { path: "/surveys", label: t("Surveys"), icon: "survey", keys: "g v" },
   { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("People") },
