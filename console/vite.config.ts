@@ -79,7 +79,7 @@ export default defineConfig({
         chunkFileNames: "[name]-[hash].js",
         assetFileNames: "[name]-[hash][extname]",
         // What every page needs is one file: a browser has six connections to a server without HTTP/2.
-        codeSplitting: { groups: [{ name: "base", tags: ["$initial"], test: (id) => !/\/src\/(docs\/|main\.tsx)|\.(html|css)/.test(id) }] },
+        codeSplitting: { groups: [{ name: "base", tags: ["$initial"], test: (id) => !/\/src\/docs\/|\.(html|css)/.test(id) }] },
       },
     },
   },

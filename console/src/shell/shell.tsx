@@ -134,7 +134,9 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         <span class="grow" style={{ textAlign: "left" }}>
           {t("Search")}
         </span>
-        <span class="kbd">{PALETTE_KEY}</span>
+        <span class="kbd" aria-hidden="true">
+          {PALETTE_KEY}
+        </span>
       </Button>
       <nav class="nav" aria-label={t("Main")} onClick={props.onClose}>
         {DESTINATIONS.filter((each) => !each.isMinor && !each.isFoot).map((each) => (
