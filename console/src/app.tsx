@@ -36,6 +36,7 @@ const CohortPage = page(() => import("./pages/cohorts/cohort").then((module) => 
 const GroupsPage = page(() => import("./pages/groups/groups").then((module) => module.GroupsPage));
 const GroupPage = page(() => import("./pages/groups/group").then((module) => module.GroupPage));
 const ExperimentsPage = page(() => import("./pages/experiments/experiments").then((module) => module.ExperimentsPage));
+const HoldoutsPage = page(() => import("./pages/experiments/holdouts").then((module) => module.HoldoutsPage));
 const ExperimentPage = page(() => import("./pages/experiments/experiment").then((module) => module.ExperimentPage));
 const SurveysPage = page(() => import("./pages/surveys/surveys").then((module) => module.SurveysPage));
 const SurveyPage = page(() => import("./pages/surveys/survey").then((module) => module.SurveyPage));
@@ -144,6 +145,7 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
               <Route path="/project/:project/groups/:type/:key" component={GroupPage} />
               <Route path="/project/:project/groups/:type?" component={GroupsPage} />
               <Route path="/project/:project/experiments" component={ExperimentsPage} />
+              <Route path="/project/:project/experiments/holdouts" component={HoldoutsPage} />
               <Route path="/project/:project/experiments/:experiment" component={ExperimentPage} />
               <Route path="/project/:project/surveys" component={SurveysPage} />
               <Route path="/project/:project/surveys/:survey" component={SurveyPage} />

@@ -154,6 +154,10 @@ def test_policy_is_created_and_deleted(server: LiveServer, opened: Opened) -> No
     page.get_by_role("button", name="Create the policy").click()
     row = page.get_by_role("row", name=re.compile("with the tag checkout, if more than 2.5 %"))
     expect(row).to_contain_text("1 approval: role admin")
+    search = page.get_by_label("Search by action, tag, role or person")
+    search.fill("nothing has this")
+    expect(page.get_by_role("heading", name="Nothing matches")).to_be_visible()
+    search.fill("CHECKOUT")
     check_page(page)
     # A policy in force protects itself.
     row.get_by_role("button", name="Actions for the policy").click()

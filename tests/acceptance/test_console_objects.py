@@ -99,8 +99,18 @@ def test_cohort_by_filters_is_counted_before_and_used_after(page: Page, server: 
     page.get_by_role("combobox", name="Property of filter 1").fill("plan")
     page.get_by_role("combobox", name="Values of filter 1").click()
     page.get_by_role("option", name="pro").click()
-    expect(page.get_by_role("region", name="Who is in it now")).to_contain_text("8 of 12 persons")
+    counted = page.get_by_role("region", name="Who is in it now")
+    expect(counted).to_contain_text("8 of 12 persons")
+    page.get_by_role("button", name="Add what people did").click()
+    event = page.get_by_role("combobox", name="Filter 2, event or action")
+    event.fill("never")
+    event.press("Tab")
+    expect(counted).to_contain_text("0 of 12 persons")
+    event.fill("ordered")
+    event.press("Tab")
+    expect(counted).to_contain_text("8 of 12 persons")
     check_page(page)
+    page.get_by_role("button", name="Remove filter 2").click()
     page.get_by_role("button", name="Create the cohort").click()
     expect(page.get_by_role("link", name="Used by 0")).to_be_visible()
     id = int(page.url.rsplit("/", 1)[1])
@@ -209,6 +219,30 @@ def test_change_of_a_flag_is_scheduled_seen_and_cancelled(page: Page, server: Li
     check_page(page)
     page.get_by_role("button", name="Ended").click()
     expect(rows).to_have_count(2)
+
+
+def test_holdout_is_made_and_chosen(page: Page, server: LiveServer) -> None:
+    with server.client() as client:
+        made = create(client, "experiments", name="Red button", feature_flag_key="red-button")
+    page.goto(f"{server.address}/project/1/experiments/holdouts")
+    page.get_by_role("button", name="New holdout").first.click()
+    dialog = page.get_by_role("dialog", name="New holdout")
+    dialog.get_by_label("Name").fill(HOSTILE)
+    assert find_violations(page) == []
+    dialog.get_by_role("button", name="Create the holdout").click()
+    expect(page.get_by_role("row", name=HOSTILE)).to_contain_text("10 %")
+    check_page(page)
+    page.goto(f"{server.address}/project/1/experiments/{made['id']}")
+    page.get_by_label("Holdout", exact=True).select_option(label=f"{HOSTILE} · 10 %")
+    page.get_by_label("Use what people did before (CUPED)").check()
+    page.get_by_label("Days before").fill("14")
+    check_page(page)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Red button is saved.")).to_be_visible()
+    with server.client() as client:
+        saved = client.get(f"{API}/experiments/{made['id']}/").json()
+    assert saved["holdout"]["exclusion_percentage"] == 10
+    assert saved["stats_config"]["cuped"] == {"enabled": True, "lookback_days": 14}
 
 
 def test_experiment_from_the_form_to_a_shipped_variant(page: Page, server: LiveServer) -> None:

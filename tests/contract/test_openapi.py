@@ -155,6 +155,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "NewRole": {"name": "Documented", "scopes": ["survey:write"]},
     "RoleChange": {"scopes": ["survey:write", "query:read"]},
     "NewInvite": {"target_email": "documented@example.com", "project_roles": {"1": "viewer"}},
+    "CohortPreviewBody": {"filters": {"properties": {"type": "AND", "values": []}}},
     "SampleBody": {"event": "bought", "properties": {"price": 3}},
     "PreviewBody": {"event": "bought", "properties": {"price": 3}},
     "PastEvaluationBody": {"distinct_id": "ann"},

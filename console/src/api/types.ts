@@ -13,6 +13,7 @@ export type CohortDependents = Schemas["CohortDependents"];
 export type Group = Schemas["GroupItem"] & { group_properties: Record<string, unknown> };
 export type GroupType = Schemas["GroupTypeItem"];
 export type Experiment = Omit<Schemas["ExperimentItem"], "feature_flag"> & { feature_flag: Flag };
+export type Holdout = Schemas["HoldoutItem"];
 export type ExperimentResults = Schemas["ExperimentResults"];
 export type MetricResult = Schemas["MetricResult"];
 export type VariantResult = Schemas["VariantResult"];

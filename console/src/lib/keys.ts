@@ -2,6 +2,8 @@
 import { useEffect, useRef } from "preact/hooks";
 
 const SEQUENCE_MS = 900;
+/** The keys that open the palette, as this machine names them. */
+export const PALETTE_KEY = /Mac|iPhone|iPad/.test(globalThis.navigator?.platform ?? "") ? "⌘K" : "Ctrl K";
 
 export type Shortcuts = Record<string, () => void>;
 

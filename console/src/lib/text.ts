@@ -21,7 +21,7 @@ const numbers = new Intl.NumberFormat(undefined);
 const percents = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "short" });
 
 export const formatNumber = (value: number): string => numbers.format(value);
 export const formatPercent = (value: number): string => `${percents.format(value)} %`;

@@ -63,7 +63,7 @@ function Row({ entry }: { entry: Activity }) {
         <td class="shrink end">
           <IconButton isSmall icon={isOpen ? "down" : "right"} label={t("Changes of {name}", { name })} aria-expanded={isOpen} disabled={!changes.length} onClick={() => setOpen(!isOpen)} />
         </td>
-        <td class="drop">
+        <td class="wide">
           <Value value={entry.user.first_name} maxChars={60} />
         </td>
         <td class="first">

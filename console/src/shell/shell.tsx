@@ -7,7 +7,7 @@ import { Link, useLocation } from "wouter-preact";
 import { call, get, queryClient } from "../api/client";
 import { forget, usesKey } from "../api/session";
 import type { Page, Project } from "../api/types";
-import { useShortcuts } from "../lib/keys";
+import { PALETTE_KEY, useShortcuts } from "../lib/keys";
 import { t, tn } from "../lib/text";
 import { applyTheme, readTheme, type Theme } from "../lib/theme";
 import { Button, IconButton } from "../ui/controls";
@@ -31,6 +31,8 @@ export interface Destination {
   section?: string;
   /** Not in the navigation: a tab of another page leads there. */
   isMinor?: boolean;
+  /** Below the navigation, where it never scrolls out of sight. */
+  isFoot?: boolean;
   /** The start of the addresses that belong to it, if it is not its path. */
   below?: string | RegExp;
 }
@@ -49,16 +51,17 @@ export const DESTINATIONS: Destination[] = [
   { path: "/environments", label: t("Environments"), icon: "flag", keys: "g t", isMinor: true },
   { path: "/changes", label: t("Changes"), icon: "history", keys: "g b" },
   { path: "/experiments", label: t("Experiments"), icon: "experiment", keys: "g x" },
+  { path: "/experiments/holdouts", label: t("Holdouts"), icon: "experiment", keys: "g k", isMinor: true },
   { path: "/early_access_features", label: t("Early access"), icon: "early", keys: "g w" },
   { path: "/surveys", label: t("Surveys"), icon: "survey", keys: "g v" },
   { path: "/persons", label: t("Persons"), icon: "person", keys: "g p", section: t("People") },
   { path: "/cohorts", label: t("Cohorts"), icon: "cohort", keys: "g c" },
   { path: "/groups", label: t("Groups"), icon: "group", keys: "g o" },
   { path: "/pipeline", label: t("Pipelines"), icon: "pipeline", keys: "g n", section: t("Project") },
-  { path: "/data-management/events", label: t("Events and properties"), icon: "tag", keys: "g m", below: "/data-management" },
+  { path: "/data-management/events", label: t("Events and properties"), icon: "tag", keys: "g m", below: /^\/data-management\/(events|properties|actions)/ },
   { path: "/data-management/ingestion-warnings", label: t("Ingestion"), icon: "warning", keys: "g r" },
   { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a" },
-  { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s" },
+  { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s", isFoot: true },
   { path: "/system", label: t("System"), icon: "system", keys: "g y" },
 ];
 
@@ -114,6 +117,12 @@ export function Shell({ children }: { children: ComponentChildren }) {
 function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () => void; onHelp: () => void }) {
   const { root, user } = useProject();
   const [path] = useLocation();
+  const link = (each: Destination) => (
+    <Link key={each.path} href={root + each.path} aria-current={isBelow(each, path.slice(root.length)) ? "page" : undefined}>
+      <Icon name={each.icon} />
+      {each.label}
+    </Link>
+  );
   return (
     <aside class={`sidebar ${props.isOpen ? "open" : ""}`} aria-label={t("Navigation")} onKeyDown={(event) => event.key === "Escape" && props.onClose()}>
       <Link href={`${root}/home`} class="brand">
@@ -125,20 +134,20 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         <span class="grow" style={{ textAlign: "left" }}>
           {t("Search")}
         </span>
-        <span class="kbd">⌘K</span>
+        <span class="kbd" aria-hidden="true">
+          {PALETTE_KEY}
+        </span>
       </Button>
       <nav class="nav" aria-label={t("Main")} onClick={props.onClose}>
-        {DESTINATIONS.filter((each) => !each.isMinor).map((each) => (
+        {DESTINATIONS.filter((each) => !each.isMinor && !each.isFoot).map((each) => (
           <>
             {each.section && <span class="section">{each.section}</span>}
-            <Link key={each.path} href={root + each.path} aria-current={isBelow(each, path.slice(root.length)) ? "page" : undefined}>
-              <Icon name={each.icon} />
-              {each.label}
-            </Link>
+            {link(each)}
           </>
         ))}
       </nav>
       <div class="foot nav">
+        <div onClick={props.onClose}>{DESTINATIONS.filter((each) => each.isFoot).map(link)}</div>
         <a href="/api/docs/">
           <Icon name="book" />
           {t("API documentation")}
@@ -204,7 +213,7 @@ function ProjectSwitcher() {
             isChosen: String(each.id) === id,
             onSelect: () => navigate(`/project/${each.id}/home`),
           })),
-          ...(others > 0 ? [{ label: tn(others, "{n} more: search with ⌘K", "{n} more: search with ⌘K"), isDisabled: true, onSelect: () => {} }] : []),
+          ...(others > 0 ? [{ label: tn(others, "{n} more: search with {key}", "{n} more: search with {key}", { key: PALETTE_KEY }), isDisabled: true, onSelect: () => {} }] : []),
           ...(isOwner ? [{ label: t("New project…"), onSelect: () => setNew(true) }] : []),
         ]}
       />
@@ -241,7 +250,7 @@ function NewProject({ onClose }: { onClose: () => void }) {
 
 function Help({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const keys: [string, string][] = [
-    ["⌘K / Ctrl K", t("Search and commands")],
+    [PALETTE_KEY, t("Search and commands")],
     ["/", t("Search on this page")],
     ["?", t("Show these keys")],
     ...DESTINATIONS.map((each): [string, string] => [each.keys, each.label]),

@@ -15,7 +15,7 @@ import { Value } from "./show";
 import { Await, NoMatch } from "./states";
 
 export const LIST_LIMIT = 50;
-const SETTLED_MS = 150;
+const SETTLED_MS = 100;
 
 export interface ListState {
   text: string;
@@ -85,9 +85,9 @@ export type Column = ComponentChildren | { label: ComponentChildren; isHidden?: 
 export const ACTIONS: Column = { label: t("Actions"), isHidden: true, class: "shrink" };
 export const DETAILS: Column = { label: t("Details"), isHidden: true, class: "shrink" };
 
-export function Table({ columns, children, class: extra = "" }: { columns: readonly Column[]; children: ComponentChildren; class?: string }) {
+export function Table({ columns, children, label, class: extra = "" }: { columns: readonly Column[]; children: ComponentChildren; label?: string; class?: string }) {
   return (
-    <table class={`table cards ${extra}`}>
+    <table class={`table cards ${extra}`} aria-label={label}>
       <thead>
         <tr>
           {columns.map((each, index) => {

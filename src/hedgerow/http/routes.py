@@ -8,7 +8,7 @@ from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
 from hedgerow.http.api.alerts.pictures import MessagePictureEndpoints, PictureEndpoints
 from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
-from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.cohorts import CohortEndpoints, CohortPreviewEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
@@ -138,6 +138,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     ExperimentEndpoints,
     HoldoutEndpoints,
     CohortEndpoints,
+    CohortPreviewEndpoints,
     PersonEndpoints,
     GroupEndpoints,
     IngestionWarningEndpoints,

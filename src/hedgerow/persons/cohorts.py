@@ -128,17 +128,10 @@ def build_new_cohort(
     now: datetime,
 ) -> Cohort:
     """Return the cohort to store. Raises Invalid."""
-    blank = Cohort(
-        id=NEW,
-        project_id=project_id,
-        name="",
-        description="",
+    blank = replace(
+        _build_blank(project_id, now),
         is_static=bool(fields.is_static),
-        definition={},
-        deleted=False,
         created_by=actor.email or actor.name,
-        created_at=now,
-        updated_at=now,
     )
     if fields.name is None:
         raise_invalid("name", "This field is required.", "required")
@@ -147,6 +140,29 @@ def build_new_cohort(
             f"A project can have at most {MAX_PROJECT_COHORTS} cohorts. Delete one first."
         )
     return _apply_fields(blank, fields, others)
+
+
+def build_draft(
+    project_id: ProjectId, definition: Any, others: Mapping[CohortId, Cohort], now: datetime
+) -> Cohort:
+    """Return a cohort that is counted and not stored. Raises Invalid."""
+    fields = CohortFields(definition=definition)
+    return _apply_fields(_build_blank(project_id, now), fields, others)
+
+
+def _build_blank(project_id: ProjectId, now: datetime) -> Cohort:
+    return Cohort(
+        id=NEW,
+        project_id=project_id,
+        name="",
+        description="",
+        is_static=False,
+        definition={},
+        deleted=False,
+        created_by="",
+        created_at=now,
+        updated_at=now,
+    )
 
 
 def change_cohort(

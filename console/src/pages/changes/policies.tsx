@@ -42,6 +42,7 @@ export function PoliciesPage() {
       <List
         query={policies}
         state={state}
+        search={t("Search by action, tag, role or person")}
         empty={
           <Empty title={t("No change needs approval")} action={refusal ? undefined : create}>
             {t("A policy says which changes of flags wait until other people have approved them: all changes, those of flags with a tag, or those that many people would notice.")}

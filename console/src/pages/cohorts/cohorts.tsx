@@ -42,7 +42,7 @@ function CohortRow({ cohort, to, isLazy }: { cohort: Cohort; to: string; isLazy:
     <tr>
       <NameCell to={to} name={cohort.name} description={cohort.description} />
       <td class="muted">{describe(cohort)}</td>
-      <td class="num">
+      <td class="num" data-label={t("Persons")}>
         <CohortCount cohort={cohort} isLazy={isLazy} />
       </td>
       <td class="muted drop">

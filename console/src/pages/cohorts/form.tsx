@@ -15,8 +15,7 @@ import { copyText } from "../../ui/show";
 import { Loading } from "../../ui/states";
 import { notify } from "../../ui/toasts";
 import { isJson, isSame } from "../flag/draft";
-import { BEHAVIORAL } from "./behavior";
-import { countIds, type FilterGroup, findProblem, readDefinition, stripUids, writeDefinition } from "./definition";
+import { countIds, type FilterGroup, findProblem, readDefinition, writeDefinition } from "./definition";
 import { FilterGroups, newGroup } from "./groups";
 
 const SHOWN = ["name", "description", "csv"];
@@ -39,7 +38,8 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
   if (!isStatic && (!saved || !isSame(definition, before))) fields.filters = { properties: definition };
   if (isStatic && csv.trim()) fields.csv = csv;
   const isChanged = !saved || name !== saved.name || description !== saved.description || "filters" in fields || "csv" in fields;
-  const problem = !name.trim() ? t("A cohort needs a name.") : isStatic ? undefined : groups ? findProblem(groups) : definition === undefined ? t("The filters are not valid JSON.") : undefined;
+  const filterProblem = groups ? findProblem(groups) : definition === undefined ? t("The filters are not valid JSON.") : undefined;
+  const problem = !name.trim() ? t("A cohort needs a name.") : isStatic ? undefined : filterProblem;
   const method = saved ? "PATCH" : "POST";
   const path = saved ? `${api}/cohorts/${saved.id}/` : `${api}/cohorts/`;
   const save = useMutation({
@@ -109,7 +109,7 @@ export function CohortForm({ saved }: { saved: Cohort | null }) {
           )}
           <Refusal error={save.error} shown={groups ? SHOWN : [...SHOWN, "filters"]} />
         </fieldset>
-        <aside aria-label={t("Who is in it")}>{isStatic ? <StaticNote saved={saved} csv={csv} /> : <LiveCount groups={groups} />}</aside>
+        <aside aria-label={t("Who is in it")}>{isStatic ? <StaticNote saved={saved} csv={csv} /> : <LiveCount definition={definition} problem={filterProblem ?? (groups?.length === 0 ? t("There are no filters.") : undefined)} />}</aside>
       </div>
       <SaveBar isShown={mayEdit && isChanged} isBusy={save.isPending} label={saved ? t("Save") : t("Create the cohort")} problem={problem} onSave={() => save.mutate()} onDiscard={saved ? discard : undefined}>
         <Button kind="quiet" onClick={() => void copyText(buildCurl(method, path, fields))}>
@@ -150,30 +150,21 @@ function StaticNote({ saved, csv }: { saved: Cohort | null; csv: string }) {
 }
 
 interface Counts {
+  count: number;
   total_persons: number;
-  sampled_persons: number;
-  conditions: { matches: number }[];
-  values: Record<string, number>;
+  groups: number[];
 }
 
-const BUSY_MS = 2000;
-const isUncounted = (counts: Counts): boolean => counts.total_persons > 0 && counts.sampled_persons === 0;
-
-/** Count who matches the draft, by the preview of a flag with the same conditions. */
-function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
+/** Count who matches the draft, as the Members tab does once it is saved. */
+function LiveCount({ definition, problem }: { definition: unknown; problem: string | undefined }) {
   const { api } = useProject();
-  const asksBehavior = (groups ?? []).some((group) => group.filters.some((each) => each.type === BEHAVIORAL));
-  const ready = (groups ?? []).filter((group) => group.filters.length && group.filters.every((each) => each.key));
-  const conditions = ready.map((group) => ({ properties: stripUids(group.filters), rollout_percentage: 100 }));
-  const body = useSettled(JSON.stringify({ key: "cohort-preview", active: true, filters: { groups: conditions } }), 300);
+  const body = useSettled(problem ? "" : JSON.stringify({ filters: { properties: definition } }), 300);
   const counts = useQuery({
     queryKey: ["cohort preview", api, body],
-    queryFn: ({ signal }) => call<Counts>("POST", `${api}/feature_flags/preview/`, { body: JSON.parse(body) as unknown, signal }),
-    enabled: groups !== null && !asksBehavior && !body.includes('"groups":[]'),
+    queryFn: ({ signal }) => call<Counts>("POST", `${api}/cohorts/preview/`, { body: JSON.parse(body) as unknown, signal }),
+    enabled: body !== "",
     placeholderData: keepPreviousData,
     retry: false,
-    // A busy service counts no one within its time.
-    refetchInterval: ({ state }) => (state.data && isUncounted(state.data) ? BUSY_MS : false),
   });
   const found = counts.data;
   return (
@@ -182,30 +173,22 @@ function LiveCount({ groups }: { groups: FilterGroup[] | null }) {
         <h2>{t("Who is in it now")}</h2>
       </div>
       <div class="body stack s" role="status">
-        {asksBehavior ? (
-          <p class="muted">{t("Who did what is counted when you save the cohort. Then the Members tab shows who is in it, and it follows every event from then on.")}</p>
-        ) : !groups ? (
-          <p class="muted">{t("The Members tab shows who matches the saved filters.")}</p>
-        ) : !conditions.length ? (
-          <p class="muted">{t("Choose a property to count who matches.")}</p>
+        {problem ? (
+          <p class="muted">{t("Complete the filters to count who matches.")}</p>
         ) : counts.error ? (
           <p class="notice warn">{explain(counts.error)}</p>
         ) : !found ? (
           <Loading rows={2} />
-        ) : isUncounted(found) ? (
-          <p class="muted">{t("The service is busy. Counting again…")}</p>
         ) : (
           <>
             <span class="figure">
-              <span class="value">{formatNumber(found.values.true ?? 0)}</span> {t("of {n} persons", { n: found.sampled_persons })}
+              <span class="value">{formatNumber(found.count)}</span> {t("of {n} persons", { n: found.total_persons })}
             </span>
-            {found.conditions.length > 1 &&
-              found.conditions.map((each, index) => (
-                <span key={index} class="muted">
-                  {t("Group {number}: {n}", { number: index + 1, n: each.matches })}
-                </span>
-              ))}
-            {found.sampled_persons < found.total_persons && <p class="muted small">{t("Counted among the newest {sampled} of {total} persons.", { sampled: found.sampled_persons, total: found.total_persons })}</p>}
+            {found.groups.map((count, index) => (
+              <span key={index} class="muted">
+                {t("Group {number}: {n}", { number: index + 1, n: count })}
+              </span>
+            ))}
           </>
         )}
       </div>

@@ -11,7 +11,7 @@ import { Dialog } from "../../ui/dialog";
 import { Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
 import { notifyError } from "../../ui/toasts";
-import { describeKind, describeSource, unwrap } from "../insights/query";
+import { describeKind, nameInsight, unwrap } from "../insights/query";
 
 const LIMIT = 30;
 
@@ -40,7 +40,7 @@ export function AddInsight({ board, path, onChanged, onClose }: { board: Dashboa
               <ul class="stack s" aria-label={t("Insights")}>
                 {page.results.map((each) => {
                   const source = unwrap(each.query);
-                  const name = each.name || each.derived_name || describeSource(source);
+                  const name = nameInsight(each);
                   return (
                     <li key={each.id} class="row spread">
                       <span class="grow">

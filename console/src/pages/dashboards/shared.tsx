@@ -7,7 +7,7 @@ import { Logo } from "../../ui/icons";
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
-import { describeSource, unwrap } from "../insights/query";
+import { nameInsight, unwrap } from "../insights/query";
 import { InsightResult, Twin } from "../insights/results/result";
 import { toTable } from "../insights/results/results";
 import { pack, readPlaces } from "./layout";
@@ -52,20 +52,19 @@ export function SharedPage() {
   );
 }
 
-const nameOf = (insight: SharedInsight): string => insight.name || insight.derived_name || describeSource(unwrap(insight.query));
 
 function Single({ insight }: { insight: SharedInsight }) {
   const source = unwrap(insight.query);
   return (
     <>
-      <section class="panel" aria-label={nameOf(insight)}>
+      <section class="panel" aria-label={nameInsight(insight)}>
         <div class="body">
           <Result insight={insight} height={360} />
         </div>
       </section>
       {!!insight.result && (
         <section class="panel flush" aria-label={t("The same figures as a table")}>
-          <Twin table={toTable(source, insight.result, insight.columns ?? [])} label={nameOf(insight)} />
+          <Twin table={toTable(source, insight.result, insight.columns ?? [])} label={nameInsight(insight)} />
         </section>
       )}
     </>
@@ -74,7 +73,7 @@ function Single({ insight }: { insight: SharedInsight }) {
 
 function Result({ insight, height }: { insight: SharedInsight; height: number }) {
   if (!insight.result) return <Empty title={t("Not computed yet")}>{t("Open the link again in a minute.")}</Empty>;
-  return <InsightResult label={nameOf(insight)} source={unwrap(insight.query)} results={insight.result} columns={insight.columns} height={height} isAnonymous />;
+  return <InsightResult label={nameInsight(insight)} source={unwrap(insight.query)} results={insight.result} columns={insight.columns} height={height} isAnonymous />;
 }
 
 function Tiles({ tiles }: { tiles: NonNullable<Shared["dashboard"]>["tiles"] }) {
@@ -92,7 +91,7 @@ function Tiles({ tiles }: { tiles: NonNullable<Shared["dashboard"]>["tiles"] }) 
               </div>
             </section>
           );
-        const name = nameOf(tile.insight);
+        const name = nameInsight(tile.insight);
         return (
           <section key={place.id} class="panel tile" style={style} aria-label={name}>
             <header>

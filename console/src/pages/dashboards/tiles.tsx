@@ -11,7 +11,7 @@ import { Icon } from "../../ui/icons";
 import { Menu } from "../../ui/menu";
 import { Ago, Value } from "../../ui/show";
 import { Empty, Loading } from "../../ui/states";
-import { describeSource, unwrap } from "../insights/query";
+import { nameInsight, unwrap } from "../insights/query";
 import { InsightResult } from "../insights/results/result";
 import { toTable } from "../insights/results/results";
 import { useRefusal } from "../../shell/rights";
@@ -33,7 +33,7 @@ interface Props {
   onText: (id: number, body: string) => Promise<unknown>;
 }
 
-const nameOf = (tile: Tile): string => (tile.insight ? tile.insight.name || tile.insight.derived_name || describeSource(unwrap(tile.insight.query)) : t("Text"));
+const nameOf = (tile: Tile): string => (tile.insight ? nameInsight(tile.insight) : t("Text"));
 
 export function Tiles({ board, places, onPlaces, onRemove, onText }: Props) {
   const [dragged, setDragged] = useState<number | null>(null);

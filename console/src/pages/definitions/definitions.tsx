@@ -82,7 +82,7 @@ export function EventDefinitionsPage() {
               <NameCell to={`${root}/data-management/events/${each.id}`} name={each.name} isCode description={each.description} tags={each.tags} onTag={(tag) => state.setFilter("tag", tag)}>
                 {each.hidden && <span class="tag">{t("Hidden")}</span>}
               </NameCell>
-              <td class="num muted">{formatNumber(each.volume_30_day)}</td>
+              <td class="num muted" data-label={t("In 30 days")}>{formatNumber(each.volume_30_day)}</td>
               <td class="muted drop">{each.last_seen_at ? <Ago at={each.last_seen_at} /> : t("Never")}</td>
               <td class="muted drop">{each.schema ? <SchemaTag mode={each.schema_mode} /> : ""}</td>
               <td class="shrink end">

@@ -41,7 +41,7 @@ export function FeaturesPage() {
               <td class="mono">
                 <Value value={feature.feature_flag.key} maxChars={60} />
               </td>
-              <td class="num">
+              <td class="num" data-label={t("Opted in")}>
                 <Enrolled flagKey={feature.feature_flag.key} isLazy={items.length > COUNTED_ROWS} />
               </td>
               <td class="muted drop">

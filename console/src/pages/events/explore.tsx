@@ -103,6 +103,7 @@ export function ExplorePage() {
         <div class="grow" style={{ flexBasis: "12rem" }}>
           <ValuesInput
             label={t("Columns")}
+            placeholder={columns.length ? "" : t("Add a column")}
             values={columns}
             options={known.map((value) => ({ value }))}
             onSearch={() => {}}

@@ -51,7 +51,7 @@ export function EventTable({ events, columns = [] }: { events: Pick<LoadedEvents
   return (
     <>
       <div class="table-scroll" tabIndex={0} role="region" aria-label={t("Events")}>
-        <table class="table">
+        <table class="table cards">
           <thead>
             <tr>
               <th scope="col" class="shrink">
@@ -94,29 +94,29 @@ export function EventRow({ event, columns }: { event: EventRecord; columns: stri
   return (
     <>
       <tr>
-        <td class="shrink">
+        <td class="shrink corner">
           <IconButton isSmall icon={isOpen ? "down" : "right"} label={t("Details of {event}", { event: event.event })} aria-expanded={isOpen} onClick={() => setOpen(!isOpen)} />
         </td>
-        <td class="name">
+        <td class="name first">
           <Value value={event.event} maxChars={80} />
         </td>
-        <td class="clip">
+        <td class="clip wide">
           <Link href={`${root}/persons?search=${encodeURIComponent(event.distinct_id)}`}>
             <Value value={typeof email === "string" ? email : event.distinct_id} maxChars={60} />
           </Link>
         </td>
         {columns.map((name) => (
-          <td class="clip mono" key={name}>
+          <td class="clip mono wide" key={name} data-label={name}>
             <Value value={properties[name]} maxChars={60} />
           </td>
         ))}
-        <td class="muted" style={{ whiteSpace: "nowrap" }}>
+        <td class="muted">
           <Ago at={event.timestamp} />
         </td>
       </tr>
       {isOpen && (
         <tr>
-          <td colSpan={4 + columns.length}>
+          <td class="wide" colSpan={4 + columns.length}>
             <Properties values={{ ...properties, distinct_id: event.distinct_id, uuid: event.id }} />
           </td>
         </tr>

@@ -7,6 +7,7 @@ import { CreateLink, List, NameCell, useList, useListState } from "../../ui/list
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
+import { ExperimentTabs } from "./tabs";
 
 export function ExperimentsPage() {
   const { api, root } = useProject();
@@ -21,6 +22,7 @@ export function ExperimentsPage() {
   );
   return (
     <Page title={t("Experiments")} sub={experiments.data ? tn(experiments.data.count, "{n} experiment", "{n} experiments") : undefined} actions={create(t("New experiment"))}>
+      <ExperimentTabs current="experiments" />
       <List
         query={experiments}
         state={state}

@@ -5,19 +5,23 @@ import { useLocation } from "wouter-preact";
 import { buildCurl, call, get, queryClient } from "../../api/client";
 import type { Experiment, Flag, Page as PageOf, Variant } from "../../api/types";
 import { useSettled } from "../../lib/debounce";
-import { t } from "../../lib/text";
+import { formatPercent, t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { useMay } from "../../shell/rights";
-import { Button, Field, IconButton, Percent } from "../../ui/controls";
+import { Button, Field, IconButton, Percent, Select } from "../../ui/controls";
 import { Combobox } from "../../ui/combobox";
-import { findError, Refusal, SaveBar, TextField } from "../../ui/forms";
+import { Check, findError, Refusal, SaveBar, TextField } from "../../ui/forms";
+import { Panel } from "../../ui/page";
 import { copyText } from "../../ui/show";
 import { notify } from "../../ui/toasts";
 import { distribute, isSame, newUid, type DraftVariant } from "../flag/draft";
+import { readShare, useHoldouts } from "./holdouts";
 import { Metrics } from "./metrics";
 import { type DraftMetric, findMetricProblem, readMetric, writeMetric } from "./metric-draft";
 
-const SHOWN = ["name", "description", "feature_flag_key", "metrics", "metrics_secondary", "parameters"];
+const SHOWN = ["name", "description", "feature_flag_key", "metrics", "metrics_secondary", "parameters", "holdout_id"];
+const DEFAULT_LOOKBACK_DAYS = 7;
+const MAX_LOOKBACK_DAYS = 30;
 
 interface Form {
   name: string;
@@ -27,6 +31,10 @@ interface Form {
   rollout: number;
   metrics: DraftMetric[];
   secondary: DraftMetric[];
+  /** The id of a holdout, empty for none. */
+  holdout: string;
+  usesHistory: boolean;
+  lookbackDays: string;
 }
 
 function variant(key: string): DraftVariant {
@@ -42,6 +50,22 @@ function readForm(saved: Experiment | null): Form {
     rollout: 100,
     metrics: (saved?.metrics ?? []).map(readMetric),
     secondary: (saved?.metrics_secondary ?? []).map(readMetric),
+    holdout: String(saved?.holdout_id ?? ""),
+    usesHistory: readCuped(saved).enabled === true,
+    lookbackDays: String(readCuped(saved).lookback_days ?? DEFAULT_LOOKBACK_DAYS),
+  };
+}
+
+const readCuped = (saved: Experiment | null): { enabled?: unknown; lookback_days?: unknown } => (saved?.stats_config.cuped ?? {}) as object;
+
+/** Return what of the statistics the form changes. */
+function writeOptions(form: Form, saved: Experiment | null): Record<string, unknown> {
+  const before = readForm(saved);
+  const cuped = { ...readCuped(saved), enabled: form.usesHistory, lookback_days: Number(form.lookbackDays) };
+  const isHistoryChanged = form.usesHistory !== before.usesHistory || (form.usesHistory && form.lookbackDays !== before.lookbackDays);
+  return {
+    ...(form.holdout === before.holdout ? {} : { holdout_id: form.holdout ? Number(form.holdout) : null }),
+    ...(isHistoryChanged ? { stats_config: { ...saved?.stats_config, cuped } } : {}),
   };
 }
 
@@ -60,10 +84,12 @@ export function ExperimentForm({ saved }: { saved: Experiment | null }) {
   const flags = useFlags(form.flag, saved === null);
   const existing = flags.find((each) => each.key === form.flag);
   const documents = { metrics: form.metrics.map(writeMetric), metrics_secondary: form.secondary.map(writeMetric) };
+  const options = writeOptions(form, saved);
+  const days = Number(form.lookbackDays);
   const parameters = { feature_flag_variants: form.variants.map((each): Variant => ({ key: each.key, rollout_percentage: each.rollout })), rollout_percentage: form.rollout };
   const fields = saved
-    ? { name: form.name, description: form.description, ...Object.fromEntries(Object.entries(documents).filter(([name, value]) => !isSame(value, (saved[name as keyof Experiment] as unknown[]).map(readMetric).map(writeMetric)))) }
-    : { name: form.name, description: form.description, feature_flag_key: form.flag, ...documents, ...(existing ? {} : { parameters }) };
+    ? { name: form.name, description: form.description, ...Object.fromEntries(Object.entries(documents).filter(([name, value]) => !isSame(value, (saved[name as keyof Experiment] as unknown[]).map(readMetric).map(writeMetric)))), ...options }
+    : { name: form.name, description: form.description, feature_flag_key: form.flag, ...documents, ...options, ...(existing ? {} : { parameters }) };
   const isChanged = !saved || form.name !== saved.name || form.description !== saved.description || Object.keys(fields).length > 2;
   const total = form.variants.reduce((sum, each) => sum + each.rollout, 0);
   const problem = !form.name.trim()
@@ -72,7 +98,9 @@ export function ExperimentForm({ saved }: { saved: Experiment | null }) {
       ? t("An experiment needs the key of a flag.")
       : !saved && !existing && Math.abs(total - 100) > 0.001
         ? t("The shares add up to {total} %. They must add up to 100 %.", { total })
-        : findMetricProblem([...form.metrics, ...form.secondary]);
+        : form.usesHistory && !(Number.isInteger(days) && days >= 1 && days <= MAX_LOOKBACK_DAYS)
+          ? t("The days before are a whole number from 1 to {max}.", { max: MAX_LOOKBACK_DAYS })
+          : findMetricProblem([...form.metrics, ...form.secondary]);
   const method = saved ? "PATCH" : "POST";
   const path = saved ? `${api}/experiments/${saved.id}/` : `${api}/experiments/`;
   const save = useMutation({
@@ -108,6 +136,7 @@ export function ExperimentForm({ saved }: { saved: Experiment | null }) {
         )}
         <Metrics label={t("Primary metrics")} hint={t("What should get better? The first metric decides the verdict.")} metrics={form.metrics} error={findError(save.error, "metrics")} onChange={(metrics) => change({ metrics })} />
         <Metrics label={t("Secondary metrics")} hint={t("What else must not get worse?")} metrics={form.secondary} error={findError(save.error, "metrics_secondary")} onChange={(secondary) => change({ secondary })} />
+        <Options form={form} onChange={change} error={findError(save.error, "holdout_id")} />
         <Refusal error={save.error} shown={saved ? SHOWN.filter((each) => each !== "feature_flag_key" && each !== "parameters") : SHOWN} />
       </fieldset>
       <SaveBar isShown={mayEdit && isChanged} isBusy={save.isPending} label={saved ? t("Save") : t("Create as a draft")} problem={problem} onSave={() => save.mutate()} onDiscard={saved ? () => setForm(readForm(saved)) : undefined}>
@@ -116,6 +145,28 @@ export function ExperimentForm({ saved }: { saved: Experiment | null }) {
         </Button>
       </SaveBar>
     </>
+  );
+}
+
+function Options({ form, onChange, error }: { form: Form; onChange: (part: Partial<Form>) => void; error: string | undefined }) {
+  const holdouts = useHoldouts();
+  const isOther = form.holdout !== "" && !holdouts.some((each) => String(each.id) === form.holdout);
+  const choices = [
+    { value: "", label: t("None: everyone can take part") },
+    ...holdouts.map((each) => ({ value: String(each.id), label: `${each.name} · ${formatPercent(readShare(each))}` })),
+    ...(isOther ? [{ value: form.holdout, label: t("Of this experiment alone") }] : []),
+  ];
+  return (
+    <Panel title={t("Holdout and precision")}>
+      <div class="body stack">
+        <Field label={t("Holdout")} error={error} hint={t("Its people get no variant of any experiment that uses it.")}>
+          {(attributes) => <Select {...attributes} label={t("Holdout")} value={form.holdout} choices={choices} onChange={(holdout) => onChange({ holdout })} />}
+        </Field>
+        <Check label={t("Use what people did before (CUPED)")} isOn={form.usesHistory} onChange={(usesHistory) => onChange({ usesHistory })} />
+        <p class="hint">{t("Means are adjusted by the same metric of the same person before the experiment. The expected difference stays, and intervals get narrower. Conversions and ratios are not adjusted.")}</p>
+        {form.usesHistory && <TextField label={t("Days before")} type="number" class="length" min={1} max={MAX_LOOKBACK_DAYS} value={form.lookbackDays} onInput={(lookbackDays) => onChange({ lookbackDays })} />}
+      </div>
+    </Panel>
   );
 }
 

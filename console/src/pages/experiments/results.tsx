@@ -122,6 +122,7 @@ function Metric({ metric, results, isSecondary }: { metric: MetricResult; result
         <span class="row">
           {isSecondary && <span class="tag">{t("Secondary")}</span>}
           <span class="tag">{{ funnel: t("Conversion"), mean: t("Mean"), ratio: t("Ratio") }[metric.metric_type] ?? metric.metric_type}</span>
+          {metric.cuped && <span class="tag info">{t("CUPED")}</span>}
           {metric.goal === "decrease" && <span class="tag">{t("Lower is better")}</span>}
         </span>
       </div>
@@ -129,6 +130,14 @@ function Metric({ metric, results, isSecondary }: { metric: MetricResult; result
         <p>
           <Value value={verdict.text} maxChars={600} />
         </p>
+        {metric.cuped && (
+          <p class="muted small">
+            {t("Adjusted by what people did in the {days} days before: history explains {share} of the variance. The sums are as observed.", {
+              days: metric.cuped.lookback_days,
+              share: formatPercent(Math.round(metric.cuped.variance_reduction * 1000) / 10),
+            })}
+          </p>
+        )}
         {!metric.error && (
           <>
             <IntervalChart metric={metric} />

@@ -20,7 +20,7 @@ describe("the sentence on a metric", () => {
 
   it("says what is still possible", () => {
     const open = metric({ variant_results: [variant({ significant: false, credible_interval: [-0.05, 0.12] })] });
-    expect(judgeMetric(open, 0.95)).toEqual({ tone: "open", text: "No difference in paid is certain yet: test is between −5 % and +12 % of control." });
+    expect(judgeMetric(open, 0.95)).toEqual({ tone: "open", text: "No difference in paid is certain yet. Compared with control, test may be anywhere from −5 % to +12 %." });
     const early = metric({ variant_results: [variant({ significant: null, lift: null, credible_interval: null, validation_failures: ["no-exposures"] })] });
     expect(judgeMetric(early, 0.95).text).toContain("no one got this variant yet");
   });

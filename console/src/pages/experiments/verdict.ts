@@ -78,7 +78,7 @@ export function judgeMetric(metric: MetricResult, level: number): Verdict {
   if (open && interval)
     return {
       tone: "open",
-      text: t("No difference in {name} is certain yet: {key} is between {low} and {high} of control.", { name: metric.name, key: open.key, low: formatLift(interval[0]), high: formatLift(interval[1]) }),
+      text: t("No difference in {name} is certain yet. Compared with control, {key} may be anywhere from {low} to {high}.", { name: metric.name, key: open.key, low: formatLift(interval[0]), high: formatLift(interval[1]) }),
     };
   const reason = [...(metric.baseline?.validation_failures ?? []), ...results.flatMap((each) => each.validation_failures)][0];
   return { tone: "open", text: reason ? t("Too early to tell about {name}: {reason}.", { name: metric.name, reason: explainFailure(reason) }) : t("Too early to tell about {name}.", { name: metric.name }) };

@@ -75,7 +75,7 @@ export function Filters({ filters, onChange, empty = t("Everyone"), others }: Fi
           {t("Add a filter")}
         </Button>
         {others && (
-          <Button isSmall icon="plus" onClick={() => onChange([...filters, others.create()])}>
+          <Button isSmall icon="plus" onClick={() => onChange([...filters.filter((each) => each.key || others.isOther(each)), others.create()])}>
             {others.label}
           </Button>
         )}

@@ -20,7 +20,7 @@ import { Alerts } from "./notify/alerts";
 import { Answered } from "./results/answer";
 import { DashboardsDialog, type Details, DetailsDialog, SharingDialog } from "./details";
 import { Question } from "./editor/question";
-import { describeSource, isSame, KINDS, type Kind, newSource, type Source, toRunnable, unwrap, wrap } from "./query";
+import { describeSource, isSame, KINDS, type Kind, nameInsight, newSource, type Source, toRunnable, unwrap, wrap } from "./query";
 import { toTable } from "./results/results";
 import { useRefusal } from "../../shell/rights";
 import { useAnswer } from "./run";
@@ -71,7 +71,7 @@ function Editor({ saved }: { saved: Insight | null }) {
   const { answer, refresh } = useAnswer(source);
   const isChanged = !stored || !isSame(source, stored);
   const tab = (saved && url.get("tab")) || "insight";
-  const title = saved ? saved.name || saved.derived_name || describeSource(unwrap(saved.query)) : t("New insight");
+  const title = saved ? nameInsight(saved) : t("New insight");
   useEffect(() => {
     const text = isChanged ? JSON.stringify(source) : null;
     if (text === url.get("q") || tab !== "insight") return;

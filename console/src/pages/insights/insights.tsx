@@ -10,7 +10,7 @@ import { List, NameCell, TagFilter, toTags, useList, useListState } from "../../
 import { Page } from "../../ui/page";
 import { Ago } from "../../ui/show";
 import { Empty } from "../../ui/states";
-import { describeKind, describeSource, unwrap } from "./query";
+import { describeKind, nameInsight, unwrap } from "./query";
 import { useRefusal } from "../../shell/rights";
 import { notifyError } from "../../ui/toasts";
 import "./insights.css";
@@ -96,7 +96,7 @@ function Rows({ insights, onTag }: { insights: Insight[]; onTag: (tag: string) =
     <>
       {insights.map((each) => {
         const source = unwrap(each.query);
-        const name = each.name || each.derived_name || describeSource(source);
+        const name = nameInsight(each);
         return (
           <tr key={each.id}>
             <td class="shrink end">

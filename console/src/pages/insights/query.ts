@@ -214,6 +214,9 @@ export function isTotal(source: Source): boolean {
   return TOTALS.includes(source.trendsFilter?.display ?? "");
 }
 
+/** Return the name of a saved insight, or in short what it shows. */
+export const nameInsight = (insight: { name?: string | null; derived_name?: string | null; query: Record<string, unknown> }): string => insight.name || insight.derived_name || describeSource(unwrap(insight.query));
+
 /** Say in short what an insight shows, for one without a name. */
 export function describeSource(source: Source): string {
   const names = (source.series ?? []).map((each) => each.custom_name || each.event || each.name || t("All events"));

@@ -9,12 +9,12 @@ import { t, tn } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { useRefusal } from "../../shell/rights";
-import { Button, Field, IconButton } from "../../ui/controls";
+import { Button, Field, IconButton, SearchInput } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
-import { Await, Empty } from "../../ui/states";
+import { Await, Empty, NoMatch } from "../../ui/states";
 import { notify, notifyError } from "../../ui/toasts";
 import { EventTable, useEvents } from "../events/table";
 import { Verdicts } from "../flag/preview";
@@ -208,6 +208,7 @@ interface Reason {
 function PersonFlags({ person }: { person: Person }) {
   const { api, root } = useProject();
   const [asked, setAsked] = useState<string | null>(null);
+  const [text, setText] = useState("");
   const distinctId = person.distinct_ids[0] ?? person.uuid;
   const reasons = useQuery({
     queryKey: ["reasons", api, distinctId],
@@ -216,10 +217,17 @@ function PersonFlags({ person }: { person: Person }) {
   return (
     <Await query={reasons}>
       {(found) => {
-        const keys = Object.keys(found).sort((left, right) => Number(found[left]!.value === false) - Number(found[right]!.value === false) || (left < right ? -1 : 1));
-        if (!keys.length) return <Empty title={t("No feature flags yet")} />;
+        const all = Object.keys(found);
+        const keys = all.filter((key) => key.toLowerCase().includes(text.trim().toLowerCase())).sort((left, right) => Number(found[left]!.value === false) - Number(found[right]!.value === false) || (left < right ? -1 : 1));
+        if (!all.length) return <Empty title={t("No feature flags yet")} />;
+        const on = all.filter((key) => found[key]!.value !== false).length;
         return (
           <>
+            <div class="body row">
+              <SearchInput label={t("Search by key")} value={text} onInput={setText} />
+              <span class="muted">{t("{on} of {n} flags are on for this person", { on, n: all.length })}</span>
+            </div>
+            {!keys.length && <NoMatch onClear={() => setText("")} />}
             <table class="table cards">
               <thead>
                 <tr>
@@ -272,7 +280,7 @@ function Why({ flag, distinctId, onClose }: { flag: string; distinctId: string; 
     },
   });
   return (
-    <Dialog title={t("Why {key}?", { key: flag })} isOpen onClose={onClose}>
+    <Dialog title={t("Why {key}?", { key: flag })} isOpen onClose={onClose} footer={<Button onClick={onClose}>{t("Close")}</Button>}>
       <div class="body">
         <Await query={explained}>{(found) => <Verdicts explanation={found} />}</Await>
       </div>

@@ -7,7 +7,7 @@ import { formatNumber, t, tn } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { IconButton, Select, Switch } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
-import { ACTIONS, CreateLink, List, LIST_LIMIT, Table, useList, useListState } from "../../ui/list";
+import { ACTIONS, type Column, CreateLink, List, LIST_LIMIT, Table, useList, useListState } from "../../ui/list";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, copyText, Value } from "../../ui/show";
@@ -93,26 +93,37 @@ export interface RowProps {
 
 function RecordTable({ family, records, health, refusal }: { family: Family; records: PipelineRecord[]; health: Map<number, Health>; refusal: string | undefined }) {
   return (
-    <Table columns={[{ label: t("On"), class: "shrink" }, t("Name"), ...listColumns(family).map((label) => ({ label, class: "num" as const })), ACTIONS]}>
+    <Table columns={recordColumns(family)}>
       {records.map((record) => (
         <tr key={record.id}>
-          <td class="shrink end">
-            <RecordSwitch family={family} record={record} refusal={refusal} />
-          </td>
-          <td class="first">
-            <RecordName family={family} record={record} health={health.get(record.id)} />
-          </td>
-          <HealthCells family={family} health={health.get(record.id)} />
-          <td class="shrink end">
-            <RecordMenu family={family} record={record} health={health.get(record.id)} refusal={refusal} />
-          </td>
+          <RecordCells family={family} record={record} health={health.get(record.id)} refusal={refusal} />
         </tr>
       ))}
     </Table>
   );
 }
 
-export function listColumns(family: Family): string[] {
+export const recordColumns = (family: Family): Column[] => [{ label: t("On"), class: "shrink" }, t("Name"), ...listColumns(family).map((label) => ({ label, class: "num" as const })), ACTIONS];
+
+/** The cells below `recordColumns`. */
+export function RecordCells({ family, record, health, refusal }: RowProps) {
+  return (
+    <>
+      <td class="shrink end">
+        <RecordSwitch family={family} record={record} refusal={refusal} />
+      </td>
+      <td class="first">
+        <RecordName family={family} record={record} health={health} />
+      </td>
+      <HealthCells family={family} health={health} />
+      <td class="shrink end">
+        <RecordMenu family={family} record={record} health={health} refusal={refusal} />
+      </td>
+    </>
+  );
+}
+
+function listColumns(family: Family): string[] {
   if (family.name === "destinations") return [t("Delivered, 24 h"), t("Failed, 24 h"), t("Queue"), t("Dead letters")];
   if (family.name === "transformations") return [t("Changed, 24 h"), t("Dropped, 24 h"), t("Failed, 24 h")];
   if (family.name === "import-apps") return [t("Last run"), t("Rows")];
@@ -120,7 +131,7 @@ export function listColumns(family: Family): string[] {
 }
 
 /** Numbers of a record. On a phone each has its label beside it. */
-export function HealthCells({ family, health }: { family: Family; health: Health | undefined }) {
+function HealthCells({ family, health }: { family: Family; health: Health | undefined }) {
   const labels = listColumns(family);
   const day = health?.last_24h;
   const job = health?.last_job;
@@ -136,8 +147,7 @@ export function HealthCells({ family, health }: { family: Family; health: Health
   return (
     <>
       {cells.map((cell, index) => (
-        <td key={labels[index]} class="num">
-          <span class="cell-label">{labels[index]} </span>
+        <td key={labels[index]} class="num" data-label={labels[index]}>
           {cell}
         </td>
       ))}
@@ -154,7 +164,7 @@ export function JobTag({ job }: { job: { status: string; ended_at: string | null
   );
 }
 
-export function RecordName({ family, record, health }: Omit<RowProps, "refusal">) {
+function RecordName({ family, record, health }: Omit<RowProps, "refusal">) {
   const { root } = useProject();
   const component = readComponent(record);
   const error = readError(record, health);

@@ -6,9 +6,10 @@ import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { IconButton } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
+import { Table } from "../../ui/list";
 import { notify, notifyError } from "../../ui/toasts";
 import { move } from "../flag/draft";
-import { HealthCells, listColumns, RecordMenu, RecordName, RecordSwitch } from "./list";
+import { RecordCells, recordColumns } from "./list";
 import type { Family, Health, PipelineRecord } from "./model";
 
 interface Props {
@@ -56,97 +57,67 @@ export function TransformationOrder({ family, records, health, refusal }: Props)
       <span class="hidden-text" role="status">
         {said}
       </span>
-      <table class="table cards" aria-label={t("Transformations in their order")}>
-        <thead>
-          <tr>
-            <th scope="col" class="shrink">
-              {t("Order")}
-            </th>
-            <th scope="col" class="shrink">
-              {t("On")}
-            </th>
-            <th scope="col">{t("Name")}</th>
-            {listColumns(family).map((label) => (
-              <th scope="col" class="num" key={label}>
-                {label}
-              </th>
-            ))}
-            <th scope="col" class="shrink">
-              <span class="hidden-text">{t("Actions")}</span>
-            </th>
+      <Table label={t("Transformations in their order")} columns={[{ label: t("Order"), class: "shrink" }, ...recordColumns(family)]}>
+        {shown.map((record, index) => (
+          <tr
+            key={record.id}
+            class={`${dragged === record.id ? "dragged" : ""} ${over === record.id && dragged !== record.id ? "over" : ""}`}
+            onDragOver={(event) => {
+              if (dragged === null) return;
+              event.preventDefault();
+              setOver(record.id);
+            }}
+            onDrop={(event) => {
+              event.preventDefault();
+              drop(record.id);
+            }}
+            onKeyDown={(event) => {
+              const step = event.key === "ArrowUp" ? -1 : event.key === "ArrowDown" ? 1 : 0;
+              if (!event.altKey || !step) return;
+              event.preventDefault();
+              moveTo(index, index + step, (event.target as HTMLElement).id);
+            }}
+          >
+            <td class="shrink wide">
+              <div class="row tight">
+                <span
+                  class="grip"
+                  draggable={!refusal}
+                  title={refusal || t("Drag to move")}
+                  onDragStart={(event) => {
+                    event.dataTransfer?.setData("text/plain", String(record.id));
+                    setDragged(record.id);
+                  }}
+                  onDragEnd={() => {
+                    setDragged(null);
+                    setOver(null);
+                  }}
+                >
+                  <Icon name="grip" />
+                </span>
+                <span class="muted small position">{index + 1}</span>
+                <IconButton
+                  id={`up-${record.id}`}
+                  isSmall
+                  icon="up"
+                  label={t("Run {name} earlier", { name: record.name })}
+                  aria-disabled={index === 0 || !!refusal}
+                  onClick={() => moveTo(index, index - 1, `up-${record.id}`)}
+                />
+                <IconButton
+                  id={`down-${record.id}`}
+                  isSmall
+                  icon="down"
+                  label={t("Run {name} later", { name: record.name })}
+                  aria-disabled={index === shown.length - 1 || !!refusal}
+                  onClick={() => moveTo(index, index + 1, `down-${record.id}`)}
+                />
+              </div>
+            </td>
+            <RecordCells family={family} record={record} health={health.get(record.id)} refusal={refusal} />
           </tr>
-        </thead>
-        <tbody>
-          {shown.map((record, index) => (
-            <tr
-              key={record.id}
-              class={`${dragged === record.id ? "dragged" : ""} ${over === record.id && dragged !== record.id ? "over" : ""}`}
-              onDragOver={(event) => {
-                if (dragged === null) return;
-                event.preventDefault();
-                setOver(record.id);
-              }}
-              onDrop={(event) => {
-                event.preventDefault();
-                drop(record.id);
-              }}
-              onKeyDown={(event) => {
-                const step = event.key === "ArrowUp" ? -1 : event.key === "ArrowDown" ? 1 : 0;
-                if (!event.altKey || !step) return;
-                event.preventDefault();
-                moveTo(index, index + step, (event.target as HTMLElement).id);
-              }}
-            >
-              <td class="shrink wide">
-                <div class="row tight">
-                  <span
-                    class="grip"
-                    draggable={!refusal}
-                    title={refusal || t("Drag to move")}
-                    onDragStart={(event) => {
-                      event.dataTransfer?.setData("text/plain", String(record.id));
-                      setDragged(record.id);
-                    }}
-                    onDragEnd={() => {
-                      setDragged(null);
-                      setOver(null);
-                    }}
-                  >
-                    <Icon name="grip" />
-                  </span>
-                  <span class="muted small position">{index + 1}</span>
-                  <IconButton
-                    id={`up-${record.id}`}
-                    isSmall
-                    icon="up"
-                    label={t("Run {name} earlier", { name: record.name })}
-                    aria-disabled={index === 0 || !!refusal}
-                    onClick={() => moveTo(index, index - 1, `up-${record.id}`)}
-                  />
-                  <IconButton
-                    id={`down-${record.id}`}
-                    isSmall
-                    icon="down"
-                    label={t("Run {name} later", { name: record.name })}
-                    aria-disabled={index === shown.length - 1 || !!refusal}
-                    onClick={() => moveTo(index, index + 1, `down-${record.id}`)}
-                  />
-                </div>
-              </td>
-              <td class="shrink end">
-                <RecordSwitch family={family} record={record} refusal={refusal} />
-              </td>
-              <td class="first">
-                <RecordName family={family} record={record} health={health.get(record.id)} />
-              </td>
-              <HealthCells family={family} health={health.get(record.id)} />
-              <td class="shrink end">
-                <RecordMenu family={family} record={record} health={health.get(record.id)} refusal={refusal} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
       <p class="muted small note-row">{t("Every event goes through these from top to bottom. Move one by dragging, with the arrows, or with Alt and an arrow key.")}</p>
     </>
   );

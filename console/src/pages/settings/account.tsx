@@ -68,7 +68,9 @@ function Password({ user }: { user: User }) {
   if (!user.has_password)
     return (
       <Panel title={t("Password")}>
-        <p class="body muted">{t("You have no password yet. An owner can create a link with which you choose one: `hedgerow users reset-password` and your email.")}</p>
+        <p class="body muted">
+          {t("You have no password yet. An owner can create a link with which you choose one:")} <code>hedgerow users reset-password {user.email}</code>
+        </p>
       </Panel>
     );
   return (

@@ -41,7 +41,7 @@ export function SurveysPage() {
                 <StateTag survey={survey} />
               </td>
               <td class="muted drop">{tn((survey.questions ?? []).length, "{n} question", "{n} questions")}</td>
-              <td class="num">{counts.data ? formatNumber(counts.data[survey.id] ?? 0) : counts.error ? t("unknown") : "…"}</td>
+              <td class="num" data-label={t("Answers")}>{counts.data ? formatNumber(counts.data[survey.id] ?? 0) : counts.error ? t("unknown") : "…"}</td>
               <td class="muted drop">
                 <Ago at={survey.end_date ?? survey.start_date ?? survey.created_at} />
               </td>

@@ -10,6 +10,7 @@ from hedgerow.app.commands.flags import Environments, build_environments
 from hedgerow.app.commands.instance_status import InstanceStatusReader
 from hedgerow.app.container import Container
 from hedgerow.app.http.services import HttpServices
+from hedgerow.events.cohort_preview import CohortCounter
 from hedgerow.experiments.holdouts import Holdouts
 from hedgerow.flags.approvals.approval_policies import ApprovalPolicies
 from hedgerow.flags.environments.copies import FlagCopies
@@ -20,7 +21,7 @@ from hedgerow.http.api.activity import ActivityEndpoints
 from hedgerow.http.api.alerts.alerts import AlertEndpoints
 from hedgerow.http.api.alerts.pictures import MessagePictureEndpoints, PictureEndpoints
 from hedgerow.http.api.alerts.subscriptions import SubscriptionEndpoints
-from hedgerow.http.api.cohorts import CohortEndpoints
+from hedgerow.http.api.cohorts import CohortEndpoints, CohortPreviewEndpoints
 from hedgerow.http.api.dashboards.annotations import AnnotationEndpoints
 from hedgerow.http.api.dashboards.dashboards import DashboardEndpoints
 from hedgerow.http.api.dashboards.insights import InsightEndpoints
@@ -337,6 +338,7 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
             backfill=container.behaviors,
             requester=services.change_requester,
         ),
+        CohortPreviewEndpoints(CohortCounter(queries.executor)),
         IngestionWarningEndpoints(warnings=container.ingestion.warnings),
         DeadLetterEndpoints(SqlDeadLetterStore(container.database)),
     ]

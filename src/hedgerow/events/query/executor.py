@@ -127,7 +127,7 @@ class QueryExecutor:
         if b"cohort" in encoded.lower():
             cohorts = self._definitions.cohorts
             listed, _ = await cohorts.cohorts(project.id, limit=MAX_COHORTS, offset=0)
-            found = {each.id: each for each in await self._resolve_actions(project, listed)}
+            found = {each.id: each for each in await self.resolve_actions(project, listed)}
         return QueryContext(
             project=project,
             cohorts=found,
@@ -142,7 +142,7 @@ class QueryExecutor:
             reads_typed_columns=self._reader.reads_typed_columns,
         )
 
-    async def _resolve_actions(
+    async def resolve_actions(
         self, project: Project, cohorts: Sequence[Cohort]
     ) -> Sequence[Cohort]:
         """Return the cohorts with the steps of the actions that they count."""

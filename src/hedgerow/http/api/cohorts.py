@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from hedgerow.errors import Invalid, NotFound
 from hedgerow.events.behavior_backfill import BehaviorBackfill
+from hedgerow.events.cohort_preview import CohortCounter
 from hedgerow.flags.approvals.model import ProposedChange, ResourceType
 from hedgerow.flags.flags import Flags
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
@@ -76,6 +77,15 @@ class CohortDependents(msgspec.Struct, kw_only=True):
     cohorts: Sequence[CohortReference]
 
 
+class CohortPreviewItem(msgspec.Struct, kw_only=True):
+    """The persons whom a cohort would have now, of all persons. `groups` has the persons of each
+    alternative of the outermost OR, if there are 2 to 10."""
+
+    count: int
+    total_persons: int
+    groups: Sequence[int]
+
+
 FLAG_SCOPE = "feature_flag:read"
 # How long the response to a changed cohort waits until its stored events are counted.
 CATCH_UP_S = 5.0
@@ -117,6 +127,12 @@ class CohortBody(Fields):
             definition=_parse_definition(self.filters),
             deleted=self.deleted,
         )
+
+
+class CohortPreviewBody(Fields):
+    """`filters` as those of a cohort."""
+
+    filters: dict[str, Any]
 
 
 def _propose(cohort: Cohort, fields: CohortFields) -> ProposedChange:
@@ -171,7 +187,7 @@ def _render_cohort(cohort: Cohort, count: int | None, progress: int | None) -> C
 
 
 def _parse_id(call: ProjectCall) -> CohortId:
-    text = call.path_param("cohort_id")
+    text = call.path_param("cohort_id", {"preview": "POST"})
     number = parse_positive(text) if text.isdecimal() else None
     if number is None or number > INT64_MAX:
         raise NotFound
@@ -355,3 +371,28 @@ class CohortEndpoints:
             await self._backfill.catch_up(call.project.id, CATCH_UP_S)
         await self._flags.refresh(call.project)
         return JsonResponse(await self._render_one(cohort), status_code=status)
+
+
+class CohortPreviewEndpoints:
+    tag = "Cohorts"
+
+    def __init__(self, counter: CohortCounter) -> None:
+        self._counter = counter
+
+    @endpoint(
+        "POST",
+        *project_paths("cohorts/preview/"),
+        access=in_project("cohort:read"),
+        response=CohortPreviewItem,
+        body=CohortPreviewBody,
+    )
+    async def preview_cohort(self, call: ProjectCall) -> Response:
+        """Count who would be in a cohort with these filters. Nothing is stored. Takes at most 5
+        seconds."""
+        body = await call.body(CohortPreviewBody)
+        definition = _parse_definition(body.filters)
+        await compile_patterns(definition)
+        found = await call.while_connected(self._counter.count(call.project, definition, call.now))
+        return JsonResponse(
+            CohortPreviewItem(count=found.count, total_persons=found.total, groups=found.groups)
+        )

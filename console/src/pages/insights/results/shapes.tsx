@@ -189,9 +189,11 @@ export function Paths({ edges, height = 420 }: { edges: PathEdge[]; height?: num
   const nodes = placeNodes(edges, height);
   const last = Math.max(2, ...[...nodes.values()].map((each) => each.step));
   const place = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(MIN_WIDTH);
+  const [shownWidth, setWidth] = useState(0);
+  // Each column has the space for its labels; what does not fit is scrolled.
+  const width = Math.max(MIN_WIDTH, shownWidth, last * LABEL_PX);
   useEffect(() => {
-    const observer = new ResizeObserver(() => setWidth(Math.max(MIN_WIDTH, place.current?.clientWidth ?? 0)));
+    const observer = new ResizeObserver(() => setWidth(place.current?.clientWidth ?? 0));
     if (place.current) observer.observe(place.current);
     return () => observer.disconnect();
   }, []);

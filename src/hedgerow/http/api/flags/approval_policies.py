@@ -1,7 +1,7 @@
 """Approval policies: which changes of flags need how many approvals of whom."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +33,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.parameters import Parameter, parse_text
 from hedgerow.http.payload.fields import (
     INT64_MAX,
     OMITTED,
@@ -51,6 +52,12 @@ READ = in_project("feature_flag:read")
 WRITE = in_project("project:write")
 MAX_LISTED = 100
 _DURATION = re.compile(r"(?:(\d{1,4})(?: days?,?)? )?(\d{1,2}):(\d{2}):(\d{2})")
+
+
+SEARCH = Parameter(
+    "search",
+    "Only policies with this text in their action, tags, fields, properties, roles or users.",
+)
 
 
 def _parse_duration(value: Any) -> int:
@@ -216,6 +223,18 @@ def _render(call: ProjectCall, policy: ApprovalPolicy) -> PolicyItem:
     )
 
 
+def _list_texts(call: ProjectCall, policy: ApprovalPolicy) -> Iterator[str]:
+    """Return the texts of a policy that a search looks into."""
+    fields = to_policy_fields(policy)
+    conditions, approvers = fields["conditions"], fields["approver_config"]
+    yield policy.action_key.value
+    yield from (*conditions["tags"], *conditions["fields"], *approvers["roles"])
+    yield from (str(each.get("key", "")) for each in conditions["properties"])
+    for id in approvers["users"]:
+        if user := call.context.directory.find_user_by_id(id):
+            yield from (user.email, user.first_name)
+
+
 def _format_duration(duration: timedelta) -> str:
     """As Django REST framework does."""
     minutes, seconds = divmod(duration.seconds, 60)
@@ -244,11 +263,17 @@ class ApprovalPolicyEndpoints:
         *project_paths("approval_policies/"),
         access=READ,
         response=Page[PolicyItem],
-        query=PAGE_PARAMETERS,
+        query=(*PAGE_PARAMETERS, SEARCH),
     )
     async def list_approval_policies(self, call: ProjectCall) -> Response:
         """List the approval policies of a project, newest first."""
-        found = await self._policies.list_policies(call.project)
+        search = parse_text(call.query_param("search"), "search").strip().casefold()
+        policies = await self._policies.list_policies(call.project)
+        found = [
+            each
+            for each in policies
+            if any(search in text.casefold() for text in _list_texts(call, each))
+        ]
         listed = [_render(call, each) for each in call.window.of(found)]
         return JsonResponse(call.page(len(found), listed))
 

@@ -14,7 +14,7 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import parse_positive
+from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
@@ -23,6 +23,7 @@ from hedgerow.projects.store import ActivityStore
 
 NAME_MAX_CHARS = 400
 DESCRIPTION_MAX_CHARS = 400
+SEARCH = Parameter("search", "Only holdouts whose name or description contains this text.")
 READ = in_project("experiment:read")
 WRITE = in_project("experiment:write")
 RETURNED_FIELDS = frozenset(
@@ -126,11 +127,16 @@ class HoldoutEndpoints:
         *project_paths("experiment_holdouts/"),
         access=READ,
         response=Page[HoldoutItem],
-        query=PAGE_PARAMETERS,
+        query=(*PAGE_PARAMETERS, SEARCH),
     )
     async def list_holdouts(self, call: ProjectCall) -> Response:
         """List the holdouts of experiments, newest first."""
-        found = await self._holdouts.list_holdouts(call.project)
+        search = parse_text(call.query_param("search"), "search").strip().casefold()
+        found = [
+            each
+            for each in await self._holdouts.list_holdouts(call.project)
+            if search in each.name.casefold() or search in each.description.casefold()
+        ]
         listed = [_render(call, each) for each in call.window.of(found)]
         return JsonResponse(call.page(len(found), listed))
 
