@@ -8,6 +8,7 @@ from hedgerow.flags.early_access import EarlyAccessFeatures
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.draft import DraftEvaluation
+from hedgerow.flags.evaluation.explainer import FlagExplainer
 from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.evaluation.what_if import WhatIf
 from hedgerow.flags.flags import Flags
@@ -56,6 +57,7 @@ class HttpServices:
             timeout_s=settings.read_after_write_timeout_s,
         )
         self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
+        self.explainer = FlagExplainer(flag_cache, evaluation_data)
         self.what_if = WhatIf(
             self.flag_drafts, container.event_queries.executor, container.person_scanner
         )
