@@ -158,6 +158,7 @@ def build_sdk_endpoints(container: Container, services: HttpServices) -> list[Ha
             services.origins,
             utc_now,
             limits,
+            services.spans,
         ),
         RecordingEndpoints(max_bytes=CAPTURE_BYTES, timeout_s=timeout_s),
         PublicFeatureEndpoints(directory, services.early_access),

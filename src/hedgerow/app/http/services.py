@@ -24,6 +24,7 @@ from hedgerow.http.payload.body_memory import BodyMemory
 from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.http.server.proxies import Origins
+from hedgerow.http.server.spans import SpanLog
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
@@ -43,7 +44,10 @@ class HttpServices:
     """The services that only the HTTP API needs; endpoints share them. Fields are in the order in
     which they are built."""
 
-    def __init__(self, container: Container, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, container: Container, stopping: asyncio.Event, spans: SpanLog | None = None
+    ) -> None:
+        self.spans = spans
         settings, database = container.settings, container.database
         flag_cache, pipelines = container.flag_cache, container.pipelines
         self.stopping = stopping

@@ -93,6 +93,8 @@ def evaluate_flags(  # noqa: PLR0913 - the options of a command
         "group_properties": _parse_group_values(group_property),
         "device_id": device_id,
     }
+    for name in fields["group_properties"].keys() - fields["groups"].keys():
+        raise OperatorError(f"--group-property {name}: choose the group with --group {name}=KEY.")
     if at is not None:
         settings = load_service_settings(server, personal_key, data_dir=data)
         if data is None:
