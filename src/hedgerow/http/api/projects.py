@@ -35,6 +35,8 @@ from hedgerow.projects.projects import (
 from hedgerow.projects.validation import check_known_fields, check_storable
 
 ORGANIZATION = "/api/organizations/{organization_id}/"
+# PostHog's Terraform provider names projects below their organization.
+PROJECT_PATHS = (*project_paths(""), f"{ORGANIZATION}projects/{{project_id}}/")
 PATHS = ("/api/projects/", "/api/environments/", f"{ORGANIZATION}projects/")
 
 MAX_TEST_ACCOUNT_FILTERS = 50
@@ -243,23 +245,25 @@ class ProjectEndpoints:
 
     @endpoint(
         "GET",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:read"),
         response=ProjectDetail,
     )
     async def retrieve_project(self, call: ProjectCall) -> Response:
         """Retrieve a project. `@current` is the first project that the key can access."""
+        check_organization(call)
         return JsonResponse(_render_detail(call.project))
 
     @endpoint(
         "PATCH",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:write"),
         response=ProjectDetail,
         body=ProjectChange,
     )
     async def change_project(self, call: ProjectCall) -> Response:
         """Update the name, time zone, event retention and other choices of a project."""
+        check_organization(call)
         body = await call.body(ProjectChange)
         if "test_account_filters" in body.model_fields_set:
             _check_filters(body.test_account_filters, call)
@@ -272,7 +276,7 @@ class ProjectEndpoints:
 
     @endpoint(
         "DELETE",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:write"),
         response=None,
         status=204,
@@ -280,6 +284,7 @@ class ProjectEndpoints:
     async def delete_project(self, call: ProjectCall) -> Response:
         """Delete a project with all its data. Its keys are refused from now on; the data is gone
         from the disk soon: see `/api/project_deletions/`. The only project cannot be deleted."""
+        check_organization(call)
         await self._projects.delete(call.project.id, call.actor, call.now)
         return no_content()
 
