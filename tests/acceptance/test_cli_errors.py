@@ -59,7 +59,6 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 def test_invalid_arguments_are_one_line(fresh: Installation) -> None:
     complaints = {
-        ("keys", "revoke", "unknown"): "No key has the id or label 'unknown'",
         ("keys", "create", "--label", "x", "--scope", "tea:drink"): "Invalid scope: tea:drink",
         ("keys", "create", "--label", "x", "--scope", "flags:read"): "mean feature_flag:read?",
         ("keys", "create", "--label", "x", "--project", "9"): "There is no project 9. Expected one",

@@ -356,7 +356,7 @@ class Load:
     collections: int
 
 
-MAX_LOAD = Load(modules=480, collections=20)
+MAX_LOAD = Load(modules=500, collections=20)
 
 
 def _measure_load(*arguments: str) -> Load:

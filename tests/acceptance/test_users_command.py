@@ -71,7 +71,6 @@ def test_person_is_added_changed_and_removed(
     [
         (("remove", "{owner}", "--yes"), "needs an owner"),
         (("role", "{owner}", "--member"), "needs an owner"),
-        (("role", "nobody@example.com", "--owner"), "No person has the email"),
         (("invite", "x@example.com", "--role", "1=king"), "There is no role king"),
         (("invite", "x@example.com", "--role", "viewer"), "Expected PROJECT=ROLE"),
         (("add", "x", "--name", "X"), "valid email"),
@@ -85,3 +84,8 @@ def test_mistakes_are_explained(
     done = installation.run_in_process("users", *(each.format(owner=owner) for each in arguments))
     assert done.returncode == 1
     assert error in done.stderr
+
+
+def test_a_missing_person_has_its_status(installation: Installation) -> None:
+    done = installation.run_in_process("users", "role", "x@example.com", "--owner")
+    assert (done.returncode, "No person has the email" in done.stderr) == (4, True)

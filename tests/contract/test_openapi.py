@@ -159,6 +159,8 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "SampleBody": {"event": "bought", "properties": {"price": 3}},
     "PreviewBody": {"event": "bought", "properties": {"price": 3}},
     "PastEvaluationBody": {"distinct_id": "ann"},
+    "ExplanationsBody": {"distinct_id": "ann"},
+    "DocumentBody": {"document": {"version": 1}, "environment": {}},
     "NewProjectBody": {"name": "Documented", "timezone": "Europe/Paris"},
     "ProjectChange": {"name": "Documented"},
     "TokenRotation": {"grace_s": 60},

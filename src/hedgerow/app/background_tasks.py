@@ -31,6 +31,7 @@ from hedgerow.projects.call_limits import CallLimits, share_usage
 from hedgerow.projects.deletion import ProjectDeletion
 from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
+from hedgerow.storage.connect import build_change_listener
 from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.engine.free_pages import overwrite_free_pages
 from hedgerow.storage.engine.task_claims import TaskClaims
@@ -76,6 +77,7 @@ def build_service_tasks(
         _poll("poll projects and keys", container.state.directory.refresh_and_save_usage),
         _poll("poll flags", container.flag_cache.refresh_changed),
         _poll("poll surveys", container.surveys.cache.refresh_changed),
+        *_build_listening_tasks(container),
         _poll("poll frontend apps", sdk_configs.refresh),
         PeriodicTask(
             name="poll destination health",
@@ -90,6 +92,28 @@ def build_service_tasks(
             has_backoff=False,
         ),
         *build_shared_tasks(container),
+    ]
+
+
+def _build_listening_tasks(container: Container) -> list[PeriodicTask]:
+    """On PostgreSQL, learn of changes of other processes at once. Polling stays beside it."""
+    listener = build_change_listener(state_location(container.settings))
+    if listener is None:
+        return []
+
+    async def wait_and_refresh() -> None:
+        await listener.wait()
+        await container.state.directory.refresh()
+        await container.flag_cache.refresh_changed()
+        await container.surveys.cache.refresh_changed()
+
+    return [
+        PeriodicTask(
+            name="listen for changes",
+            interval_s=INGESTION_INTERVAL_S,
+            run=wait_and_refresh,
+            max_backoff_s=DELIVERY_MAX_BACKOFF_S,
+        )
     ]
 
 

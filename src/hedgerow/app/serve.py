@@ -58,6 +58,7 @@ async def run_service(
     tasks = [
         *build_service_tasks(container, http.sdk_configs, http.destination_health),
         *build_usage_tasks(container, http.call_limits),
+        *http.export_tasks,
         *(build_worker_tasks(container) if worker else []),
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))

@@ -16,7 +16,6 @@ from hedgerow.errors import OperatorError
 from hedgerow.lib.text import escape_control_characters
 
 MIN_COLUMN_WIDTH = 12
-MAX_VALUE_CHARS = 100
 _GAP = "  "
 
 
@@ -94,12 +93,6 @@ def has_color(stream: TextIO) -> bool:
 
 def colorize(text: str, color: str | None = None, *, bold: bool = False) -> str:
     return typer.style(text, fg=color, bold=bold or None) if has_color(sys.stdout) else text
-
-
-def format_value(value: Any) -> str:
-    """Return a value as JSON, cut to a readable length."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
 
 
 def confirm(question: str) -> None:

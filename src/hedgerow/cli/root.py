@@ -7,11 +7,14 @@ import typer
 
 from hedgerow import __version__
 from hedgerow.cli.commands import RootGroup
-from hedgerow.errors import AppError, OperatorError
+from hedgerow.errors import AppError, NotFound, OperatorError
 from hedgerow.lib.optional_packages import MissingPackage
 from hedgerow.lib.text import escape_control_characters
 from hedgerow.lib.tokens import redact_secrets
 from hedgerow.settings import SettingError
+
+# As `ServiceNotFound`: a missing object is the same on a service and on the database.
+NOT_FOUND_STATUS = 4
 
 app = typer.Typer(
     name="hedgerow",
@@ -63,4 +66,5 @@ def run_reporting_errors(run: Callable[[], object]) -> None:
             escape_control_characters(f"hedgerow: {field}{redact_secrets(str(error))}"),
             file=sys.stderr,
         )
-        sys.exit(getattr(error, "exit_status", 1))
+        missing = isinstance(error, NotFound)
+        sys.exit(NOT_FOUND_STATUS if missing else getattr(error, "exit_status", 1))

@@ -23,6 +23,8 @@ SCOPE = "Event"
 MAX_EVENT_NAME_CHARS = 200
 # The activity entry lists at most this many uuids.
 MAX_AUDITED_UUIDS = 100
+# Later than any timestamp that the event store can hold.
+END_OF_TIME = datetime(2300, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,10 @@ class EventDeletion:
         """Return how many events would be deleted."""
         await self.read_barrier()
         return await self._events.count(project_id, selection)
+
+    async def count_all(self, project_id: ProjectId) -> int:
+        """Return how many events a project has."""
+        return await self.count(project_id, EventSelection(before=END_OF_TIME))
 
     async def delete(
         self, project_id: ProjectId, selection: EventSelection, actor: Actor, now: datetime

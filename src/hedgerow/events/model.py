@@ -20,6 +20,10 @@ class PersonMode(StrEnum):
     FORCE_UPGRADE = "force_upgrade"
 
 
+# The W3C trace context of the request that sent an event, if the service exports traces.
+TRACEPARENT = "$traceparent"
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An event as the event store holds it, with exactly the inserted columns in this order.
     `properties` and `person_properties` are JSON text. `timestamp` is when the event happened,

@@ -59,6 +59,7 @@ from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
 from hedgerow.http.auth.access import Authenticator
 from hedgerow.http.console.console import ConsoleEndpoints
+from hedgerow.http.documents import DocumentEndpoints
 from hedgerow.http.endpoint import Endpoint, Handler, endpoints_of
 from hedgerow.http.mcp import McpEndpoints
 from hedgerow.http.openapi.docs import DocsEndpoints
@@ -99,6 +100,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     DocsEndpoints,
     McpEndpoints,
     ProjectEndpoints,
+    DocumentEndpoints,
     KeyEndpoints,
     UserEndpoints,
     SessionEndpoints,

@@ -13,6 +13,7 @@ EXTRAS = {
     "clickhouse_connect": "clickhouse",
     "liquid": "liquid",
     "numpy": "experiments",
+    "opentelemetry": "otel",
     "psycopg": "postgresql",
     "pyarrow": "parquet",
     "scipy": "experiments",

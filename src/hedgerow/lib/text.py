@@ -1,9 +1,11 @@
 """Text rules: characters that databases accept, whole numbers, text in error messages."""
 
+import json
 import re
 from typing import Any
 
 TRUNCATED_CHARS = 100
+MAX_VALUE_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -54,6 +56,12 @@ def parse_number(value: Any) -> float | None:
 def truncate(value: Any) -> str:
     """Truncate a client's value for use in an error message."""
     return str(value)[:TRUNCATED_CHARS]
+
+
+def format_value(value: Any) -> str:
+    """Return a value as JSON, cut to a readable length."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
 
 
 def escape_control_characters(text: str) -> str:

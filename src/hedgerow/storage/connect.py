@@ -90,6 +90,14 @@ def open_database(location: DatabaseLocation) -> Database:
     return database
 
 
+def build_change_listener(location: DatabaseLocation) -> Any:
+    """Return what waits for changes of other processes; None on SQLite, which cannot notify."""
+    if location.is_sqlite:
+        return None
+    module = import_package("hedgerow.storage.engine.change_listener")
+    return module.ChangeListener(location.url, location.timeout_s)
+
+
 def _import_postgres() -> Any:
     """Import the driver on demand, so that commands on SQLite do not wait for it."""
     return import_package("hedgerow.storage.engine.postgres")

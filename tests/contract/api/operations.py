@@ -131,6 +131,7 @@ class PathIds:
             "invite_id": self.invite_id,
             "record_id": self.record_ids.get(family, "999999"),
             "job_id": self.job_ids.get(family, "no-such-job"),
+            "document_kind": "definitions",
             "delivery_id": "999999",
             "letter_id": "999999",
             **SDK_PATH_VALUES,

@@ -5,21 +5,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hedgerow.app.commands.state import open_state
-from hedgerow.app.event_queries import build_dashboards, build_event_queries
+from hedgerow.app.event_queries import DashboardServices, build_dashboards, build_event_queries
 from hedgerow.app.event_store import LazyEventStore, event_store_location
 from hedgerow.app.state import State, state_location
 from hedgerow.dashboards.as_code import DashboardsAsCode
-from hedgerow.dashboards.dashboards import Author
+from hedgerow.dashboards.documents import DashboardDocuments
 from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.settings import Settings
 from hedgerow.storage.dashboards.as_code import SqlDashboardDocumentStore
+from hedgerow.storage.engine.database import Database
 from hedgerow.storage.flags.flags import SqlFlagStore
 from hedgerow.storage.persons.person_scanner import WORKER_LIMITS, SqlPersonScanner
-
-__all__ = ["Author", "DashboardCommands", "open_dashboards"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class DashboardCommands:
     """Insights and dashboards of an installation, for commands."""
 
     state: State
-    as_code: DashboardsAsCode
+    documents: DashboardDocuments
 
 
 @asynccontextmanager
@@ -49,15 +48,17 @@ async def open_dashboards(settings: Settings) -> AsyncIterator[DashboardCommands
             )
             services = build_dashboards(state.database, state.directory, reading)
             yield DashboardCommands(
-                state=state,
-                as_code=DashboardsAsCode(
-                    SqlDashboardDocumentStore(state.database),
-                    services.insights,
-                    services.dashboards,
-                ),
+                state=state, documents=build_dashboard_documents(state.database, services)
             )
         finally:
             workers.close()
+
+
+def build_dashboard_documents(
+    database: Database, services: DashboardServices
+) -> DashboardDocuments:
+    store = SqlDashboardDocumentStore(database)
+    return DashboardDocuments(DashboardsAsCode(store, services.insights, services.dashboards))
 
 
 async def _do_not_wait() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hedgerow.app.commands.state import open_state
 from hedgerow.app.state import State
 from hedgerow.definitions.as_code import DefinitionsAsCode
+from hedgerow.definitions.documents import DefinitionDocuments
 from hedgerow.settings import Settings
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore
 
@@ -16,11 +17,13 @@ class DefinitionCommands:
     """Definitions of an installation, for commands."""
 
     state: State
-    as_code: DefinitionsAsCode
+    documents: DefinitionDocuments
 
 
 @asynccontextmanager
 async def open_definitions(settings: Settings) -> AsyncIterator[DefinitionCommands]:
     async with open_state(settings) as state:
         store = SqlDefinitionStore(state.database)
-        yield DefinitionCommands(state=state, as_code=DefinitionsAsCode(store))
+        yield DefinitionCommands(
+            state=state, documents=DefinitionDocuments(DefinitionsAsCode(store))
+        )

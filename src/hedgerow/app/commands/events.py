@@ -14,8 +14,8 @@ from hedgerow.app.event_store_requests import (
     request_from_service,
 )
 from hedgerow.app.state import State
-from hedgerow.events.deletion import BehaviorRebuild, DeletionRequest, EventDeletion
-from hedgerow.lib.clock import utc_now
+from hedgerow.events.deletion import END_OF_TIME, BehaviorRebuild, DeletionRequest, EventDeletion
+from hedgerow.lib.clock import format_iso, utc_now
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.deletions import SqlDeletionLog
@@ -29,9 +29,6 @@ from hedgerow.storage.projects.activity import SqlActivityStore
 from hedgerow.storage.projects.deletions import SqlProjectDeletions
 
 __all__ = ["DeletionRequest", "EventCommands", "open_events"]
-
-# Later than any timestamp that the event store can hold.
-END_OF_TIME = "2300-01-01"
 
 RunAction = Callable[[StoreAction, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
@@ -55,7 +52,7 @@ class EventCommands:
 
     async def count_all(self, project_id: ProjectId) -> int:
         """Count the events of a project."""
-        return await self.count(project_id, DeletionRequest(before=END_OF_TIME))
+        return await self.count(project_id, DeletionRequest(before=format_iso(END_OF_TIME)))
 
     async def _delete(
         self, action: StoreAction, project_id: ProjectId, request: DeletionRequest

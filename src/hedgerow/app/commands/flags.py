@@ -2,7 +2,6 @@
 promote them between the environments of a product.
 """
 
-import difflib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from hedgerow.flags.as_code.apply import FlagsAsCode
 from hedgerow.flags.as_code.plan import FIRST_PROVISIONAL_ID, FlagChange
 from hedgerow.flags.edits import public_value
 from hedgerow.flags.environments.as_code import ProductAsCode
+from hedgerow.flags.environments.documents import FlagDocuments
 from hedgerow.flags.environments.matrix import (
     EnvironmentProject,
     FlagMatrix,
@@ -24,18 +24,12 @@ from hedgerow.flags.environments.matrix import (
 from hedgerow.flags.environments.parts import PARTS
 from hedgerow.flags.environments.promotion_plan import PromotionPlan, PromotionRequest
 from hedgerow.flags.environments.promotions import Promotions
-from hedgerow.flags.evaluation.decide import EvaluationRequest
-from hedgerow.flags.evaluation.explain import explain_flags
-from hedgerow.flags.evaluation.explanation import Explanation
+from hedgerow.flags.evaluation.explainer import FlagExplainer
 from hedgerow.flags.evaluation.flag_cache import FlagCache
-from hedgerow.flags.evaluation.snapshot import FlagSnapshot
 from hedgerow.flags.flags import AUDITED
 from hedgerow.flags.validate import referenced_flag_ids
-from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
-from hedgerow.projects.model import Project
 from hedgerow.projects.products import Product, Products
 from hedgerow.settings import Settings
 from hedgerow.storage.flags.environments import SqlEnvironmentStore
@@ -53,25 +47,8 @@ class FlagCommands:
     """Flags of an installation, for commands."""
 
     state: State
-    cache: FlagCache
-    contexts: SqlEvaluationDataStore
+    explainer: FlagExplainer
     as_code: FlagsAsCode
-
-    async def explain(self, project: Project, **fields: Any) -> Sequence[Explanation]:
-        """Evaluate flags and explain each value. `fields` are those of the evaluation request.
-
-        Raises OperatorError for an unknown flag or group type, which the service ignores.
-        """
-        request = EvaluationRequest(**fields)
-        snapshot = await self.cache.snapshot(project)
-        _check_request(snapshot, request, project)
-        types = snapshot.definitions.group_types
-        stored = await self.contexts.load(
-            project.id,
-            request.distinct_id[:DISTINCT_ID_MAX_CHARS],
-            {types[name]: key for name, key in request.groups.items()},
-        )
-        return explain_flags(snapshot, request, stored, utc_now())
 
 
 @asynccontextmanager
@@ -80,8 +57,9 @@ async def open_flags(settings: Settings) -> AsyncIterator[FlagCommands]:
         with _open_flag_store(settings, state) as store:
             yield FlagCommands(
                 state=state,
-                cache=FlagCache(store, run_in_thread),
-                contexts=SqlEvaluationDataStore(state.database),
+                explainer=FlagExplainer(
+                    FlagCache(store, run_in_thread), SqlEvaluationDataStore(state.database)
+                ),
                 as_code=FlagsAsCode(store),
             )
 
@@ -109,28 +87,6 @@ def build_draft_body(step: FlagChange) -> dict[str, Any]:
     return body if step.before is None else {"id": after.id, **body}
 
 
-def _check_request(snapshot: FlagSnapshot, request: EvaluationRequest, project: Project) -> None:
-    for key in request.flag_keys or ():
-        if snapshot.get(key) is None:
-            keys = [each.flag.key for each in snapshot.all_flags]
-            close = difflib.get_close_matches(key, keys, n=3)
-            hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise OperatorError(f'There is no flag "{key}" in project {project.id}.{hint}')
-    types = snapshot.definitions.group_types
-    for name in request.groups:
-        if name not in types:
-            known = ", ".join(types) or "none"
-            raise OperatorError(
-                f'There is no group type "{name}" in project {project.id}. '
-                f"Expected one of: {known}."
-            )
-    for name in request.group_properties:
-        if name not in request.groups:
-            raise OperatorError(
-                f"--group-property {name}: choose the group with --group {name}=KEY."
-            )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environments:
     """Products of an installation, and what can be done with their flags."""
@@ -139,7 +95,7 @@ class Environments:
     products: Products
     matrix: FlagMatrix
     promotions: Promotions
-    as_code: ProductAsCode
+    documents: FlagDocuments
 
     def list_environments(self, product: Product) -> list[EnvironmentProject]:
         """Return the environments of a product with their projects."""
@@ -172,12 +128,15 @@ def build_environments(
     state: State, flag_store: SqlFlagStore, flag_cache: FlagCache
 ) -> Environments:
     store = SqlEnvironmentStore(flag_store)
+    products = Products(SqlProductStore(state.database), state.directory)
     return Environments(
         state=state,
-        products=Products(SqlProductStore(state.database), state.directory),
+        products=products,
         matrix=FlagMatrix(flag_cache, run_in_thread),
         promotions=Promotions(store, flag_cache, run_in_thread),
-        as_code=ProductAsCode(flag_store, store),
+        documents=FlagDocuments(
+            FlagsAsCode(flag_store), ProductAsCode(flag_store, store), products, flag_cache
+        ),
     )
 
 

@@ -11,15 +11,13 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.pipelines.catalogue import Catalogue, find_entry_points, load_components
 from hedgerow.pipelines.records.as_code import RecordsAsCode
-from hedgerow.pipelines.records.document import SECTIONS
+from hedgerow.pipelines.records.documents import RecordDocuments
 from hedgerow.settings import Settings
 from hedgerow.storage.backup import encryption_check, re_encryption
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines.components import SqlComponentStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
-
-__all__ = ["SECTIONS", "PipelineCommands", "open_pipelines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,7 @@ class PipelineCommands:
 
     state: State
     catalogue: Catalogue
-    as_code: RecordsAsCode
+    documents: RecordDocuments
     encryption_keys: EncryptionKeys
 
     async def re_encrypt(self) -> int:
@@ -51,7 +49,7 @@ async def open_pipelines(
         yield PipelineCommands(
             state=state,
             catalogue=catalogue,
-            as_code=RecordsAsCode(store, catalogue, keys),
+            documents=RecordDocuments(RecordsAsCode(store, catalogue, keys), catalogue),
             encryption_keys=keys,
         )
 

@@ -6,10 +6,13 @@ from typing import Any
 
 from starlette.types import Scope
 
+from hedgerow.app.commands.dashboards import build_dashboard_documents
 from hedgerow.app.commands.flags import Environments, build_environments
 from hedgerow.app.commands.instance_status import InstanceStatusReader
 from hedgerow.app.container import Container
 from hedgerow.app.http.services import HttpServices
+from hedgerow.definitions.as_code import DefinitionsAsCode
+from hedgerow.definitions.documents import DefinitionDocuments
 from hedgerow.events.cohort_preview import CohortCounter
 from hedgerow.experiments.holdouts import Holdouts
 from hedgerow.flags.approvals.approval_policies import ApprovalPolicies
@@ -72,6 +75,7 @@ from hedgerow.http.api.pipelines.transformations import TransformationEndpoints
 from hedgerow.http.api.projects import ProjectEndpoints
 from hedgerow.http.api.query import QueryEndpoints
 from hedgerow.http.api.surveys import SurveyEndpoints
+from hedgerow.http.documents import DocumentEndpoints
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.payload.limits import CAPTURE_LIMITS, DECIDE_LIMITS
 from hedgerow.http.payload.reader import PayloadReader, PayloadServices
@@ -97,6 +101,7 @@ from hedgerow.outbound.geoip import GeoIp
 from hedgerow.persons.cohorts import Cohorts
 from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.jobs.jobs import Jobs
+from hedgerow.pipelines.records.documents import RecordDocuments
 from hedgerow.pipelines.transformations.preview import TransformationPreviews
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.dashboards.insights import SqlInsightStore
@@ -105,6 +110,7 @@ from hedgerow.storage.flags.code_references import SqlCodeReferenceStore
 from hedgerow.storage.flags.holdouts import SqlHoldoutStore
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.ingestion.definitions import SqlDefinitionStore
 from hedgerow.storage.persons.behaviors import SqlBehaviorStore
 from hedgerow.storage.persons.cohorts import SqlCohortStore
 from hedgerow.storage.pipelines.health import SqlPipelineHealthStore
@@ -152,6 +158,7 @@ def build_sdk_endpoints(container: Container, services: HttpServices) -> list[Ha
             services.origins,
             utc_now,
             limits,
+            services.spans,
         ),
         RecordingEndpoints(max_bytes=CAPTURE_BYTES, timeout_s=timeout_s),
         PublicFeatureEndpoints(directory, services.early_access),
@@ -177,6 +184,7 @@ def _build_project_endpoints(container: Container, services: HttpServices) -> li
             directory=state.directory,
             projects=state.projects,
             deletions=SqlProjectDeletions(container.database),
+            count_events=container.deletion.count_all,
         ),
         KeyEndpoints(directory=state.directory, keys=state.keys),
         UserEndpoints(state.directory),
@@ -231,7 +239,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
             flags=services.flags,
             local_evaluation_cache=services.local_evaluation,
         ),
-        FlagDraftEndpoints(services.flag_drafts),
+        FlagDraftEndpoints(services.flag_drafts, services.explainer),
         WhatIfEndpoints(services.what_if),
         CodeReferenceEndpoints(SqlCodeReferenceStore(container.database)),
         ChangeRequestEndpoints(
@@ -251,6 +259,7 @@ def _build_flag_endpoints(container: Container, services: HttpServices) -> list[
         RolloutPlanEndpoints(services.activity, container.rollouts.plans),
         BanditEndpoints(services.activity, container.rollouts.bandits, services.change_requester),
         *_build_environment_endpoints(container, environments, promotions),
+        _build_document_endpoints(container, environments),
         OrganizationFlagEndpoints(
             FlagCopies(environments.promotions, schedules, container.flag_cache),
             state.directory,
@@ -296,6 +305,19 @@ def _build_environment_endpoints(
         MatrixEndpoints(directory, container.experiments.experiments, finder, built.matrix),
         PromotionEndpoints(directory, finder, built.promotions, requests),
     ]
+
+
+def _build_document_endpoints(container: Container, built: Environments) -> Handler:
+    database, pipelines = container.database, container.pipelines
+    definitions = DefinitionsAsCode(SqlDefinitionStore(database))
+    return DocumentEndpoints(
+        {
+            "flags": built.documents,
+            "pipelines": RecordDocuments(pipelines.as_code, pipelines.catalogue),
+            "definitions": DefinitionDocuments(definitions),
+            "dashboards": build_dashboard_documents(database, container.dashboards),
+        }
+    )
 
 
 def _build_event_endpoints(container: Container, services: HttpServices) -> list[Handler]:

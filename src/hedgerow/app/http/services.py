@@ -9,6 +9,7 @@ from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.flags.evaluation.blast_radius import BlastRadiusCounter
 from hedgerow.flags.evaluation.decide import Decider
 from hedgerow.flags.evaluation.draft import DraftEvaluation
+from hedgerow.flags.evaluation.explainer import FlagExplainer
 from hedgerow.flags.evaluation.person_search import PersonSearch
 from hedgerow.flags.evaluation.what_if import WhatIf
 from hedgerow.flags.flags import Flags
@@ -24,6 +25,7 @@ from hedgerow.http.payload.body_memory import BodyMemory
 from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.http.server.proxies import Origins
+from hedgerow.http.server.spans import SpanLog
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
@@ -43,7 +45,10 @@ class HttpServices:
     """The services that only the HTTP API needs; endpoints share them. Fields are in the order in
     which they are built."""
 
-    def __init__(self, container: Container, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, container: Container, stopping: asyncio.Event, spans: SpanLog | None = None
+    ) -> None:
+        self.spans = spans
         settings, database = container.settings, container.database
         flag_cache, pipelines = container.flag_cache, container.pipelines
         self.stopping = stopping
@@ -57,6 +62,7 @@ class HttpServices:
             timeout_s=settings.read_after_write_timeout_s,
         )
         self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
+        self.explainer = FlagExplainer(flag_cache, evaluation_data)
         self.what_if = WhatIf(
             self.flag_drafts, container.event_queries.executor, container.person_scanner
         )

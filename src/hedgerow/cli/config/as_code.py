@@ -1,24 +1,43 @@
-"""Shared steps of `flags` and `pipelines`: read a YAML file, show a plan, ask, write a file."""
+"""Shared steps of commands for documents: read a YAML file, show a plan, ask, apply it, and write a
+file, on a service or on the database of this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from hedgerow.cli.output import colorize, confirm, format_value, print_json
+from hedgerow.cli.config.break_glass import break_glass_for
+from hedgerow.cli.existing_installation import choose_project, load_installation_settings
+from hedgerow.cli.output import colorize, confirm, print_json
+from hedgerow.cli.service_client import ServiceClient, find_service
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.lib import jsonio, yamlio
+from hedgerow.lib.clock import utc_now
 from hedgerow.lib.text import escape_control_characters
+from hedgerow.projects.activity import COMMAND_LINE
+from hedgerow.projects.as_code import (
+    DocumentPlan,
+    DocumentRequest,
+    ExportedDocument,
+    PlanSummary,
+    ProjectDocuments,
+    from_plain,
+    list_variables,
+    to_plain,
+)
 
 if TYPE_CHECKING:
-    from hedgerow.projects.model import Project
+    from hedgerow.app.state import State
+    from hedgerow.settings import Settings
 
 OutputOption = Annotated[
     Path | None,
@@ -30,6 +49,135 @@ CheckOption = Annotated[
 ]
 
 _LINE_COLORS = {"  + ": "green", "  - ": "red", "  ~ ": "yellow"}
+
+
+class OpenDocuments(Protocol):
+    """Documents of one kind on an open database."""
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def documents(self) -> ProjectDocuments: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentKind:
+    """A kind of document: its name and scope in the API, and how to open it on the database."""
+
+    name: str
+    scope: str
+    open: Callable[[Settings], AbstractAsyncContextManager[OpenDocuments]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command works, as its options say."""
+
+    project: int | None
+    data: Path | None
+    server: str | None
+    key: str | None
+
+    def find_service(self, scope: str) -> ServiceClient | None:
+        return find_service(self.data, self.server, self.key, self.project, scope)
+
+    def load_settings(self) -> Settings:
+        return load_installation_settings(self.data)
+
+
+def export_document(kind: DocumentKind, place: Place, output: Path | None) -> None:
+    """Write the document of a project to a file or to stdout."""
+    service = place.find_service(f"{kind.scope}:read")
+    if service is not None:
+        answer = service.request("GET", f"documents/{kind.name}/")
+        names = ("title", "count", "notes")
+        exported = ExportedDocument(
+            document=from_plain(answer["document"]), **{name: answer[name] for name in names}
+        )
+        source = describe_project(answer["project_id"], answer["project_name"])
+    else:
+
+        async def run(settings: Settings) -> tuple[str, ExportedDocument]:
+            async with kind.open(settings) as opened:
+                found = choose_project(opened.state, place.project)
+                exported = await opened.documents.export(found)
+                return describe_project(found.id, found.name), exported
+
+        source, exported = asyncio.run(run(place.load_settings()))
+    write_document(source, exported, output)
+
+
+def apply_document(
+    kind: DocumentKind,
+    file: Path,
+    place: Place,
+    review: PlanReview,
+    *,
+    prune: bool = False,
+    reason: str | None = None,
+) -> None:
+    """Show what a file would change, ask, and apply it."""
+    document = read_document(file)
+    service = place.find_service(f"{kind.scope}:write")
+    if service is not None:
+        _apply_on_service(service, kind, file, document, review, prune=prune, reason=reason)
+        return
+
+    async def run(settings: Settings) -> None:
+        async with kind.open(settings) as opened:
+            target = choose_project(opened.state, place.project)
+            request = build_request(document, prune=prune)
+            await review_plan(opened.documents.plan(target, request), file, review)
+
+    with break_glass_for(reason):
+        asyncio.run(run(place.load_settings()))
+
+
+async def review_plan(planned: Awaitable[DocumentPlan], file: Path, review: PlanReview) -> None:
+    """Show a plan, ask, and apply it here."""
+    with report_invalid(file):
+        plan = await planned
+    is_approved = review.approve(plan.summary, plan.lines)
+    if is_approved:
+        with report_invalid(file):
+            await plan.apply()
+    review.report(plan.summary, is_applied=is_approved)
+
+
+def _apply_on_service(  # noqa: PLR0913 - as above
+    service: ServiceClient,
+    kind: DocumentKind,
+    file: Path,
+    document: Any,
+    review: PlanReview,
+    *,
+    prune: bool,
+    reason: str | None,
+) -> None:
+    path = f"documents/{kind.name}/"
+    headers = {} if reason is None else {"X-Break-Glass": reason.encode().decode("latin-1")}
+    body = {
+        "document": to_plain(document),
+        "prune": prune,
+        "environment": {
+            name: os.environ[name] for name in list_variables(document) if name in os.environ
+        },
+    }
+    with report_invalid(file):
+        plan = service.request("POST", path, body, headers)
+    summary = PlanSummary(**{name: plan[name] for name in PlanSummary.__slots__})
+    is_approved = review.approve(summary, plan["lines"])
+    if is_approved:
+        with report_invalid(file):
+            service.request("POST", path, {**body, "plan": plan["plan"]}, headers)
+    review.report(summary, is_applied=is_approved)
+
+
+def build_request(document: Any, *, prune: bool) -> DocumentRequest:
+    return DocumentRequest(
+        document=document, prune=prune, environment=os.environ, actor=COMMAND_LINE, now=utc_now()
+    )
 
 
 def read_document(file: Path) -> Any:
@@ -53,14 +201,16 @@ def _decode(text: str) -> Any:
     return yamlio.decode(text)
 
 
-def describe_project(project: Project) -> str:
-    return f"project {project.id}, {json.dumps(project.name)}"
+def describe_project(id: int, name: str) -> str:
+    return f"project {id}, {json.dumps(name)}"
 
 
-def write_document(source: str, title: str, document: Any, output: Path | None, count: str) -> None:
-    """Write a document as YAML to a file or to stdout. `count` says how much was written."""
-    header = f"# {title} of {source}.\n"
-    text = header + yamlio.encode(document)
+def write_document(source: str, exported: ExportedDocument, output: Path | None) -> None:
+    """Write a document as YAML to a file or to stdout."""
+    for note in exported.notes:
+        print(escape_control_characters(note), file=sys.stderr)
+    header = f"# {exported.title} of {source}.\n"
+    text = header + yamlio.encode(exported.document)
     if output is None:
         sys.stdout.write(text)
         return
@@ -68,7 +218,7 @@ def write_document(source: str, title: str, document: Any, output: Path | None, 
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OperatorError(f"{output} cannot be written: {error.strerror or error}.") from None
-    print(f"Wrote {count} to {output}.")
+    print(f"Wrote {exported.count} to {output}.")
 
 
 @contextmanager
@@ -79,26 +229,6 @@ def report_invalid(file: Path) -> Iterator[None]:
     except Invalid as error:
         field = f"{error.attr}: " if error.attr else ""
         raise OperatorError(f"{file}: {escape_control_characters(field + error.detail)}") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary:
-    """Names of the flags or records that a plan creates, changes, deletes and keeps."""
-
-    created: Sequence[str]
-    changed: Sequence[str]
-    deleted: Sequence[str]
-    kept: Sequence[str]
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.created or self.changed or self.deleted)
-
-    def describe(self) -> str:
-        if self.is_empty:
-            return "Nothing to change."
-        counts = len(self.created), len(self.changed), len(self.deleted)
-        return "{} to create, {} to change, {} to delete.".format(*counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +260,3 @@ class PlanReview:
             print("Applied.")
         if self.check and not summary.is_empty:
             raise typer.Exit(1)
-
-
-def format_kept(names: Iterable[str]) -> str:
-    return f"Not in the file, and kept: {', '.join(names)}. --prune deletes them."
-
-
-def format_change(label: str, before: Any, after: Any, absent: Any = None) -> str:
-    """Return the line for one changed field. `absent` marks a value that is not there."""
-    if before is absent:
-        return f"      {label}: {format_value(after)}"
-    if after is absent:
-        return f"      {label}: {format_value(before)} -> cleared"
-    return f"      {label}: {format_value(before)} -> {format_value(after)}"

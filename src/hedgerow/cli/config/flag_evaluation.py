@@ -17,12 +17,20 @@ from hedgerow.cli.existing_installation import (
     load_installation_settings,
 )
 from hedgerow.cli.options import DataOption, JsonOption, KeyOption, ProjectOption, ServerOption
-from hedgerow.cli.output import format_value, print_json
-from hedgerow.cli.service_client import ServiceClient, load_service_settings, resolve_service_url
+from hedgerow.cli.output import print_json
+from hedgerow.cli.service_client import (
+    ServiceClient,
+    find_service,
+    load_service_settings,
+    resolve_service_url,
+    use_stored_login,
+)
 from hedgerow.errors import NotFound, OperatorError
-from hedgerow.flags.evaluation.explanation import Explanation, to_json
+from hedgerow.flags.evaluation.decide import EvaluationRequest
+from hedgerow.flags.evaluation.explanation import to_json
 from hedgerow.lib import jsonio
-from hedgerow.lib.text import escape_control_characters, explain_unstorable
+from hedgerow.lib.clock import utc_now
+from hedgerow.lib.text import escape_control_characters, explain_unstorable, format_value
 
 if TYPE_CHECKING:
     from hedgerow.settings import Settings
@@ -68,7 +76,8 @@ def evaluate_flags(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Evaluate flags for a distinct id and explain why.
 
-    Reads the stored person and groups and changes nothing. A VALUE is JSON, or else text: age=41
+    Reads the stored person and groups and changes nothing. On a service, the personal API key needs
+    the scopes feature_flag:read and person:read. A VALUE is JSON, or else text: age=41
     is a number, version='"1.10"' is text. Property and group options are repeatable.
 
     With --at, the flag comes from the activity log and the person from the events of then. With a
@@ -84,24 +93,40 @@ def evaluate_flags(  # noqa: PLR0913 - the options of a command
         "group_properties": _parse_group_values(group_property),
         "device_id": device_id,
     }
+    for name in fields["group_properties"].keys() - fields["groups"].keys():
+        raise OperatorError(f"--group-property {name}: choose the group with --group {name}=KEY.")
     if at is not None:
         settings = load_service_settings(server, personal_key, data_dir=data)
+        if data is None:
+            settings = use_stored_login(settings)
         _print_past(_evaluate_past(settings, project, key, {**fields, "timestamp": at}), as_json)
         return
 
-    async def run(settings: Settings) -> Sequence[Explanation]:
-        keys = None if key == ALL_FLAGS else frozenset({key})
-        async with commands.flags.open_flags(settings) as flags:
-            chosen = choose_project(flags.state, project)
-            return await flags.explain(chosen, **fields, flag_keys=keys)
-
-    explained = [to_json(each) for each in asyncio.run(run(load_installation_settings(data)))]
+    keys = None if key == ALL_FLAGS else [key]
+    service = find_service(data, server, personal_key, project, "feature_flag:read")
+    if service is not None:
+        explained = service.request(
+            "POST", "feature_flags/explanations/", {**fields, "flag_keys": keys}
+        )
+    else:
+        chosen = None if keys is None else frozenset(keys)
+        request = EvaluationRequest(**fields, flag_keys=chosen)
+        explained = asyncio.run(_explain(load_installation_settings(data), project, request))
     if as_json:
         print_json(explained if key == ALL_FLAGS else explained[0])
     elif key == ALL_FLAGS:
         print_explanations(explained)
     else:
         _print_lines(describe_explanation(explained[0], distinct_id))
+
+
+async def _explain(
+    settings: Settings, project: int | None, request: EvaluationRequest
+) -> list[dict[str, Any]]:
+    async with commands.flags.open_flags(settings) as flags:
+        chosen = choose_project(flags.state, project)
+        found = await flags.explainer.explain(chosen, request, utc_now())
+        return [to_json(each) for each in found]
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hedgerow.cli.output import format_value, print_table
+from hedgerow.cli.output import print_table
 from hedgerow.flags.evaluation.explanation import Source
+from hedgerow.lib.text import format_value
 
 Json = Mapping[str, Any]
 

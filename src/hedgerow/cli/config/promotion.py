@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow.app import commands
-from hedgerow.cli.config.as_code import PlanReview, PlanSummary, format_change
+from hedgerow.cli.config.as_code import PlanReview
 from hedgerow.cli.config.break_glass import BreakGlassOption, break_glass_for
 from hedgerow.cli.config.environments import ProductArgument
 from hedgerow.cli.existing_installation import load_installation_settings
@@ -19,6 +19,7 @@ from hedgerow.filters.values import MISSING
 from hedgerow.flags.approvals.model import ApprovalRequired
 from hedgerow.lib.clock import utc_now
 from hedgerow.projects.activity import COMMAND_LINE
+from hedgerow.projects.as_code import PlanSummary, format_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

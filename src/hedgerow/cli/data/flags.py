@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 import typer
 
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
-from hedgerow.cli.output import format_value, print_json, print_table
+from hedgerow.cli.output import print_json, print_table
 from hedgerow.cli.service_client import ServiceClient, connect_service
 from hedgerow.errors import OperatorError
-from hedgerow.lib.text import escape_control_characters
+from hedgerow.lib.text import escape_control_characters, format_value
 
 READ, WRITE = "feature_flag:read", "feature_flag:write"
 PAGE_SIZE = 100

@@ -11,10 +11,11 @@ import typer
 
 from hedgerow.cli.charts import ChartOption, ChartSeries, draw_chart
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
-from hedgerow.cli.output import format_value, print_json, print_table
+from hedgerow.cli.output import print_json, print_table
 from hedgerow.cli.service_client import connect_service
 from hedgerow.errors import OperatorError
 from hedgerow.events.listing.csv_writer import format_csv_rows
+from hedgerow.lib.text import format_value
 
 # The most rows that the service returns for a query.
 MAX_ROWS = 50_000

@@ -10,9 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow.cli.options import DryRunOption, JsonOption, ServerOption, load_command_settings
+from hedgerow.cli.options import (
+    DryRunOption,
+    JsonOption,
+    ProjectOption,
+    ServerOption,
+    load_command_settings,
+)
 from hedgerow.cli.output import ProgressBar, print_json, show_progress
-from hedgerow.cli.service_client import ServiceClient, resolve_service_url, with_retries
+from hedgerow.cli.service_client import (
+    ServiceClient,
+    resolve_service_url,
+    use_stored_login,
+    with_retries,
+)
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.ingestion.import_events import parse_import
 from hedgerow.lib.clock import utc_now
@@ -24,6 +35,7 @@ from hedgerow.pipelines.imports.mapping import (
 )
 from hedgerow.pipelines.imports.rows import FileBatch, detect_format, read_batches
 from hedgerow.plugin.imports import BadRow, JobError
+from hedgerow.settings import Settings
 
 MAX_BAD_ROWS_SHOWN = 20
 
@@ -81,23 +93,22 @@ def import_files(  # noqa: PLR0913 - the options of a command
             metavar="KEY", help="Project key to send events with [env HEDGEROW_PROJECT_KEY]."
         ),
     ] = None,
+    project: ProjectOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send the rows of CSV, JSON Lines or Parquet files to the service as events.
 
-    A row that is sent twice is stored once, so you can stop the command and run it again.
+    A row that is sent twice is stored once, so you can stop the command and run it again. Without a
+    project key, the command asks the service for it: that needs `hedgerow login`, or
+    HEDGEROW_PERSONAL_KEY with the scope project:read.
 
     Example: hedgerow import orders.csv --map event==ordered --map distinct_id=customer
     """
-    settings = load_command_settings(server_url=server, project_key=project_key)
-    if not (settings.project_key or dry_run):
-        raise OperatorError(
-            "The command needs the key of the project: use --project-key or HEDGEROW_PROJECT_KEY. "
-            "`hedgerow projects list` shows the keys."
-        )
+    settings = use_stored_login(load_command_settings(server_url=server, project_key=project_key))
+    mapping = build_mapping(maps or (), extra_columns)
     service = None if dry_run else ServiceClient(resolve_service_url(settings), "")
-    sender = RowSender(build_mapping(maps or (), extra_columns), service, settings.project_key)
+    sender = RowSender(mapping, service, "" if dry_run else _find_project_key(settings, project))
     formats = [_check_file(file, format) for file in files]
     with show_progress(counts_bytes=True) as progress:
         bar = progress.add_bar("bytes read", sum(file.stat().st_size for file in files))
@@ -107,6 +118,19 @@ def import_files(  # noqa: PLR0913 - the options of a command
             _send_file(file, file_format, first_line, sender, bar, done)
             done += file.stat().st_size
     _report(sender.counts, dry_run=dry_run, as_json=as_json)
+
+
+def _find_project_key(settings: Settings, project: int | None) -> str:
+    if settings.project_key:
+        return settings.project_key
+    if not settings.personal_key:
+        raise OperatorError(
+            "The command needs the key of the project: use --project-key or HEDGEROW_PROJECT_KEY. "
+            "`hedgerow projects list` shows the keys."
+        )
+    service = ServiceClient(resolve_service_url(settings), settings.personal_key, project)
+    key: str = service.request("GET", "")["api_token"]
+    return key
 
 
 class RowSender:

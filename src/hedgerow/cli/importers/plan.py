@@ -15,6 +15,7 @@ from hedgerow.cli.service_client import (
     check_personal_key,
     load_service_settings,
     resolve_service_url,
+    use_stored_login,
 )
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.flags.as_code.plan import FIRST_PROVISIONAL_ID
@@ -127,7 +128,7 @@ def open_target(
     server: str | None, key: str | None, project: int | None, kinds: Sequence[ResourceKind]
 ) -> ImportTarget:
     """Build the target from options and settings."""
-    settings = load_service_settings(server, key)
+    settings = use_stored_login(load_service_settings(server, key))
     check_personal_key(settings, "*")
     return ImportTarget(resolve_service_url(settings), settings.personal_key, project, kinds)
 

@@ -1,19 +1,27 @@
-"""`hedgerow users`: manage people on the machine that has the data."""
+"""`hedgerow users`: manage people, on a service or on the machine that has the data.
+
+What gives access without a password works on the machine only: no key can let a person in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from hedgerow.app import commands
 from hedgerow.cli.existing_installation import load_installation_settings
-from hedgerow.cli.options import DataOption, JsonOption, YesOption
+from hedgerow.cli.options import DataOption, JsonOption, KeyOption, ServerOption, YesOption
 from hedgerow.cli.output import confirm, print_json, print_table
-from hedgerow.cli.service_client import get_public_address
+from hedgerow.cli.people.roles import READ, ROLES, WRITE
+from hedgerow.cli.service_client import (
+    ServiceClient,
+    find_service,
+    get_public_address,
+)
 from hedgerow.errors import NotFound, OperatorError
 from hedgerow.lib.clock import format_iso, utc_now
 from hedgerow.people.members import MemberFields
@@ -27,6 +35,13 @@ if TYPE_CHECKING:
     from hedgerow.app.commands.people import OpenPeople
 
 T = TypeVar("T")
+Json = dict[str, Any]
+RoleNames = Mapping[str, str]
+
+ORGANIZATION = "/api/organizations/@current/"
+MEMBERS, INVITES = f"{ORGANIZATION}members/", f"{ORGANIZATION}invites/"
+OWNER_LEVEL, MEMBER_LEVEL = 15, 1
+SESSION_FIELDS = ("id", "created_at", "last_used_at", "expires_at", "address", "user_agent")
 
 EmailArgument = Annotated[str, typer.Argument(metavar="EMAIL", help="Email of the person.")]
 OwnerOption = Annotated[
@@ -45,26 +60,36 @@ PasswordOption = Annotated[
 ]
 
 
-def list_users(data: DataOption = None, as_json: JsonOption = False) -> None:
+def list_users(
+    server: ServerOption = None,
+    key: KeyOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List people with their roles."""
 
-    async def run(opened: OpenPeople) -> list[User]:
-        return opened.state.directory.list_users()
+    async def run(opened: OpenPeople) -> tuple[list[Json], RoleNames]:
+        directory = opened.state.directory
+        return [_to_json(user) for user in directory.list_users()], _name_roles(opened)
 
-    users = run_with_people(data, run)
+    service = find_service(data, server, key, None, READ)
+    if service is not None:
+        users, names = _list_members(service), _fetch_role_names(service)
+    else:
+        users, names = run_with_people(data, run)
     if as_json:
-        print_json([_to_json(user) for user in users])
+        print_json(users)
         return
     print_table(
         ("email", "name", "organization", "projects", "2FA", "last login"),
         [
             (
-                user.email,
-                user.first_name,
-                user.organization_role,
-                _format_roles(user),
-                "yes" if user.has_totp else "no",
-                f"{user.last_login_at:%Y-%m-%d %H:%M}" if user.last_login_at else "never",
+                user["email"],
+                user["first_name"],
+                user["organization_role"],
+                _format_roles(user, names),
+                "yes" if user["is_2fa_enabled"] else "no",
+                (user["last_login"] or "never")[:16].replace("T", " "),
             )
             for user in users
         ],
@@ -112,10 +137,12 @@ def add_user(  # noqa: PLR0913 - the options of the command
     print_link(link, "24 hours")
 
 
-def invite_user(
+def invite_user(  # noqa: PLR0913 - the options of the command
     email: EmailArgument,
     owner: OwnerOption = False,
     role: RoleOption = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -125,9 +152,18 @@ def invite_user(
 
     Example: hedgerow users invite ann@example.com --role 1=viewer
     """
+    service = find_service(data, server, key, None, WRITE)
+    if service is not None:
+        invite = {
+            "target_email": email,
+            "level": _choose_level(owner),
+            "project_roles": {str(id): each for id, each in _parse_roles(role).items()},
+        }
+        _print_invite(service.request_root("POST", INVITES, invite), as_json)
+        return
     address = get_address(data)
 
-    async def run(opened: OpenPeople) -> tuple[str, str]:
+    async def run(opened: OpenPeople) -> Json:
         issued = await opened.people.members.invite(
             email,
             "",
@@ -136,14 +172,22 @@ def invite_user(
             COMMAND_LINE,
             utc_now(),
         )
-        link = build_url(address, "invite", issued.value)
-        return link, format_iso(issued.invite.expires_at)
+        return {
+            "target_email": issued.invite.email,
+            "link": build_url(address, "invite", issued.value),
+            "expires_at": format_iso(issued.invite.expires_at),
+        }
 
-    link, expires_at = run_with_people(data, run)
+    _print_invite(run_with_people(data, run), as_json)
+
+
+def _print_invite(invite: Json, as_json: bool) -> None:
+    link = invite["link"]
     if as_json:
-        print_json({"email": email.strip().lower(), "link": link, "expires_at": expires_at})
-        return
-    print_link(link, "7 days")
+        expires_at = invite["expires_at"]
+        print_json({"email": invite["target_email"], "link": link, "expires_at": expires_at})
+    else:
+        print_link(link, "7 days")
 
 
 def change_role(  # noqa: PLR0913 - the options of the command
@@ -159,6 +203,8 @@ def change_role(  # noqa: PLR0913 - the options of the command
             "--no-role", metavar="PROJECT", help="Take away the role in a project. Repeatable."
         ),
     ] = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -172,27 +218,40 @@ def change_role(  # noqa: PLR0913 - the options of the command
     if owner and member:
         raise OperatorError("Choose --owner or --member, not both.")
 
-    async def run(opened: OpenPeople) -> User:
+    def combine(present: Mapping[str, str]) -> dict[ProjectId, str]:
+        given = {ProjectId(int(id)): each for id, each in present.items()} | _parse_roles(role)
+        return {id: each for id, each in given.items() if id not in (no_role or ())}
+
+    async def run(opened: OpenPeople) -> tuple[Json, RoleNames]:
         user = find_user(opened, email)
-        roles = {id: each.id for id, each in user.project_roles.items()} | _parse_roles(role)
-        for id in no_role or ():
-            roles.pop(ProjectId(id), None)
+        roles = combine({str(id): each.id for id, each in user.project_roles.items()})
         fields = MemberFields(
             organization_role=_choose_organization_role(owner) if owner or member else None,
             project_roles=roles,
         )
-        return await opened.people.members.change(user, fields, COMMAND_LINE, utc_now())
+        changed = await opened.people.members.change(user, fields, COMMAND_LINE, utc_now())
+        return _to_json(changed), _name_roles(opened)
 
-    user = run_with_people(data, run)
-    if as_json:
-        print_json(_to_json(user))
+    service = find_service(data, server, key, None, WRITE)
+    if service is not None:
+        found = _find_member(service, email)
+        body: Json = {"project_roles": combine(found["project_roles"])}
+        body |= {"level": _choose_level(owner)} if owner or member else {}
+        answer = service.request_root("PATCH", f"{MEMBERS}{found['uuid']}/", body)
+        user, names = _from_member(answer), _fetch_role_names(service)
     else:
-        print(f"{user.email}: {user.organization_role}, {_format_roles(user)}.")
+        user, names = run_with_people(data, run)
+    if as_json:
+        print_json(user)
+    else:
+        print(f"{user['email']}: {user['organization_role']}, {_format_roles(user, names)}.")
 
 
 def remove_user(
     email: EmailArgument,
     yes: YesOption = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -203,19 +262,31 @@ def remove_user(
     if as_json and not yes:
         raise OperatorError("Nothing was changed: --json does not ask. Confirm with --yes.")
 
-    async def run(opened: OpenPeople) -> tuple[User, int]:
-        user = find_user(opened, email)
-        keys = sum(key.user_id == user.id for key in opened.state.directory.list_keys())
+    def approve(user: Json, owners: Iterable[int]) -> int:
+        keys = list(owners).count(user["id"])
         if not yes:
-            confirm(f"Remove {user.email} and revoke {keys} personal key(s)?")
-        await opened.people.members.remove(user, COMMAND_LINE, utc_now())
-        return user, keys
+            confirm(f"Remove {user['email']} and revoke {keys} personal key(s)?")
+        return keys
 
-    user, keys = run_with_people(data, run)
-    if as_json:
-        print_json({"email": user.email, "removed": True, "revoked_keys": keys})
+    async def run(opened: OpenPeople) -> tuple[Json, int]:
+        user = find_user(opened, email)
+        found = opened.state.directory.list_keys()
+        keys = approve(_to_json(user), [each.user_id for each in found])
+        await opened.people.members.remove(user, COMMAND_LINE, utc_now())
+        return _to_json(user), keys
+
+    service = find_service(data, server, key, None, WRITE)
+    if service is not None:
+        user = _find_member(service, email)
+        found = service.request_root("GET", "/api/personal_api_keys/")
+        keys = approve(user, [each["user_id"] for each in found])
+        service.request_root("DELETE", f"{MEMBERS}{user['uuid']}/")
     else:
-        print(f"Removed {user.email} and revoked {keys} personal key(s).")
+        user, keys = run_with_people(data, run)
+    if as_json:
+        print_json({"email": user["email"], "removed": True, "revoked_keys": keys})
+    else:
+        print(f"Removed {user['email']} and revoked {keys} personal key(s).")
 
 
 def reset_password(
@@ -251,6 +322,8 @@ def reset_password(
 def manage_sessions(
     email: EmailArgument,
     end: Annotated[bool, typer.Option("--end", help="End all sessions of the person.")] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -259,7 +332,7 @@ def manage_sessions(
     Ended sessions are refused everywhere within a second.
     """
 
-    async def run(opened: OpenPeople) -> list[dict[str, Any]]:
+    async def run(opened: OpenPeople) -> list[Json]:
         user, directory = find_user(opened, email), opened.state.directory
         sessions = directory.list_sessions(user.id)
         if end:
@@ -276,7 +349,17 @@ def manage_sessions(
             for each in sessions
         ]
 
-    sessions = run_with_people(data, run)
+    service = find_service(data, server, key, None, WRITE if end else READ)
+    if service is not None:
+        path = f"{MEMBERS}{_find_member(service, email)['uuid']}/sessions/"
+        sessions = [
+            {name: each[name] for name in SESSION_FIELDS}
+            for each in service.request_root("GET", path)
+        ]
+        if end:
+            service.request_root("DELETE", path)
+    else:
+        sessions = run_with_people(data, run)
     if as_json:
         print_json(sessions)
         return
@@ -353,6 +436,41 @@ def find_user(opened: OpenPeople, email: str) -> User:
     return user
 
 
+def _list_members(service: ServiceClient) -> list[Json]:
+    return [_from_member(each) for each in service.list_all(MEMBERS)]
+
+
+def _find_member(service: ServiceClient, email: str) -> Json:
+    for each in _list_members(service):
+        if each["email"] == email.strip().lower():
+            return each
+    raise NotFound(f"No person has the email {email!r}: see `hedgerow users list`.")
+
+
+def _from_member(member: Json) -> Json:
+    """Return a member of the API as `_to_json` describes a person."""
+    user = member["user"]
+    return {
+        **{name: user[name] for name in ("id", "uuid", "email", "first_name")},
+        "organization_role": "owner" if member["level"] == OWNER_LEVEL else "member",
+        **{name: member[name] for name in ("project_roles", "has_password", "is_2fa_enabled")},
+        "created_at": member["joined_at"],
+        "last_login": member["last_login"],
+    }
+
+
+def _fetch_role_names(service: ServiceClient) -> RoleNames:
+    return {each["id"]: each["name"] for each in service.request_root("GET", ROLES)}
+
+
+def _name_roles(opened: OpenPeople) -> RoleNames:
+    return {id: role.name for id, role in opened.state.directory.roles.items()}
+
+
+def _choose_level(owner: bool) -> int:
+    return OWNER_LEVEL if owner else MEMBER_LEVEL
+
+
 def _choose_organization_role(owner: bool) -> OrganizationRole:
     return "owner" if owner else "member"
 
@@ -371,11 +489,11 @@ def _read_password() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _format_roles(user: User) -> str:
-    if user.is_owner:
+def _format_roles(user: Json, names: RoleNames) -> str:
+    if user["organization_role"] == "owner":
         return "everything"
-    roles = (f"{id}={role.name}" for id, role in sorted(user.project_roles.items()))
-    return " ".join(roles) or "no project"
+    roles = sorted(user["project_roles"].items(), key=lambda each: int(each[0]))
+    return " ".join(f"{id}={names.get(role, role)}" for id, role in roles) or "no project"
 
 
 def print_link(link: str | None, time: str) -> None:
@@ -383,7 +501,7 @@ def print_link(link: str | None, time: str) -> None:
         print(f"\n  {link}\n\nIt works once, for {time}. Send it to that person only.")
 
 
-def _to_json(user: User) -> dict[str, Any]:
+def _to_json(user: User) -> Json:
     return {
         "id": user.id,
         "uuid": user.uuid,

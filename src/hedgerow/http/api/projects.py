@@ -1,6 +1,6 @@
 """Projects, under `/api/projects/` and its alias `/api/environments/`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -24,7 +24,7 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.deletion import ProjectDeletion, ProjectDeletions
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import Project, SchemaMode, WeekStart
+from hedgerow.projects.model import Project, ProjectId, SchemaMode, WeekStart
 from hedgerow.projects.projects import (
     MAX_GRACE_S,
     MAX_NAME_CHARS,
@@ -35,6 +35,8 @@ from hedgerow.projects.projects import (
 from hedgerow.projects.validation import check_known_fields, check_storable
 
 ORGANIZATION = "/api/organizations/{organization_id}/"
+# PostHog's Terraform provider names projects below their organization.
+PROJECT_PATHS = (*project_paths(""), f"{ORGANIZATION}projects/{{project_id}}/")
 PATHS = ("/api/projects/", "/api/environments/", f"{ORGANIZATION}projects/")
 
 MAX_TEST_ACCOUNT_FILTERS = 50
@@ -195,11 +197,16 @@ class ProjectEndpoints:
     tag = "Projects"
 
     def __init__(
-        self, directory: Directory, projects: Projects, deletions: ProjectDeletions
+        self,
+        directory: Directory,
+        projects: Projects,
+        deletions: ProjectDeletions,
+        count_events: Callable[[ProjectId], Coroutine[Any, Any, int]],
     ) -> None:
         self._directory = directory
         self._projects = projects
         self._deletions = deletions
+        self._count_events = count_events
 
     @endpoint(
         "GET",
@@ -238,23 +245,25 @@ class ProjectEndpoints:
 
     @endpoint(
         "GET",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:read"),
         response=ProjectDetail,
     )
     async def retrieve_project(self, call: ProjectCall) -> Response:
         """Retrieve a project. `@current` is the first project that the key can access."""
+        check_organization(call)
         return JsonResponse(_render_detail(call.project))
 
     @endpoint(
         "PATCH",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:write"),
         response=ProjectDetail,
         body=ProjectChange,
     )
     async def change_project(self, call: ProjectCall) -> Response:
         """Update the name, time zone, event retention and other choices of a project."""
+        check_organization(call)
         body = await call.body(ProjectChange)
         if "test_account_filters" in body.model_fields_set:
             _check_filters(body.test_account_filters, call)
@@ -267,7 +276,7 @@ class ProjectEndpoints:
 
     @endpoint(
         "DELETE",
-        *project_paths(""),
+        *PROJECT_PATHS,
         access=in_project("project:write"),
         response=None,
         status=204,
@@ -275,8 +284,32 @@ class ProjectEndpoints:
     async def delete_project(self, call: ProjectCall) -> Response:
         """Delete a project with all its data. Its keys are refused from now on; the data is gone
         from the disk soon: see `/api/project_deletions/`. The only project cannot be deleted."""
+        check_organization(call)
         await self._projects.delete(call.project.id, call.actor, call.now)
         return no_content()
+
+    @endpoint(
+        "GET",
+        *project_paths("contents/"),
+        access=in_project("project:read"),
+        response=dict[str, int],
+    )
+    async def count_contents(self, call: ProjectCall) -> Response:
+        """Count what the deletion of the project would delete, by its name: events, flags and so
+        on."""
+        project_id = call.project.id
+        events = await call.while_connected(self._count_events(project_id))
+        return JsonResponse({"events": events, **await self._deletions.count_rows(project_id)})
+
+    @endpoint(
+        "GET",
+        *project_paths("secret_tokens/"),
+        access=in_project("project:read"),
+        response=ProjectSecrets,
+    )
+    async def retrieve_secret_tokens(self, call: ProjectCall) -> Response:
+        """Retrieve a project with the masks of its secret API keys."""
+        return JsonResponse(_render_secrets(call.project))
 
     @endpoint(
         "GET",

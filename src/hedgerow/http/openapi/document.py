@@ -39,6 +39,7 @@ SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
 
 PATH_PARAMETERS = {
     "project_id": "The id of the project, or @current.",
+    "document_kind": "The kind: flags, pipelines, definitions or dashboards.",
     "key_id": "The id of the key, or @current for the key of the request.",
     "organization_id": "The id of the organization, or @current.",
     "record_id": "The id of the record.",

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import AppError, Invalid, Malformed, TooLarge, Unavailable
+from hedgerow.events.model import TRACEPARENT
 from hedgerow.http.payload.errors import MalformedData, NoData
 from hedgerow.http.payload.limits import PayloadLimits
 from hedgerow.http.payload.raw import RawPayload
@@ -71,6 +72,8 @@ class CaptureArguments(msgspec.Struct, frozen=True, kw_only=True):
     bucket_count: int
     v1: V1Headers | None = None
     segment: SegmentCall | None = None
+    # The W3C trace context of the request, for deliveries.
+    traceparent: str = ""
 
 
 def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> CaptureBatch:
@@ -84,7 +87,7 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
         )
     elif (call := arguments.segment) is not None:
         payload = segment_format.to_legacy_batch(payload, type=call.type, token=call.token)
-    return parse_batch(
+    batch = parse_batch(
         payload,
         now=arguments.now,
         query_sent_at_ms=arguments.query_sent_at_ms,
@@ -92,6 +95,10 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
         ip=arguments.ip,
         randomness=arguments.randomness,
     )
+    if arguments.traceparent:
+        for event in batch.events:
+            event.properties.setdefault(TRACEPARENT, arguments.traceparent)
+    return batch
 
 
 def check_event_count(items: Any, max_events: int) -> None:

@@ -35,6 +35,7 @@ from hedgerow.http.payload.workers import (
 from hedgerow.http.server.headers import read_basic_user, read_bearer, read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
+from hedgerow.http.server.spans import SpanLog
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch
@@ -90,7 +91,7 @@ GET_OPTIONS: Options = {
 class CaptureEndpoints:
     tag = "Capture"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - collaborators
         self,
         directory: Directory,
         capture: Capture,
@@ -98,8 +99,10 @@ class CaptureEndpoints:
         origins: Origins,
         clock: Clock,
         limits: CallLimits,
+        spans: SpanLog | None = None,
     ) -> None:
         self._limits = limits
+        self._spans = spans
         self._directory = directory
         self._capture = capture
         self._payloads = payloads
@@ -219,6 +222,7 @@ class CaptureEndpoints:
             bucket_count=self._capture.bucket_count,
             v1=v1,
             segment=segment,
+            traceparent=self._find_traceparent(trace),
         )
         batch, refusal = await self._read(scope, receive, arguments)
         trace.mark("body")
@@ -233,6 +237,13 @@ class CaptureEndpoints:
             await self._capture.accept(project.id, batch, arguments.now)
         trace.mark("store")
         return batch, refusal
+
+    def _find_traceparent(self, trace: Trace) -> str:
+        """Return the trace context that deliveries continue; empty without tracing."""
+        if self._spans is None:
+            return ""
+        context = self._spans.find_context(trace)
+        return context.traceparent if context.is_sampled else ""
 
     async def _read(
         self, scope: Scope, receive: Receive, arguments: CaptureArguments

@@ -33,6 +33,7 @@ from hedgerow.http.server.response import (
     header_lines,
 )
 from hedgerow.http.server.senders import Senders
+from hedgerow.http.server.spans import SpanLog
 from hedgerow.http.server.trace import SCOPE_KEY, Trace
 
 # Counts a public call of a client. Raises RateLimitExceeded.
@@ -84,6 +85,7 @@ class Gateway:
         senders: Senders,
         admit_client: AdmitClient,
         stopping: asyncio.Event | None = None,
+        spans: SpanLog | None = None,
     ) -> None:
         # The server enforces their limits.
         self.open_connections = open_connections
@@ -110,6 +112,7 @@ class Gateway:
         self.readiness = readiness
         self._metrics = metrics
         self._log = log
+        self._spans = spans
 
     def find_queue(self, path: str) -> tuple[RequestQueue, bool]:
         """Return the queue of a path, and whether its route is quick."""
@@ -217,6 +220,8 @@ class Gateway:
         self._metrics.count(method, route, status, seconds)
         if not probe:
             self._log.add(trace, method, route, status, seconds)
+            if self._spans is not None:
+                self._spans.add(trace, method, route, status, seconds)
 
 
 class _ResponseSender:

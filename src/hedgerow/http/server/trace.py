@@ -5,6 +5,7 @@ import os
 import re
 import time
 from functools import cache
+from typing import Any
 
 from starlette.types import Scope
 
@@ -25,12 +26,24 @@ def contains_secret_key(text: str) -> bool:
 class Trace:
     """`id` is the X-Request-Id of the client if it is safe to log, else a generated one."""
 
-    __slots__ = ("_marks", "id", "key_id", "origin", "project_id", "started")
+    __slots__ = (
+        "_marks",
+        "context",
+        "id",
+        "key_id",
+        "origin",
+        "project_id",
+        "started",
+        "traceparent",
+    )
 
     def __init__(self, scope: Scope) -> None:
         self.started = time.perf_counter()
         headers = dict(scope["headers"])
         self.origin: bytes = headers.get(b"origin", b"")
+        self.traceparent: bytes = headers.get(b"traceparent", b"")
+        # The trace context, once `spans.py` has read it.
+        self.context: Any = None
         sent_id = headers.get(b"x-request-id")
         if sent_id and _SAFE_ID.fullmatch(sent_id) and not _KEY.search(sent_id):
             self.id: bytes = sent_id

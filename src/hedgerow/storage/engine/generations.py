@@ -30,6 +30,11 @@ _advance = text(
 )
 
 
+# For changes that are rare: sessions that notify commit one after the other.
+CHANNEL = "hedgerow_changes"
+_notify = text(f"SELECT pg_notify('{CHANNEL}', :topic)")
+
+
 async def fetch_generation(database: Database, topic: Topic) -> int:
     """Fetch the generation of a topic, 0 if it never changed."""
     rows = await database.fetch(_fetch_one, {"topic": topic})
@@ -51,9 +56,12 @@ def read_generation(connection: Connection, topic: Topic) -> int:
     return connection.execute(_current, {"topic": topic}).scalar() or 0
 
 
-def advance(connection: Connection, topic: Topic) -> None:
-    """Increment the generation. Call this in the transaction of the change."""
+def advance(connection: Connection, topic: Topic, *, notifies: bool = True) -> None:
+    """Increment the generation. Call this in the transaction of the change: PostgreSQL notifies
+    other processes when it is committed."""
     connection.execute(_advance, {"topic": topic})
+    if notifies and connection.dialect.name == "postgresql":
+        connection.execute(_notify, {"topic": topic})
 
 
 def event_topic(project_id: ProjectId) -> Topic:

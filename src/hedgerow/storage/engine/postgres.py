@@ -116,11 +116,16 @@ def build_scan_connection(url: str, timeout_s: float, scan_s: float) -> tuple[di
     return {**arguments, **_build_connect_args(timeout_s)}, f"BEGIN READ ONLY; {settings}"
 
 
-async def _prepare_connection(wire: Wire) -> None:
-    """Configure a new connection. Behind a pooler the session has another process id than the
-    connection, and the next transaction may run in another session."""
+async def has_own_session(wire: Wire) -> bool:
+    """Return False behind a pooler: there the session has another process id than the connection,
+    and the next transaction may run in another session."""
     found = await (await wire.execute("SELECT pg_backend_pid()")).fetchone()
-    if found != (wire.info.backend_pid,):
+    return found == (wire.info.backend_pid,)
+
+
+async def _prepare_connection(wire: Wire) -> None:
+    """Configure a new connection."""
+    if not await has_own_session(wire):
         wire.prepare_threshold = None
         return
     if wire.info.host.startswith("/"):  # a Unix socket

@@ -463,7 +463,7 @@ class SqlInboxStore(InboxStore):
 
     async def announce_reader(self) -> None:
         await self._database.write(
-            lambda connection: generations.advance(connection, READERS_TOPIC)
+            lambda connection: generations.advance(connection, READERS_TOPIC, notifies=False)
         )
 
     async def fetch_reader_announcement(self) -> int:

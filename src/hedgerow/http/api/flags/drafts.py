@@ -1,22 +1,24 @@
 """Flags before they are saved: why a person would get a value, and how many persons would."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from annotated_types import MaxLen
 from pydantic import Field
 from starlette.responses import Response
 
 from hedgerow.flags.evaluation.decide import EvaluationRequest
 from hedgerow.flags.evaluation.draft import DraftEvaluation, DraftFields, Preview
-from hedgerow.flags.evaluation.explanation import to_json
+from hedgerow.flags.evaluation.explainer import FlagExplainer
+from hedgerow.flags.evaluation.explanation import Explanation, to_json
 from hedgerow.flags.model import FlagId
 from hedgerow.http.api.flags.flags import FlagBody
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.auth.personal_key import check_scope
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.payload.fields import Between, Text
+from hedgerow.http.payload.fields import Between, Fields, Text
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
 
@@ -32,6 +34,20 @@ class DraftBody(FlagBody):
     def to_draft(self) -> DraftFields:
         id = None if self.id is None else FlagId(self.id)
         return DraftFields(id=id, fields=self.to_fields())
+
+
+class ExplanationsBody(Fields):
+    """The person, with properties that win over the stored ones, and the flags: all of them without
+    `flag_keys`."""
+
+    ignored_fields: ClassVar[frozenset[str] | None] = frozenset()
+
+    distinct_id: Annotated[str, Text(DISTINCT_ID_MAX_CHARS)]
+    person_properties: dict[str, Any] = Field(default_factory=dict)
+    groups: dict[str, str] = Field(default_factory=dict)
+    group_properties: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    device_id: Annotated[str, Text(DISTINCT_ID_MAX_CHARS)] | None = None
+    flag_keys: Annotated[list[Annotated[str, Text(400)]], MaxLen(1000)] | None = None
 
 
 class ExplainBody(DraftBody):
@@ -86,11 +102,43 @@ class FlagPreview(msgspec.Struct, kw_only=True):
     changes: Sequence[ChangePreview]
 
 
+def _render_explanation(found: Explanation) -> FlagExplanation:
+    explained = to_json(found)
+    if found.outcome.flag.has_encrypted_payloads:
+        explained["payload"] = None
+    return FlagExplanation(**explained)
+
+
 class FlagDraftEndpoints:
     tag = "Feature flags"
 
-    def __init__(self, drafts: DraftEvaluation) -> None:
+    def __init__(self, drafts: DraftEvaluation, explainer: FlagExplainer) -> None:
         self._drafts = drafts
+        self._explainer = explainer
+
+    @endpoint(
+        "POST",
+        *project_paths("feature_flags/explanations/"),
+        access=in_project("feature_flag:read"),
+        response=list[FlagExplanation],
+        body=ExplanationsBody,
+    )
+    async def explain_flags(self, call: ProjectCall) -> Response:
+        """Explain the values that a person gets from the saved flags, without counting an
+        evaluation. The key also needs the scope `person:read`, because the response contains
+        properties of the person."""
+        check_scope(call.caller, PERSON_SCOPE, call.project)
+        body = await call.body(ExplanationsBody)
+        request = EvaluationRequest(
+            distinct_id=body.distinct_id,
+            person_properties=body.person_properties,
+            groups=body.groups,
+            group_properties=body.group_properties,
+            device_id=body.device_id,
+            flag_keys=None if body.flag_keys is None else frozenset(body.flag_keys),
+        )
+        found = await call.while_connected(self._explainer.explain(call.project, request, call.now))
+        return JsonResponse([_render_explanation(each) for each in found])
 
     @endpoint(
         "POST",
@@ -113,10 +161,7 @@ class FlagDraftEndpoints:
         found = await self._drafts.explain(
             call.project, body.to_draft(), request, call.actor, call.now
         )
-        explained = to_json(found)
-        if found.outcome.flag.has_encrypted_payloads:
-            explained["payload"] = None
-        return JsonResponse(FlagExplanation(**explained))
+        return JsonResponse(_render_explanation(found))
 
     @endpoint(
         "POST",

@@ -6,10 +6,16 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from hedgerow.http.api.projects import ProjectItem, render_project
+from hedgerow.http.api.projects import (
+    ORGANIZATION,
+    ProjectItem,
+    check_organization,
+    render_project,
+)
 from hedgerow.http.auth.access import anywhere
 from hedgerow.http.call import Call
 from hedgerow.http.endpoint import endpoint
+from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.projects.caller import Caller
 from hedgerow.projects.directory import Directory
@@ -57,6 +63,29 @@ class UserEndpoints:
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
+
+    @endpoint(
+        "GET",
+        "/api/organizations/",
+        access=anywhere("organization:read", restricted_keys=True, is_personal=True),
+        response=Page[OrganizationItem],
+        query=PAGE_PARAMETERS,
+    )
+    async def list_organizations(self, call: Call) -> Response:
+        """List the organizations of the person who calls: the one of this installation."""
+        items = [render_organization(call.owner.organization)]
+        return JsonResponse(call.page(len(items), call.window.of(items)))
+
+    @endpoint(
+        "GET",
+        ORGANIZATION,
+        access=anywhere("organization:read", restricted_keys=True, is_personal=True),
+        response=OrganizationItem,
+    )
+    async def retrieve_organization(self, call: Call) -> Response:
+        """Retrieve the organization of the person who calls."""
+        check_organization(call)
+        return JsonResponse(render_organization(call.owner.organization))
 
     @endpoint(
         "GET",

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.events.model import Event
+from hedgerow.events.model import TRACEPARENT, Event
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Component, Family, SettingField, Settings, SettingType
@@ -40,6 +40,9 @@ MAX_HEADER_BYTES = 16_000
 
 # `token` and `field-value` of RFC 9110, without bytes beyond ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TRACEPARENT = re.compile(
+    rf'"{re.escape(TRACEPARENT)}": ?"(00-[0-9a-f]{{32}}-[0-9a-f]{{16}}-[0-9a-f]{{2}})"'
+)
 _HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 
 
@@ -88,14 +91,27 @@ def render_body(event: Event, settings: Settings) -> Any:
 async def deliver(
     events: Sequence[Event], settings: Settings, ctx: DeliveryContext
 ) -> Sequence[Outcome]:
+    traceparent = find_traceparent(events)
+
     async def send(bodies: Mapping[str, Any]) -> Outcome:
-        response = await ctx.http.send(_build_request(bodies, settings, ctx.now))
+        request = _build_request(bodies, settings, ctx.now, traceparent)
+        response = await ctx.http.send(request)
         return classify_response(response, ctx.now)
 
     return await deliver_rendered(events, lambda event: render_body(event, settings), send)
 
 
-def _build_request(bodies: Mapping[str, Any], settings: Settings, now: datetime) -> Request:
+def find_traceparent(events: Sequence[Event]) -> str:
+    """Return the trace context of the request that sent a single event; empty for several."""
+    if len(events) != 1 or TRACEPARENT not in events[0].properties:
+        return ""
+    found = _TRACEPARENT.search(events[0].properties)
+    return found[1] if found else ""
+
+
+def _build_request(
+    bodies: Mapping[str, Any], settings: Settings, now: datetime, traceparent: str = ""
+) -> Request:
     is_batch = settings["batch_size"] > 1
     body = jsonio.encode(list(bodies.values()) if is_batch else next(iter(bodies.values())))
     id = (
@@ -104,6 +120,7 @@ def _build_request(bodies: Mapping[str, Any], settings: Settings, now: datetime)
     custom = settings["headers"] or {}
     headers = {
         "content-type": "application/json",
+        **({"traceparent": traceparent} if traceparent else {}),
         **{str(name).lower(): str(value) for name, value in custom.items()},
         **sign_webhook(id, now, body, settings["secret"]),
     }

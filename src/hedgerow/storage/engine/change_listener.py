@@ -1,0 +1,65 @@
+"""Waits for the notifications that PostgreSQL sends when a generation changes, so that processes
+reload at once instead of with their next poll.
+
+Polling stays: a notification can be lost with its connection. Behind a pooler such as PgBouncer a
+session belongs to one transaction, so that LISTEN has no effect. There the listener waits forever.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import psycopg
+import structlog
+
+from hedgerow.storage.engine.generations import CHANNEL
+from hedgerow.storage.engine.postgres import build_scan_connection, has_own_session
+
+_log = structlog.get_logger("hedgerow.storage")
+
+POOLER = (
+    "A pooler is between this process and PostgreSQL, so it learns of changes of other processes "
+    "by polling, within half a second."
+)
+
+
+class ChangeListener:
+    """A session of its own that listens. `wait` may be called again after any error."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._arguments, _ = build_scan_connection(url, timeout_s, 0)
+        self._session: psycopg.AsyncConnection[Any] | None = None
+
+    async def wait(self) -> None:
+        """Return after a change of any generation, or after the session began: a change may have
+        been missed before."""
+        if self._session is None:
+            self._session = await self._open()
+            if self._session is None:
+                await asyncio.Event().wait()
+            return
+        is_changed = False
+        try:
+            async for _ in self._session.notifies(stop_after=1):
+                is_changed = True
+        finally:
+            if not is_changed:
+                await self.close()
+
+    async def _open(self) -> psycopg.AsyncConnection[Any] | None:
+        session = await psycopg.AsyncConnection.connect(
+            **self._arguments, autocommit=True, prepare_threshold=None
+        )
+        async with AsyncExitStack() as unfinished:
+            unfinished.push_async_callback(session.close)
+            if not await has_own_session(session):
+                _log.info("no notifications", reason=POOLER)
+                return None
+            await session.execute(f"LISTEN {CHANNEL}")
+            unfinished.pop_all()
+        return session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

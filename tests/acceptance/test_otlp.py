@@ -1,0 +1,157 @@
+"""Traces and metrics of a live service, decoded as a collector decodes them."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.live import PROJECT_KEY, LiveServer
+from tests.support.receiver import Receiver, wait_until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+CLIENT_SPAN = "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE_ID}-{CLIENT_SPAN}-01"
+RECORDS = "/api/environments/1/pipeline_destination_configs/"
+WEBHOOK = 1
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Receiver]:
+    with Receiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, collector: Receiver) -> Iterator[LiveServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        patch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=acme%20inc")
+        patch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
+        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+        data = tmp_path_factory.mktemp("otlp")
+        with LiveServer(data, allow_private_destinations="true") as running:
+            yield running
+
+
+def read_spans(collector: Receiver) -> list[Any]:
+    requests = [each for each in collector.received if each.path.endswith("/v1/traces")]
+    decoded = [ExportTraceServiceRequest.FromString(each.body) for each in requests]
+    return [
+        span
+        for each in decoded
+        for resource in each.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def read_attributes(owner: Any) -> dict[str, str]:
+    return {
+        each.key: each.value.string_value or str(each.value.int_value) for each in owner.attributes
+    }
+
+
+def test_a_request_continues_the_trace_of_its_client_to_the_delivery(
+    server: LiveServer, collector: Receiver
+) -> None:
+    with Receiver() as shop, server.client() as client:
+        record = client.post(RECORDS, json={"plugin": WEBHOOK, "name": "Shop"}).json()["id"]
+        assert client.put(f"{RECORDS}{record}/config/", json={"url": shop.url}).is_success
+        assert client.patch(f"{RECORDS}{record}/", json={"enabled": True}).is_success
+        event = {"api_key": PROJECT_KEY, "event": "paid", "distinct_id": "ann"}
+        headers = {"traceparent": TRACEPARENT, "x-request-id": "traced-1"}
+        assert client.post("/capture/", json=event, headers=headers).is_success
+        wait_until(lambda: bool(shop.received), 110)
+        wait_until(
+            lambda: any(each.trace_id.hex() == TRACE_ID for each in read_spans(collector)), 110
+        )
+    span = next(each for each in read_spans(collector) if each.trace_id.hex() == TRACE_ID)
+    assert span.parent_span_id.hex() == CLIENT_SPAN
+    assert span.name.startswith("POST /")
+    assert span.end_time_unix_nano > span.start_time_unix_nano
+    attributes = read_attributes(span)
+    assert attributes["hedgerow.request_id"] == "traced-1"
+    assert attributes["http.response.status_code"] == "200"
+    assert attributes["hedgerow.project_id"] == "1"
+    assert shop.received[0].headers["traceparent"] == f"00-{TRACE_ID}-{span.span_id.hex()}-01"
+
+
+def test_requests_without_a_usable_trace_begin_their_own(
+    server: LiveServer, collector: Receiver
+) -> None:
+    with server.client() as client:
+        for traceparent in ("", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 9000, "00-é"):
+            headers = {b"traceparent": traceparent.encode(), b"x-request-id": b"untraced"}
+            assert client.get("/api/projects/", headers=headers).status_code in (200, 431)
+        unsampled = {"traceparent": f"00-{TRACE_ID}-{CLIENT_SPAN}-00", "x-request-id": "unsampled"}
+        assert client.get("/api/projects/", headers=unsampled).is_success
+
+    def find(request_id: str) -> list[Any]:
+        spans = read_spans(collector)
+        return [
+            each for each in spans if read_attributes(each)["hedgerow.request_id"] == request_id
+        ]
+
+    wait_until(lambda: len(find("untraced")) >= 3, 110)
+    assert all(not each.parent_span_id for each in find("untraced"))
+    assert len({each.trace_id for each in find("untraced")}) == len(find("untraced"))
+    assert find("unsampled") == []
+
+
+def test_metrics_are_those_of_prometheus(server: LiveServer, collector: Receiver) -> None:
+    def find_all() -> list[Any]:
+        return [each for each in collector.received if each.path.endswith("/v1/metrics")]
+
+    with server.client() as client:
+        assert client.get("/api/projects/").is_success
+        count = len(find_all())
+        wait_until(lambda: len(find_all()) > count + 1, 110)
+        exposed = client.get("/metrics").text
+    sent = find_all()[-1]
+    assert sent.headers["x-tenant"] == "acme inc"
+    assert sent.headers["content-type"] == "application/x-protobuf"
+    resource = ExportMetricsServiceRequest.FromString(sent.body).resource_metrics[0]
+    assert read_attributes(resource.resource) == {
+        "service.name": "hedgerow",
+        "deployment.environment": "test",
+    }
+    metrics = {each.name: each for each in resource.scope_metrics[0].metrics}
+    names = {line.split()[2] for line in exposed.splitlines() if line.startswith("# TYPE hedgerow")}
+    assert metrics.keys() == names
+    requests = metrics["hedgerow_http_requests_total"].sum
+    assert requests.is_monotonic
+    assert any(
+        read_attributes(point)["route"] == "/api/projects/" and point.as_double >= 1
+        for point in requests.data_points
+    )
+    for point in metrics["hedgerow_http_request_seconds"].histogram.data_points:
+        assert sum(point.bucket_counts) == point.count
+        assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
+
+
+def test_the_dashboard_and_the_alert_rules_use_metrics_that_exist(server: LiveServer) -> None:
+    with server.client() as client:
+        exposed = client.get("/metrics").text
+    kinds = dict(
+        line.split()[2:4] for line in exposed.splitlines() if line.startswith("# TYPE hedgerow")
+    )
+    buckets = {f"{name}_bucket" for name, kind in kinds.items() if kind == "histogram"}
+    dashboard = json.loads((DEPLOY / "grafana" / "hedgerow.json").read_text())
+    expressions = [each["expr"] for panel in dashboard["panels"] for each in panel["targets"]]
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
+    expressions += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    assert len(expressions) > 20
+    used = {name for each in expressions for name in re.findall(r"hedgerow_\w+", each)}
+    assert used - kinds.keys() - buckets == set()
+    for each in expressions:
+        for name in re.findall(r"(?:rate|increase)\((hedgerow_\w+)", each):
+            assert name in buckets or kinds[name] == "counter", each
