@@ -19,6 +19,7 @@ from hedgerow.setting_parsers import (
     parse_database_url,
     parse_directory,
     parse_edge_keys,
+    parse_inbox_url,
     parse_key,
     parse_networks,
     parse_owner_email,
@@ -85,6 +86,18 @@ class Settings(SignInSettings):
         1_000_000,
         parse_whole_number(1, 1_000_000_000),
         "Maximum events waiting to be processed. Above it, capture answers 503.",
+    )
+    inbox_url: str = define_setting(
+        "",
+        parse_inbox_url,
+        "nats://user:password@host:4222 keeps captured events in NATS JetStream until they are "
+        "processed. Needs PostgreSQL. Empty: in the database.",
+        secret=True,
+    )
+    inbox_stream_max_mb: int = define_setting(
+        1024,
+        parse_whole_number(16, 1_000_000_000),
+        "Maximum size of the inbox in NATS JetStream, in megabytes. Above it, capture answers 503.",
     )
     min_free_disk_mb: int = define_setting(
         256,

@@ -47,7 +47,7 @@ async def open_dashboards(settings: Settings) -> AsyncIterator[DashboardCommands
                     SqlPersonScanner(state_location(settings), workers),
                 ),
             )
-            services = build_dashboards(state.database, state.directory, reading)
+            services = build_dashboards(state.database, state.directory, reading, _has_none)
             yield DashboardCommands(
                 state=state,
                 as_code=DashboardsAsCode(
@@ -58,6 +58,10 @@ async def open_dashboards(settings: Settings) -> AsyncIterator[DashboardCommands
             )
         finally:
             workers.close()
+
+
+async def _has_none() -> bool:
+    return False
 
 
 async def _do_not_wait() -> None:
