@@ -35,6 +35,8 @@ from hedgerow.setting_parsers import (
 from hedgerow.sign_in_settings import SignInSettings
 
 PREFIX = "HEDGEROW_"
+# Without a password, the user in such a URL is a token.
+NATS_SCHEMES = ("nats", "tls")
 
 DEFAULT_DATA_DIR = Path("hedgerow-data")
 
@@ -431,7 +433,7 @@ def mask_password(url: str) -> str:
     user, colon, _ = userinfo.partition(":")
     if colon:
         user = f"{user}:***"
-    elif separator and is_http:
+    elif separator and (is_http or parts.scheme in NATS_SCHEMES):
         user = "***"
     secret_names = r"[^&=]*" if is_http else r"\w*(?:password|secret|token|key)\w*"
     query = re.sub(rf"((?:^|&){secret_names}=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
@@ -451,5 +453,7 @@ def _format_value(value: Any, *, secret: bool, is_webhook: bool) -> str:
         return ",".join(str(part) for part in value)
     text = str(value) if value != () else ""
     if "://" in text:
+        if text.startswith(tuple(f"{scheme}://" for scheme in NATS_SCHEMES)):
+            return ",".join(map(mask_password, text.split(",")))
         return mask_webhook(text) if is_webhook else mask_password(text)
     return "***" if secret and text else text

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +18,23 @@ import psycopg
 import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
-from tests.fault.capture_batches import COUNTED_FLAG, build_batches, get_uuids, send_batch
+from tests.fault.capture_batches import (
+    COUNTED_FLAG,
+    build_batches,
+    build_event,
+    get_uuids,
+    send_batch,
+)
 from tests.fault.decide_requests import build_filters, create_flag
 from tests.support.clickhouse_http import ClickHouseTestServer
-from tests.support.live import LiveServer, LiveWorker, find_free_port, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    LiveWorker,
+    find_free_port,
+    run_in_process,
+    wait_for,
+)
 from tests.support.nats import NatsTestServer, needs_nats
 from tests.support.postgres import PostgresTestServer
 
@@ -96,6 +110,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
     try:
         with server.client() as client:
             create_flag(client, COUNTED_FLAG, build_filters())
+            _read_own_writes(client)
         for writer in writers:
             writer.start()
         for victim in itertools.chain(*[("nats", "server", "worker")] * ROUNDS):
@@ -120,6 +135,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
             at_most_s=TIMEOUT_S,
         )
         wait_for(lambda: not _count_ready(settings), at_most_s=TIMEOUT_S)
+        checked = run_in_process("doctor", data=tmp_path / "server", **settings)
         with server.client() as client:
             persons = client.get("/api/projects/1/persons/?limit=1000").json()["results"]
     finally:
@@ -129,6 +145,7 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
         nats.kill()
     assert [failure for writer in writers for failure in writer.failures] == []
     assert acknowledged
+    assert re.search(r"ok +inbox stream: NATS 2\.\S+, 0 of 1024 MB used", checked.stdout)
     assert sum(writer.refused for writer in writers)
     stored = _read(clickhouse, settings)
     uuids = [each["uuid"] for each in stored]
@@ -153,6 +170,26 @@ def test_nothing_acknowledged_is_lost_or_stored_twice(
         f"NATS inbox: {3 * ROUNDS} kills, {len(acknowledged)} acknowledged events, {len(stored)}"
         f" stored, {sum(writer.refused for writer in writers)} requests refused"
     )
+
+
+def _read_own_writes(client: httpx.Client) -> None:
+    """Evaluate a flag for the person that the event before it changed: in the worker's process, and
+    under another distinct id."""
+    paid = {"key": "plan", "value": "paid", "type": "person", "operator": "exact"}
+    create_flag(client, "paid", {"groups": [{"properties": [paid]}]})
+    anonymous = {"$anon_distinct_id": "dan before"}
+    send_batch(client, [build_event("$identify", "dan", **anonymous)])
+    for plan, name in itertools.product(("paid", "free", "paid"), ("dan", "dan before")):
+        answer = send_batch(
+            client, [build_event("bought", "dan before", **{"$set": {"plan": plan}})]
+        )
+        assert answer.status_code == 200, answer.text
+        user = {"api_key": PROJECT_KEY, "distinct_id": name}
+        flags = client.post("/decide?v=3", json=user).json()
+        assert (flags["featureFlags"]["paid"], flags["errorsWhileComputingFlags"]) == (
+            plan == "paid",
+            False,
+        )
 
 
 def _fetch(settings: dict[str, str], sql: Any) -> int:

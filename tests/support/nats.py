@@ -28,7 +28,10 @@ needs_nats = pytest.mark.skipif(
 
 
 class NatsTestServer:
-    def __init__(self, folder: Path, options: str = "") -> None:
+    """`options` are further ones of JetStream. `program` is another server than the usual one."""
+
+    def __init__(self, folder: Path, options: str = "", program: str | None = None) -> None:
+        self._program = program or find_nats()
         self.store = folder / "jetstream"
         self.port = find_free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
@@ -37,16 +40,15 @@ class NatsTestServer:
         folder.mkdir(parents=True, exist_ok=True)
         self._config.write_text(
             f"listen: 127.0.0.1:{self.port}\nmax_payload: 8MB\n"
-            f"jetstream {{ store_dir: {self.store}\n max_file_store: 4GB\n {options} }}\n"
+            f"jetstream {{ store_dir: {self.store}\n max_file_store: 400GB\n {options} }}\n"
         )
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        program = find_nats()
-        assert program is not None
+        assert self._program is not None
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [program, "-c", str(self._config)], stdout=log, stderr=log
+                [self._program, "-c", str(self._config)], stdout=log, stderr=log
             )
         wait_for(self._answers, at_most_s=60)
         return self

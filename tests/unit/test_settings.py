@@ -252,6 +252,7 @@ def test_error_shows_the_value_unless_it_is_secret(name: str, raw: str, expected
     if name in (
         "database_url",
         "clickhouse_url",
+        "inbox_url",
         "edge_keys",
         "personal_key",
         "bootstrap_personal_key",
@@ -300,6 +301,7 @@ def test_omitted_option_overrides_nothing() -> None:
         ("bootstrap_project_key", PROJECT_KEY, PROJECT_KEY),
         ("database_url", "postgresql://ann:sesame@db:5432/x", "postgresql://ann:***@db:5432/x"),
         ("clickhouse_url", "http://ann:sesame@ch:8123/x", "http://ann:***@ch:8123/x"),
+        ("inbox_url", "nats://u:sesame@a,tls://sesame@b", "nats://u:***@a,tls://***@b"),
         ("notification_url", "https://ann:sesame@a.example/", "https://ann:***@a.example/"),
         ("notification_url", "https://sesame@a.example", "https://***@a.example"),
         ("notification_url", "https://a.example/T0/sesame", "https://a.example/***"),

@@ -57,6 +57,7 @@ INACTIVE_S = 60
 NANOSECONDS = 1_000_000_000
 FULL_ERRORS = frozenset({10047, 10077})
 RETRY_AFTER_S = 10
+AWAY = "The inbox cannot be reached. Try again shortly."
 # The server removes what is before a message, but everything if this is the first one.
 PURGE_ALL = 1
 
@@ -103,17 +104,15 @@ class InboxStream:
         self._purged = PURGE_ALL
 
     async def open(self) -> JetStreamConnection:
-        """Return the open connection. Raises Unavailable if there is none for a while."""
+        """Return the open connection, after waiting for the first one. Raises Unavailable."""
         if self._follower is None:
             self._follower = asyncio.create_task(self._run())
-        if self._connection is None:
-            try:
+        if self._connection is None and not self._problem:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(OPEN_TIMEOUT_S):
                     await self._opened.wait()
-            except TimeoutError:
-                raise Unavailable(self._problem or "NATS cannot be reached.") from None
         if self._connection is None:
-            raise Unavailable(self._problem or "The connection to NATS is lost.")
+            raise Unavailable(AWAY)
         return self._connection
 
     async def close(self) -> None:
@@ -186,7 +185,7 @@ class InboxStream:
                     "Too many events wait to be processed. Try again later.",
                     retry_after_s=RETRY_AFTER_S,
                 ) from error
-            raise Unavailable("The events could not be stored. Try again shortly.") from error
+            raise Unavailable(AWAY) from error
 
     # Reading
 
@@ -194,8 +193,6 @@ class InboxStream:
         """Learn of every message that is acknowledged at this moment. Raises Unavailable."""
         try:
             async with asyncio.timeout(timeout_s):
-                if self._connection is None and self._problem:
-                    raise StreamError(self._problem)
                 await self.open()
                 state = await self._fetch_state()
                 while not self._knows(state):
@@ -209,7 +206,7 @@ class InboxStream:
                     first = (await self._fetch_state()).first
                     self.index.skip(min(first - 1, state.last))
         except (StreamError, TimeoutError) as error:
-            raise Unavailable("NATS does not answer. Try again shortly.") from error
+            raise Unavailable(AWAY) from error
 
     def _knows(self, state: StreamState) -> bool:
         if state.era == self.era:
@@ -240,7 +237,7 @@ class InboxStream:
         try:
             found = await asyncio.gather(*(fetch_message(connection, each) for each in missing))
         except StreamError as error:
-            raise Unavailable("NATS does not answer. Try again shortly.") from error
+            raise Unavailable(AWAY) from error
         rows = {each: self._cache[each] for each in sequences if each in self._cache}
         rows.update({each: of for each, of in zip(missing, found, strict=True) if of is not None})
         for each, of_message in rows.items():

@@ -248,17 +248,16 @@ class StreamInboxStore(SqlInboxStore):
         )
 
     async def has_unprocessed(self) -> bool:
-        """Return whether accepted events wait in the stream."""
-        await self._stream.catch_up()
+        """Return whether accepted events wait in the stream, also if that is unknown."""
+        try:
+            await self._stream.catch_up()
+        except Unavailable:
+            return True
         await self._refresh_positions()
         return bool(self._stream.index.events)
 
     async def fetch_state(self) -> str | None:
-        try:
-            waits = await self.has_unprocessed()
-        except Unavailable:
-            return None
-        return None if waits else await super().fetch_state()
+        return None if await self.has_unprocessed() else await super().fetch_state()
 
     async def oldest_accepted_at(self) -> datetime | None:
         await self._stream.catch_up()
