@@ -29,11 +29,13 @@ from tests.support.postgres import PostgresTestServer
 from hedgerow.app.ingestion import BUCKETS
 from hedgerow.ingestion.model import PackedRow
 from hedgerow.lib.clock import utc_now
+from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import DatabaseLocation, open_database
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.inbox_packing import pack_captured
 from hedgerow.storage.ingestion.stream_inbox import open_inbox
+from hedgerow.storage.migrations.apply import prepare_database
 
 CALLERS = (1, 16, 64, 256, 1024)
 BATCHES = (1, 100)
@@ -65,9 +67,15 @@ class Kind:
         return max(medians)
 
 
+def create_database(postgres: PostgresTestServer) -> DatabaseLocation:
+    place = DatabaseLocation(url=postgres.create_database(), path=Path(), timeout_s=30)
+    prepare_database(place, InitialKeys(project_key="phc_a", personal_key="phx_a"), utc_now())
+    return place
+
+
 @asynccontextmanager
-async def opened(kind: Kind, database_url: str) -> AsyncIterator[SqlInboxStore]:
-    database = open_database(DatabaseLocation(url=database_url, path=Path(), timeout_s=30))
+async def opened(kind: Kind, place: DatabaseLocation) -> AsyncIterator[SqlInboxStore]:
+    database = open_database(place)
     inbox = SqlInboxStore(database, BUCKETS)
     if kind.nats is not None:
         url = f"{kind.nats.url}/{time.monotonic_ns()}"
@@ -112,11 +120,11 @@ async def measure(inbox: SqlInboxStore, batch: int, callers: int, seconds: float
 async def run(
     kinds: Sequence[Kind], postgres: PostgresTestServer, arguments: argparse.Namespace
 ) -> None:
-    urls = {kind.name: postgres.create_migrated_database() for kind in kinds}
+    places = {kind.name: create_database(postgres) for kind in kinds}
     for _ in range(arguments.rounds):
         for batch, callers in itertools.product(BATCHES, CALLERS):
             for kind in kinds:
-                async with opened(kind, urls[kind.name]) as inbox:
+                async with opened(kind, places[kind.name]) as inbox:
                     rate = await measure(inbox, batch, callers, arguments.seconds)
                 kind.rates.setdefault((batch, callers), []).append(rate)
 

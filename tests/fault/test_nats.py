@@ -185,11 +185,11 @@ def _read_own_writes(client: httpx.Client) -> None:
         )
         assert answer.status_code == 200, answer.text
         user = {"api_key": PROJECT_KEY, "distinct_id": name}
-        flags = client.post("/decide?v=3", json=user).json()
-        assert (flags["featureFlags"]["paid"], flags["errorsWhileComputingFlags"]) == (
-            plan == "paid",
-            False,
-        )
+        answer = client.post("/decide?v=3", json=user)
+        assert answer.status_code == 200, answer.text
+        flags = answer.json()
+        assert flags["featureFlags"]["paid"] is (plan == "paid")
+        assert not flags["errorsWhileComputingFlags"]
 
 
 def _fetch(settings: dict[str, str], sql: Any) -> int:

@@ -15,6 +15,7 @@ import structlog
 
 from hedgerow.errors import Unavailable
 from hedgerow.lib import jsonio
+from hedgerow.lib.eager import ensure_task
 from hedgerow.lib.optional_packages import import_package
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.ingestion.nats_connection import (
@@ -132,6 +133,7 @@ class InboxStream:
     ) -> None:
         """Store rows, together with those of other callers. Raises Unavailable; the server may have
         stored them nevertheless."""
+        await ensure_task()
         await self.open()
         made = [
             _Addition(rows[start:end], keys[start:end], accepted_ms)
@@ -191,6 +193,7 @@ class InboxStream:
 
     async def catch_up(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Learn of every message that is acknowledged at this moment. Raises Unavailable."""
+        await ensure_task()
         try:
             async with asyncio.timeout(timeout_s):
                 await self.open()
