@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import itertools
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -37,8 +38,8 @@ from hedgerow.storage.ingestion.inbox_packing import pack_captured
 from hedgerow.storage.ingestion.stream_inbox import open_inbox
 from hedgerow.storage.migrations.apply import prepare_database
 
-CALLERS = (1, 16, 64, 256, 1024)
-BATCHES = (1, 100)
+# The numbers of callers, by the size of the requests.
+CALLERS = {1: (1, 16, 64, 256, 1024), 100: (1, 8, 32)}
 PEOPLE = 5_000
 STREAM_BYTES = 3 << 30
 PROJECT = ProjectId(1)
@@ -122,11 +123,12 @@ async def run(
 ) -> None:
     places = {kind.name: create_database(postgres) for kind in kinds}
     for _ in range(arguments.rounds):
-        for batch, callers in itertools.product(BATCHES, CALLERS):
-            for kind in kinds:
-                async with opened(kind, places[kind.name]) as inbox:
-                    rate = await measure(inbox, batch, callers, arguments.seconds)
-                kind.rates.setdefault((batch, callers), []).append(rate)
+        steps = [(batch, callers) for batch, numbers in CALLERS.items() for callers in numbers]
+        for (batch, callers), kind in itertools.product(steps, kinds):
+            async with opened(kind, places[kind.name]) as inbox:
+                rate = await measure(inbox, batch, callers, arguments.seconds)
+            kind.rates.setdefault((batch, callers), []).append(rate)
+            print(f"{kind.name}, {callers} x {batch}: {rate:,.0f}", file=sys.stderr, flush=True)
 
 
 def make_durable(postgres: PostgresTestServer) -> None:
@@ -138,10 +140,10 @@ def make_durable(postgres: PostgresTestServer) -> None:
 
 
 def report(kinds: Sequence[Kind]) -> None:
-    for batch in BATCHES:
+    for batch, numbers in CALLERS.items():
         print(f"\nRequests of {batch} event(s), events per second:")
         print(f"{'callers':>8} " + " ".join(f"{kind.name:>24}" for kind in kinds))
-        for callers in CALLERS:
+        for callers in numbers:
             medians = [statistics.median(kind.rates[batch, callers]) for kind in kinds]
             print(f"{callers:>8} " + " ".join(f"{rate:>24,.0f}" for rate in medians))
         limit, at = kinds[0].best(batch)

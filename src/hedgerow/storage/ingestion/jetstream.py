@@ -18,6 +18,7 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.eager import ensure_task
 from hedgerow.lib.optional_packages import import_package
 from hedgerow.storage.engine.database import Database
+from hedgerow.storage.ingestion.inbox_packing import DECODE_ERRORS
 from hedgerow.storage.ingestion.nats_connection import (
     REQUEST_TIMEOUT_S,
     JetStreamConnection,
@@ -344,7 +345,10 @@ class InboxStream:
                 raise StreamError("A message of NATS was lost on the way.")
             expected += 1
             if SUMMARY_HEADER in headers:
-                self.index.add(sequence, decode_summary(headers[SUMMARY_HEADER]))
+                # Only Hedgerow writes to the stream; what others wrote is left out.
+                with suppress(*DECODE_ERRORS):
+                    self.index.add(sequence, decode_summary(headers[SUMMARY_HEADER]))
+            self.index.skip(sequence)
             self._news.set()
 
 

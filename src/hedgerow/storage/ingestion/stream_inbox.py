@@ -3,7 +3,7 @@ as are retried dead letters and what an inbox without a stream left: they are pr
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -100,8 +100,8 @@ class StreamInboxStore(SqlInboxStore):
         if not sequences:
             return []
         messages = await self._stream.fetch_messages(sequences)
-        if len(messages) < len(sequences) and not await self._drop_missing(bucket, messages):
-            return []
+        if missing := set(sequences).difference(messages):
+            await self._drop_missing(bucket, missing)
         if self._stream.era != era:
             return []
         self._eras[bucket] = era
@@ -118,19 +118,16 @@ class StreamInboxStore(SqlInboxStore):
                 break
         return sequences
 
-    async def _drop_missing(self, bucket: int, messages: Mapping[int, Sequence[StreamRow]]) -> bool:
-        """Return whether messages are gone that are not processed: an operator removed them, or the
-        server lost them. They are left out from now on."""
+    async def _drop_missing(self, bucket: int, sequences: Collection[int]) -> None:
+        """Leave out messages that are gone. If they are not processed, an operator removed them, or
+        the server lost them."""
         await self._refresh_positions()
         index = self._stream.index
-        waiting = [each for each in index.list_waiting(bucket) if each.sequence not in messages]
-        gone = [each for each in waiting if not messages or each.sequence < max(messages)]
-        if not gone:
-            return False
-        _log.error("messages of the inbox stream are missing", number=len(gone))
-        if not messages:
-            index.advance({bucket: gone[0].last_id})
-        return True
+        gone = [each for each in index.list_waiting(bucket) if each.sequence in sequences]
+        if gone:
+            _log.error("messages of the inbox stream are missing", number=len(gone))
+            if next(iter(index.list_waiting(bucket))) is gone[0]:
+                index.advance({bucket: gone[0].last_id})
 
     def _decode_rows(
         self, bucket: int, position: BucketPosition, messages: Mapping[int, Sequence[StreamRow]]

@@ -15,6 +15,7 @@ from hedgerow.ingestion.model import CapturedEvent, PackedRow
 from hedgerow.ingestion.store import InboxBacklog
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
+from hedgerow.storage.ingestion.jetstream import SUMMARY_HEADER
 from hedgerow.storage.ingestion.nats_connection import JetStreamConnection, StreamState
 from hedgerow.storage.ingestion.stream_inbox import open_inbox
 from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores
@@ -165,3 +166,19 @@ async def test_rows_left_in_the_database_are_processed_first(
     assert await inbox.count_backlog() == InboxBacklog(unprocessed=2, unstored=0)
     assert await process_all(inbox) == [each.uuid for each in build_events([1, 2])]
     assert get_uuids(await inbox.fetch_processed(0)) == [each.uuid for each in build_events([1, 2])]
+
+
+async def test_messages_that_were_removed_do_not_block_others(
+    inbox: SqlInboxStore, server: NatsTestServer
+) -> None:
+    await add_each(inbox, *build_events(range(4)))
+    connection = JetStreamConnection(server.url)
+    await connection.open()
+    for sequence in (1, 3):
+        await connection.call("STREAM.MSG.DELETE.hedgerow", {"seq": sequence})
+    era = (await connection.fetch_state()).era
+    await connection.request(f"hedgerow.{era}", b"noise", {SUMMARY_HEADER: "bm9pc2U="})
+    await connection.close()
+    assert await process_all(inbox) == [each.uuid for each in build_events([1, 3])]
+    await inbox.find_work()
+    assert (await fetch_state(server)).messages == 0
