@@ -62,7 +62,8 @@ class JetStreamConnection:
 
     @property
     def version(self) -> str:
-        return str(self._nats.connected_server_version)
+        found = self._nats.connected_server_version
+        return f"{found.major}.{found.minor}.{found.patch}"
 
     async def open(self) -> None:
         nats = import_package("nats")
