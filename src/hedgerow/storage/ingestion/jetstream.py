@@ -123,9 +123,7 @@ class InboxStream:
         self._follower.cancel()
         with suppress(asyncio.CancelledError):
             await self._follower
-        for sender in list(self._senders):
-            with suppress(Exception):
-                await sender
+        await asyncio.gather(*self._senders, return_exceptions=True)
 
     # Sending
 

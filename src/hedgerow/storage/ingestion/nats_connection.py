@@ -97,7 +97,7 @@ class JetStreamConnection:
 
     async def close(self) -> None:
         if self._nats is not None:
-            with suppress(Exception):
+            with suppress(OSError, TimeoutError, import_package("nats").errors.Error):
                 await self._nats.close()
 
     async def request(
