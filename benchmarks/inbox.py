@@ -7,18 +7,20 @@ not grow: that is the limit. One process adds them; nothing is processed. Postgr
 commit to the disk (fsync). The server of Debian, 2.9, cannot do that: it acknowledges when the
 operating system has the message. A newer program can, with `sync_interval: always`, which is
 measured as well if `--nats-server` names one. Kinds alternate within a round, and the median of the
-rounds counts.
+rounds counts. On a machine with few cores the process that adds is the limit, so the table also
+shows the CPU time of the server, PostgreSQL or NATS, per 1000 events: what more processes share.
 """
 
 import argparse
 import asyncio
 import itertools
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -58,6 +60,8 @@ class Kind:
         self.name = name
         self.nats = nats
         self.rates: dict[tuple[int, int], list[float]] = {}
+        # The CPU time of the server for 1000 events, in milliseconds.
+        self.server_ms: dict[tuple[int, int], list[float]] = {}
 
     def best(self, batch: int) -> tuple[float, int]:
         medians = [
@@ -126,9 +130,28 @@ async def run(
         steps = [(batch, callers) for batch, numbers in CALLERS.items() for callers in numbers]
         for (batch, callers), kind in itertools.product(steps, kinds):
             async with opened(kind, places[kind.name]) as inbox:
+                before, began = read_cpu_ms(kind, postgres), time.monotonic()
                 rate = await measure(inbox, batch, callers, arguments.seconds)
+                added = rate * (time.monotonic() - began) / 1000
+                used_ms = (read_cpu_ms(kind, postgres) - before) / added
             kind.rates.setdefault((batch, callers), []).append(rate)
+            kind.server_ms.setdefault((batch, callers), []).append(used_ms)
             print(f"{kind.name}, {callers} x {batch}: {rate:,.0f}", file=sys.stderr, flush=True)
+
+
+def read_cpu_ms(kind: Kind, postgres: PostgresTestServer) -> float:
+    """Return the CPU time of the server: of NATS, or of PostgreSQL with its children."""
+    nats = kind.nats.process.pid if kind.nats is not None and kind.nats.process else 0
+    parent = nats or postgres.pid
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = stat.read_text().partition(" ")
+            fields = rest.rpartition(")")[2].split()
+            if int(number) == parent or int(fields[1]) == parent:
+                # Of the parent, with those of children that have ended.
+                ticks += sum(map(int, fields[11 : 15 if int(number) == parent else 13]))
+    return 1000 * ticks / os.sysconf("SC_CLK_TCK")
 
 
 def make_durable(postgres: PostgresTestServer) -> None:
@@ -141,11 +164,15 @@ def make_durable(postgres: PostgresTestServer) -> None:
 
 def report(kinds: Sequence[Kind]) -> None:
     for batch, numbers in CALLERS.items():
-        print(f"\nRequests of {batch} event(s), events per second:")
+        print(f"\nRequests of {batch}: events per second, CPU time of the server per 1000")
         print(f"{'callers':>8} " + " ".join(f"{kind.name:>24}" for kind in kinds))
         for callers in numbers:
-            medians = [statistics.median(kind.rates[batch, callers]) for kind in kinds]
-            print(f"{callers:>8} " + " ".join(f"{rate:>24,.0f}" for rate in medians))
+            shown = [
+                f"{statistics.median(kind.rates[batch, callers]):>12,.0f}"
+                f" {statistics.median(kind.server_ms[batch, callers]):>8.1f} ms"
+                for kind in kinds
+            ]
+            print(f"{callers:>8} " + " ".join(shown))
         limit, at = kinds[0].best(batch)
         print(f"The limit of {kinds[0].name} is {limit:,.0f} with {at} callers.")
         for kind in kinds[1:]:

@@ -143,7 +143,10 @@ class InboxStream:
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
             sender.add_done_callback(self._senders.discard)
-        await asyncio.gather(*(each.done for each in made))
+        if len(made) == 1:  # nearly always
+            await made[0].done
+        else:
+            await asyncio.gather(*(each.done for each in made))
 
     async def _send(self) -> None:
         """Send messages until no rows wait."""

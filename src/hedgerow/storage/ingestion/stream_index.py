@@ -111,7 +111,7 @@ class StreamIndex:
         self._positions: dict[int, int] = {}
         # Where the events that change a person or a group are; under None, those that may change
         # any.
-        self._by_key: dict[int | None, deque[tuple[int, int]]] = defaultdict(deque)
+        self._by_key: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
         self._key_count = 0
         # The number of events that wait, and of shares that are processed.
         self.events = 0
