@@ -1,13 +1,14 @@
 """Whether reads include acknowledged events, and how long they take for it.
 
     python -m benchmarks.read_after_write [--processes 0 1 2 4] [--pairs 200] [--clients 1]
-        [--queries 20] [--seconds 300]
+        [--queries 20] [--seconds 300] [--nats]
 
 A client captures an event and evaluates flags as soon as the event is acknowledged, with any two of
 the processes. The pairs take turns: a property of the same distinct id, of another distinct id of
 the person, of a distinct id that is merged, of a group, and of a cohort. Then it captures an event
 and counts such events with HogQL. 0 processes is one process on SQLite with the embedded event
-store, the reference; others share PostgreSQL and a stand-in for ClickHouse. The pairs end after
+store, the reference; others share PostgreSQL and a stand-in for ClickHouse, with `--nats` also the
+inbox in NATS. The pairs end after
 `--seconds`, if they are not done by then.
 
 The table shows the wrong answers, which must be none; how long `/decide` and the query took, with
@@ -34,6 +35,7 @@ from urllib.parse import urlsplit
 
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer
+from tests.support.nats import NatsTestServer
 from tests.support.postgres import PostgresTestServer
 
 from hedgerow.lib.encryption import generate_encryption_key
@@ -159,7 +161,7 @@ def create_flags(client: Client) -> None:
 
 
 @contextmanager
-def run_servers(processes: int) -> Iterator[list[LiveServer]]:
+def run_servers(processes: int, *, has_nats: bool) -> Iterator[list[LiveServer]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings: dict[str, str] = {}
@@ -173,6 +175,8 @@ def run_servers(processes: int) -> Iterator[list[LiveServer]]:
                 "clickhouse_url": clickhouse.create_database(),
                 "encryption_keys": generate_encryption_key(),
             }
+            if has_nats:
+                settings["inbox_url"] = stack.enter_context(NatsTestServer(folder / "nats")).url
         yield [
             stack.enter_context(LiveServer(folder / str(number), **settings))
             for number in range(max(1, processes))
@@ -214,7 +218,7 @@ def run_queries(client: Client, number: int, figures: Figures) -> None:
 
 def measure(processes: int, options: argparse.Namespace) -> Figures:
     figures = Figures()
-    with run_servers(processes) as servers:
+    with run_servers(processes, has_nats=options.nats) as servers:
         ports = [urlsplit(server.address).port or 0 for server in servers]
         first = Client(ports, seed=0)
         create_flags(first)
@@ -268,6 +272,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--nats", action="store_true")
     options = parser.parse_args()
     print(
         "processes  pairs  wrong  errors   decide ms: p50    p90    p99  ratio   settled  CPU/pair"

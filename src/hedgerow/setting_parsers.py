@@ -96,6 +96,13 @@ def parse_clickhouse_url(raw: str) -> str:
     return url
 
 
+def parse_inbox_url(raw: str) -> str:
+    urls = [part.strip() for part in raw.split(",") if part.strip()]
+    if any(_scheme(url) not in ("nats", "tls") or not urlsplit(url).netloc for url in urls):
+        raise ValueError("nats://user:password@host:4222, or an empty value for the database")
+    return ",".join(urls)
+
+
 def _scheme(url: str) -> str | None:
     """Return the URL's scheme, or None if the text is not a valid URL."""
     try:

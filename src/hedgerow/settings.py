@@ -19,6 +19,7 @@ from hedgerow.setting_parsers import (
     parse_database_url,
     parse_directory,
     parse_edge_keys,
+    parse_inbox_url,
     parse_key,
     parse_networks,
     parse_owner_email,
@@ -34,6 +35,8 @@ from hedgerow.setting_parsers import (
 from hedgerow.sign_in_settings import SignInSettings
 
 PREFIX = "HEDGEROW_"
+# Without a password, the user in such a URL is a token.
+NATS_SCHEMES = ("nats", "tls")
 
 DEFAULT_DATA_DIR = Path("hedgerow-data")
 
@@ -85,6 +88,18 @@ class Settings(SignInSettings):
         1_000_000,
         parse_whole_number(1, 1_000_000_000),
         "Maximum events waiting to be processed. Above it, capture answers 503.",
+    )
+    inbox_url: str = define_setting(
+        "",
+        parse_inbox_url,
+        "nats://user:password@host:4222 keeps captured events in NATS JetStream until they are "
+        "processed. Needs PostgreSQL. Empty: in the database.",
+        secret=True,
+    )
+    inbox_stream_max_mb: int = define_setting(
+        1024,
+        parse_whole_number(16, 1_000_000_000),
+        "Maximum size of the inbox in NATS JetStream, in megabytes. Above it, capture answers 503.",
     )
     min_free_disk_mb: int = define_setting(
         256,
@@ -424,7 +439,7 @@ def mask_password(url: str) -> str:
     user, colon, _ = userinfo.partition(":")
     if colon:
         user = f"{user}:***"
-    elif separator and is_http:
+    elif separator and (is_http or parts.scheme in NATS_SCHEMES):
         user = "***"
     secret_names = r"[^&=]*" if is_http else r"\w*(?:password|secret|token|key)\w*"
     query = re.sub(rf"((?:^|&){secret_names}=)[^&]*", r"\1***", parts.query, flags=re.IGNORECASE)
@@ -444,5 +459,7 @@ def _format_value(value: Any, *, secret: bool, is_webhook: bool) -> str:
         return ",".join(str(part) for part in value)
     text = str(value) if value != () else ""
     if "://" in text:
+        if text.startswith(tuple(f"{scheme}://" for scheme in NATS_SCHEMES)):
+            return ",".join(map(mask_password, text.split(",")))
         return mask_webhook(text) if is_webhook else mask_password(text)
     return "***" if secret and text else text

@@ -71,6 +71,8 @@ CATCH_ALLS = {
     "storage/engine/batch_writer.py BatchWriter._commit": "passed on to the waiting callers",
     "storage/engine/batch_writer.py BatchWriter._run_batch": "one caller must not fail others",
     "storage/engine/batch_writer.py _insert_rows": "one caller must not fail others",
+    "storage/ingestion/jetstream.py InboxStream._run": "the next connection may work",
+    "storage/ingestion/jetstream.py InboxStream._send": "passed on to the waiting callers",
     "storage/events/native_results.py decode_native": "the driver raises many kinds of errors",
     "surveys/lifecycle.py SurveyLifecycle.advance": "one survey must not stop others",
 }

@@ -9,7 +9,7 @@ from tools.dist import read_project
 from hedgerow.lib.optional_packages import EXTRAS, LazyPackage, MissingPackage, import_package
 
 # Large packages that neither flag evaluation nor the start of the service needs.
-ON_DEMAND = {*EXTRAS, "aiohttp", "alembic", "jinja2", "pandas", "urllib3"}
+ON_DEMAND = {*EXTRAS, "aiohttp", "alembic", "jinja2", "nats", "pandas", "urllib3"}
 FRAMEWORKS = {"pydantic", "sqlalchemy", "uvicorn"}
 
 

@@ -68,6 +68,13 @@ class PostgresTestServer:
         rules.write_text(f"local all {role} scram-sha-256\n{rules.read_text()}")
         self._run("SELECT pg_reload_conf()")
 
+    @property
+    def pid(self) -> int:
+        """The process id of the postmaster."""
+        pid = self._server.get_pid()
+        assert pid is not None
+        return pid
+
     @contextmanager
     def forward_port(self, at: str = "127.0.0.1", came: list[str] | None = None) -> Iterator[int]:
         """Forward a TCP port to the server's socket. `came` receives the local address of each

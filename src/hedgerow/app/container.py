@@ -120,6 +120,7 @@ class Container:
         self.scan_workers.close()
         self.alerts.workers.close()
         await self.event_store.close()
+        await self.ingestion.inbox.close()
         await self.database.close()
 
 
@@ -205,7 +206,9 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         rollouts=build_rollouts(
             flag_store, flag_cache, event_queries.executor, state, lambda: encryption_keys
         ),
-        dashboards=build_dashboards(database, state.directory, event_queries),
+        dashboards=build_dashboards(
+            database, state.directory, event_queries, ingestion.inbox.has_unprocessed
+        ),
         alerts=build_alerts(
             settings,
             database,

@@ -2,7 +2,7 @@
 the kept results of insights and dashboards.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -235,9 +235,12 @@ class DashboardServices:
 
 
 def build_dashboards(
-    database: Database, directory: Directory, reading: EventQueryServices
+    database: Database,
+    directory: Directory,
+    reading: EventQueryServices,
+    has_unprocessed: Callable[[], Awaitable[bool]],
 ) -> DashboardServices:
-    store, links = SqlResultStore(database), SqlSharedLinkStore(database)
+    store, links = SqlResultStore(database, has_unprocessed), SqlSharedLinkStore(database)
     barrier = reading.executor.wait_until_readable
     refresher = Refresher(
         store, reading.queries, barrier, directory.get_project, _log_failure, utc_now

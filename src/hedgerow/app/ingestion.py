@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import structlog
 
 from hedgerow.app.event_store import LazyEventReader, LazyEventStore
 from hedgerow.app.state import State
+from hedgerow.app.topology import require_stream
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.relearn import DefinitionUpkeep
 from hedgerow.definitions.schema_registry import WORKER_LIMITS as SCHEMA_WORKER_LIMITS
@@ -55,6 +57,7 @@ from hedgerow.storage.projects.activity import SqlActivityStore
 
 # Partitions of the inbox: how many workers can process events at the same time.
 BUCKETS = 16
+STREAM_MODULE = "hedgerow.storage.ingestion.stream_inbox"
 # How long a worker waits for more events when it found none.
 EMBEDDED_IDLE_S = 0.5
 SHARED_IDLE_S = 0.05
@@ -156,7 +159,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
 ) -> Ingestion:
     database = state.database
     is_embedded = database.engine_name == "sqlite"
-    inbox = SqlInboxStore(database, 1 if is_embedded else BUCKETS)
+    inbox = _build_inbox(settings, database)
     progress = Progress()
     watch = None if is_embedded else InboxWatch(inbox, progress)
     admission = AdmissionControl(
@@ -208,6 +211,17 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
         learner=learner,
         schema_workers=schema_workers,
     )
+
+
+def _build_inbox(settings: Settings, database: Database) -> SqlInboxStore:
+    if not settings.inbox_url:
+        return SqlInboxStore(database, 1 if database.engine_name == "sqlite" else BUCKETS)
+    require_stream(settings)
+    # Few installations have a stream.
+    inbox: SqlInboxStore = import_module(STREAM_MODULE).open_inbox(
+        database, BUCKETS, settings.inbox_url, settings.inbox_stream_max_mb << 20
+    )
+    return inbox
 
 
 def build_definition_upkeep(

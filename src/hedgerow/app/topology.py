@@ -1,6 +1,7 @@
 """Which processes can share an installation: several need PostgreSQL and ClickHouse."""
 
 from hedgerow.errors import OperatorError
+from hedgerow.lib.optional_packages import is_installed
 from hedgerow.settings import Settings
 
 SPLIT_EVENTS = (
@@ -26,6 +27,20 @@ def require_shared_stores(settings: Settings, command: str) -> None:
 def can_share_stores(settings: Settings) -> bool:
     """Return whether several processes can open the data."""
     return bool(settings.database_url and settings.clickhouse_url)
+
+
+def require_stream(settings: Settings) -> None:
+    """Raise OperatorError unless the inbox can be in NATS JetStream."""
+    if not settings.database_url:
+        raise OperatorError(
+            "HEDGEROW_INBOX_URL needs PostgreSQL, which has the positions up to which events are "
+            "processed: set HEDGEROW_DATABASE_URL."
+        )
+    if not is_installed("nats"):
+        raise OperatorError(
+            "HEDGEROW_INBOX_URL needs the Python package nats-py. Install it with `pip install "
+            "'hedgerow[nats]'`."
+        )
 
 
 def has_local_events_only(settings: Settings) -> bool:

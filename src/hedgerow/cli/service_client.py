@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,12 +98,7 @@ class ServiceClient:
 
     def list_all(self, path: str, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages of a list."""
-        offset, has_more = 0, True
-        while has_more:
-            query = urlencode({**filters, "limit": PAGE_SIZE, "offset": offset})
-            page = self.request("GET", f"{path}?{query}")
-            yield from page["results"]
-            offset, has_more = offset + PAGE_SIZE, page["next"] is not None
+        return _list_pages(partial(self.request, "GET"), path, filters)
 
     def choose_project(self, project: int) -> None:
         """Use this project from now on."""
@@ -112,14 +108,9 @@ class ServiceClient:
         """Call a path outside of the project, such as /api/projects/."""
         return self._send(method, f"{self._url}{path}", body)
 
-    def list_all(self, path: str) -> list[Any]:
-        """Return the results of all pages of a path outside of the project."""
-        found: list[Any] = []
-        while True:
-            page = self.request_root("GET", f"{path}?limit={PAGE_SIZE}&offset={len(found)}")
-            found += page["results"]
-            if not page["results"] or len(found) >= page["count"]:
-                return found
+    def list_root(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield the results of all pages of a path outside of the project."""
+        return _list_pages(partial(self.request_root, "GET"), path, {})
 
     def capture(
         self, project_key: str, events: Sequence[Any], *, is_historical: bool = True
@@ -258,3 +249,14 @@ def resolve_service_url(settings: Settings) -> str:
 def get_public_address(settings: Settings) -> str:
     """Return the address for links that people open."""
     return settings.public_url or resolve_service_url(settings)
+
+
+def _list_pages(
+    fetch: Callable[[str], Any], path: str, filters: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    offset, has_more = 0, True
+    while has_more:
+        query = urlencode({**filters, "limit": PAGE_SIZE, "offset": offset})
+        page = fetch(f"{path}?{query}")
+        yield from page["results"]
+        offset, has_more = offset + PAGE_SIZE, page["next"] is not None

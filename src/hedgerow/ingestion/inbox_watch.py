@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from hedgerow.ingestion.changed_names import hash_in_project
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import InboxPositions, InboxStore, PendingQuery
@@ -92,6 +94,21 @@ class InboxWatch:
                 reader.done.set_result(None)
         self._has_news.set()
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether a query of the database does not see unprocessed events."""
+        return self._inbox.has_stream
+
+    async def find_in_stream(
+        self, project_id: ProjectId, names: Sequence[str], *, timeout_s: float
+    ) -> PendingQuery | None:
+        """Return what to wait for if the stream has events that change a person, whose distinct id
+        is the first name, or groups. Raises Unavailable."""
+        keys = [hash_in_project(project_id, name) for name in names]
+        query = PendingQuery(project_id=project_id, distinct_id=names[0], keys=keys, last=0)
+        last = await self._inbox.find_accepted(query, timeout_s)
+        return replace(query, last=last) if last else None
+
     async def wait_until_processed(
         self, query: PendingQuery, buckets: Sequence[int], *, timeout_s: float
     ) -> bool:
@@ -115,14 +132,17 @@ class InboxWatch:
         last = (await self._inbox.fetch_positions()).last_unprocessed
         keys = [hash_in_project(project_id, name) for name in names]
         query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=last)
-        while last:
+        return not last or await self.wait_for_query(query, deadline)
+
+    async def wait_for_query(self, query: PendingQuery, deadline: float) -> bool:
+        """Wait until nothing is left that the query asks for. Return False at the deadline."""
+        while True:
             ((*buckets,),) = await self._inbox.find_unprocessed([query])
             if not buckets:
-                break
+                return True
             left_s = deadline - time.monotonic()
             if not await self.wait_until_processed(query, buckets, timeout_s=left_s):
                 return False
-        return True
 
     async def wait_until_all_processed(self, *, timeout_s: float) -> None:
         """Wait until all events accepted by now are processed, or for the timeout."""

@@ -113,9 +113,12 @@ class QueueRow(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
 
 
 class InboxRow(QueueRow[CapturedEvent], frozen=True, kw_only=True):
-    """Captured events of one request. They have no project of their own."""
+    """Captured events of one request. They have no project of their own. In a stream, `previous` is
+    the row before it in its bucket, and `size` the number of its events that were processed
+    before."""
 
     project_id: ProjectId
+    previous: int = 0
 
 
 class ProcessedRow(QueueRow[Event], frozen=True, kw_only=True):

@@ -161,6 +161,8 @@ class FreshEvaluationData(EvaluationDataStore):
             return load()
         names = list_read_names(distinct_id, groups)
         if self._watch is not None:
+            if self._watch.has_stream and self._timeout_s:
+                return self._load_after_stream(self._watch, project_id, names, load)
             return self._load_shared(self._watch, project_id, names, load)
         return self._load_fresh(project_id, names, load)
 
@@ -196,6 +198,25 @@ class FreshEvaluationData(EvaluationDataStore):
             return is_admitted and await self._progress.wait_until_processed(
                 project_id, names, until=until, timeout_s=deadline - time.monotonic()
             )
+
+    async def _load_after_stream(
+        self,
+        watch: InboxWatch,
+        project_id: ProjectId,
+        names: Sequence[str],
+        load: Callable[[], Awaitable[StoredData]],
+    ) -> StoredData:
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            query = await watch.find_in_stream(project_id, names, timeout_s=self._timeout_s)
+        except Unavailable:
+            return replace(await load(), is_stale=True)
+        is_fresh = True
+        if query is not None:
+            with self._slots.hold(project_id) as is_admitted:
+                is_fresh = is_admitted and await watch.wait_for_query(query, deadline)
+        found = await self._load_shared(watch, project_id, names, load)
+        return found if is_fresh else replace(found, is_stale=True)
 
     async def _load_shared(
         self,

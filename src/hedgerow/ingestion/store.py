@@ -188,6 +188,24 @@ class InboxStore(Protocol):
 
     async def count_backlog(self) -> InboxBacklog: ...
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether unprocessed events are outside the database, so that a query there does not see
+        them."""
+        ...
+
+    async def find_accepted(self, query: PendingQuery, timeout_s: float) -> int:
+        """Return the last row that any process has accepted by now, if there are unprocessed events
+        that the query asks for; 0 otherwise. `query.last` is not used. Only with a stream. Raises
+        Unavailable."""
+        ...
+
+    async def has_unprocessed(self) -> bool:
+        """Return whether the stream has unprocessed events. Only with a stream."""
+        ...
+
+    async def close(self) -> None: ...
+
     async def find_unprocessed(self, queries: Sequence[PendingQuery]) -> Sequence[Sequence[int]]:
         """Return, for each query, the buckets with unprocessed events that it asks for. Only if
         there are several buckets."""

@@ -46,7 +46,7 @@ async def open_dashboards(settings: Settings) -> AsyncIterator[DashboardCommands
                     SqlPersonScanner(state_location(settings), workers),
                 ),
             )
-            services = build_dashboards(state.database, state.directory, reading)
+            services = build_dashboards(state.database, state.directory, reading, _has_none)
             yield DashboardCommands(
                 state=state, documents=build_dashboard_documents(state.database, services)
             )
@@ -59,6 +59,10 @@ def build_dashboard_documents(
 ) -> DashboardDocuments:
     store = SqlDashboardDocumentStore(database)
     return DashboardDocuments(DashboardsAsCode(store, services.insights, services.dashboards))
+
+
+async def _has_none() -> bool:
+    return False
 
 
 async def _do_not_wait() -> None:

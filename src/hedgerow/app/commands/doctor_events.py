@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from hedgerow.app.commands.doctor import CheckResult
 from hedgerow.app.event_store import LazyEventStore, event_store_location
 from hedgerow.app.event_store_requests import StoreAction, request_from_service
+from hedgerow.app.topology import require_stream
 from hedgerow.errors import AppError, OperatorError
+from hedgerow.lib.clock import utc_now
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import has_event_store
 from hedgerow.storage.events import replica_schema, schema
@@ -16,7 +19,37 @@ from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.migrations.schema_check import summarize_missing
 
 MAX_LISTED_PARTS = 5
+# A message of the inbox stream is removed within seconds after its events are processed.
+MAX_MESSAGE_AGE_S = 60
+NATS_MODULE = "hedgerow.storage.ingestion.nats_connection"
 NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
+
+
+def check_events(settings: Settings) -> Iterator[CheckResult]:
+    if settings.inbox_url:
+        yield _check_inbox_stream(settings)
+    yield from check_event_store(settings)
+
+
+def _check_inbox_stream(settings: Settings) -> CheckResult:
+    """Check that the stream of the inbox can be used, and that its events are processed."""
+    check = "inbox stream"
+    try:
+        require_stream(settings)
+        found = asyncio.run(import_module(NATS_MODULE).inspect_stream(settings.inbox_url))
+    except (OSError, OperatorError) as error:
+        return CheckResult("problem", check, str(error))
+    version, state = found
+    if state is None:
+        return CheckResult("ok", check, f"NATS {version}, the stream does not exist yet")
+    detail = f"NATS {version}, {state.size >> 20} of {state.max_size >> 20} MB used"
+    if not state.messages:
+        return CheckResult("ok", check, f"{detail}, no event waits")
+    age_s = (utc_now() - state.first_at).total_seconds()
+    if age_s < MAX_MESSAGE_AGE_S:
+        return CheckResult("ok", check, detail)
+    detail += f". The oldest events wait for {int(age_s)} s: is `hedgerow worker` running?"
+    return CheckResult("problem", check, detail)
 
 
 def check_event_store(settings: Settings) -> Iterator[CheckResult]:

@@ -135,7 +135,7 @@ def list_projects(
 
     service = find_service(data, server, key, None, "project:read")
     if service is not None:
-        projects = [_select_fields(project) for project in service.list_all(PROJECTS)]
+        projects = [_select_fields(project) for project in service.list_root(PROJECTS)]
     else:
         found = asyncio.run(run(load_installation_settings(data)))
         projects = [_to_json(project) for project in found]

@@ -31,7 +31,7 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
         lambda connection: commands.doctor_checks.check_workload(
             connection, settings, format_for_settings
         ),
-        lambda: commands.doctor_events.check_event_store(settings),
+        lambda: commands.doctor_events.check_events(settings),
     ).run()
     if as_json:
         print_json([asdict(result) for result in results])

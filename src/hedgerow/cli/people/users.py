@@ -437,7 +437,7 @@ def find_user(opened: OpenPeople, email: str) -> User:
 
 
 def _list_members(service: ServiceClient) -> list[Json]:
-    return [_from_member(each) for each in service.list_all(MEMBERS)]
+    return [_from_member(each) for each in service.list_root(MEMBERS)]
 
 
 def _find_member(service: ServiceClient, email: str) -> Json:

@@ -1,6 +1,6 @@
 """Kept results of insights, and the queue of those to compute."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -65,14 +65,26 @@ _ROW = (
 )
 
 
+async def _has_none() -> bool:
+    return False
+
+
 class SqlResultStore(ResultStore):
-    def __init__(self, database: Database) -> None:
+    """`has_unprocessed` tells whether accepted events wait outside the database."""
+
+    def __init__(
+        self, database: Database, has_unprocessed: Callable[[], Awaitable[bool]] = _has_none
+    ) -> None:
         self._database = database
+        self._has_unprocessed = has_unprocessed
 
     async def fetch_state(self, project_id: ProjectId) -> ReadState:
         topics = {"events": event_topic(project_id), "flags": flag_topic(project_id)}
+        is_waiting = await self._has_unprocessed()
         ((events, flags, is_pending),) = await self._database.fetch(_fetch_state, topics)
-        return ReadState(text=f"{events or 0}.{flags or 0}", is_settled=not is_pending)
+        return ReadState(
+            text=f"{events or 0}.{flags or 0}", is_settled=not (is_pending or is_waiting)
+        )
 
     async def find(
         self, project_id: ProjectId, keys: Collection[str], *, with_result: bool

@@ -196,11 +196,21 @@ def count_events(connection: Connection) -> int:
 
 
 def add_inbox_row(
-    connection: Connection, bucket: int, row: InboxRow, reason: str, now: datetime
+    connection: Connection,
+    bucket: int,
+    row: InboxRow,
+    reason: str,
+    now: datetime,
+    packed: bytes | None = None,
 ) -> None:
+    """Add events that cannot be processed. `packed` are those of a row that cannot be decoded and
+    is not in the database."""
     fields = {"stage": STORED_PROCESS_STAGE, "bucket": bucket, "project_id": row.project_id}
     row_values = _describe_first(row.events) | fields | {"reason": reason, "set_aside_at": now}
-    if row.problem:
+    if packed is not None:
+        values = row_values | {"events": packed, "number": max(1, row.number)}
+        connection.execute(insert(table), values)
+    elif row.problem:
         _copy_bytes(connection, inbox, row, row_values)
     else:
         connection.execute(insert(table), row_values | _pack(row.events))

@@ -220,12 +220,7 @@ class SqlInboxStore(InboxStore):
             keyed = [(*each, row.keys) for each, row in zip(values, rows, strict=True)]
             if keyed:
                 await self._database.append(unprocessed_ids.INSERT_ROWS, keyed)
-            if warnings:
-                await self._database.write(
-                    lambda connection: ingestion_warnings.add_warnings(
-                        connection, project_id, warnings, now
-                    )
-                )
+            await self._add_warnings(project_id, warnings, now)
             return
         if not warnings:
             await self._database.append(_INSERT_INBOX, values)
@@ -238,6 +233,16 @@ class SqlInboxStore(InboxStore):
             ingestion_warnings.add_warnings(connection, project_id, warnings, now)
 
         await self._database.write(change)
+
+    async def _add_warnings(
+        self, project_id: ProjectId, warnings: Sequence[IngestionWarning], now: datetime
+    ) -> None:
+        if warnings:
+            await self._database.write(
+                lambda connection: ingestion_warnings.add_warnings(
+                    connection, project_id, warnings, now
+                )
+            )
 
     async def find_work(self) -> InboxWork:
         rows = await self._database.fetch(_select_work, {"last": self._buckets - 1})
@@ -260,7 +265,7 @@ class SqlInboxStore(InboxStore):
             _select_inbox, bucket, PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES
         )
         return [
-            _decode_inbox_row(id, number, packed, project_id)
+            decode_inbox_row(id, number, packed, project_id)
             for id, number, packed, project_id in rows
         ]
 
@@ -301,7 +306,7 @@ class SqlInboxStore(InboxStore):
         since_ms = int(since.timestamp() * 1000)
 
         def change(connection: Connection) -> bool:
-            if self._buckets > 1 and not _lock_rows(connection, bucket, rows):
+            if self._buckets > 1 and not self._lock_rows(connection, bucket, rows):
                 return False
             made: list[Event] = []
             counts: list[TransformationCounts] = []
@@ -330,7 +335,7 @@ class SqlInboxStore(InboxStore):
             # Dropped events count as stored together with the others.
             values[-1]["number"] += number - len(made)
             connection.execute(insert(ready_events), values)
-            self._remove_processed(connection, rows)
+            self._remove_processed(connection, bucket, rows)
             # Last, because other workers update the same rows and wait from here on.
             transformation_counts.add_counts(connection, counts, now)
             return True
@@ -384,10 +389,10 @@ class SqlInboxStore(InboxStore):
         self, bucket: int, row: InboxRow, reason: str, now: datetime
     ) -> bool:
         def change(connection: Connection) -> bool:
-            if self._buckets > 1 and not _lock_rows(connection, bucket, [row]):
+            if self._buckets > 1 and not self._lock_rows(connection, bucket, [row]):
                 return False
-            dead_letters.add_inbox_row(connection, bucket, row, reason, now)
-            self._remove_processed(connection, [row])
+            self._add_dead_letter(connection, bucket, row, reason, now)
+            self._remove_processed(connection, bucket, [row])
             if row.number:
                 # Release the read barrier for these events, in their order.
                 ((nothing, _),) = pack_processed([])
@@ -415,7 +420,22 @@ class SqlInboxStore(InboxStore):
 
         await self._database.write(change)
 
-    def _remove_processed(self, connection: Connection, rows: Sequence[InboxRow]) -> None:
+    def _add_dead_letter(
+        self, connection: Connection, bucket: int, row: InboxRow, reason: str, now: datetime
+    ) -> None:
+        dead_letters.add_inbox_row(connection, bucket, row, reason, now)
+
+    def _lock_rows(self, connection: Connection, bucket: int, rows: Sequence[InboxRow]) -> bool:
+        """Lock the bucket. Return False if another worker holds it or has processed these rows."""
+        if not lock_bucket(connection, bucket):
+            return False
+        there = "SELECT count(*), sum(length(events)) FROM inbox WHERE id IN ({numbers})"
+        found = bulk.select(connection, there, [row.id for row in rows])
+        return found == [(len(rows), sum(row.size for row in rows))]
+
+    def _remove_processed(
+        self, connection: Connection, bucket: int, rows: Sequence[InboxRow]
+    ) -> None:
         """Delete processed rows. The unprocessed rest of a row stays in place, so order is kept."""
         ended = [row.id for row in rows if not row.rest]
         if self._is_shared:
@@ -448,6 +468,19 @@ class SqlInboxStore(InboxStore):
         ((unprocessed, unstored),) = await self._database.fetch(_select_backlog, {})
         return InboxBacklog(unprocessed=unprocessed, unstored=unstored)
 
+    @property
+    def has_stream(self) -> bool:
+        return False
+
+    async def find_accepted(self, query: PendingQuery, timeout_s: float) -> int:
+        raise NotImplementedError
+
+    async def has_unprocessed(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
     async def find_unprocessed(self, queries: Sequence[PendingQuery]) -> Sequence[Sequence[int]]:
         return await unprocessed_ids.find_buckets(self._database, queries)
 
@@ -475,14 +508,10 @@ class SqlInboxStore(InboxStore):
         return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
 
-def _lock_rows(connection: Connection, bucket: int, rows: Sequence[InboxRow]) -> bool:
-    """Lock the bucket. Return False if another worker holds it or has processed these rows."""
+def lock_bucket(connection: Connection, bucket: int) -> bool:
+    """Lock a bucket until the end of the transaction. Return False if another worker holds it."""
     lock = select(func.pg_try_advisory_xact_lock(ADVISORY_LOCK_CLASS, bucket))
-    if not connection.execute(lock).scalar():
-        return False
-    there = "SELECT count(*), sum(length(events)) FROM inbox WHERE id IN ({numbers})"
-    found = bulk.select(connection, there, [row.id for row in rows])
-    return found == [(len(rows), sum(row.size for row in rows))]
+    return bool(connection.execute(lock).scalar())
 
 
 def _keep_remainder(connection: Connection, row: ProcessedRow) -> bool:
@@ -492,7 +521,7 @@ def _keep_remainder(connection: Connection, row: ProcessedRow) -> bool:
     return connection.execute(update(ready_events).where(as_read).values(left)).rowcount > 0
 
 
-def _decode_inbox_row(id: int, number: int, packed: bytes, project_id: ProjectId) -> InboxRow:
+def decode_inbox_row(id: int, number: int, packed: bytes, project_id: ProjectId) -> InboxRow:
     events, problem = _unpack_or_explain(packed, unpack_captured)
     return InboxRow(
         id=id,

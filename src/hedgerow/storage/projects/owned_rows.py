@@ -153,6 +153,7 @@ KEPT: Mapping[Table, str] = {
     tables.definition_marks: "of processes",
     ingestion.inbox_leases: "of processes",
     ingestion.inbox_workers: "of processes",
+    ingestion.inbox_positions: "of all projects; the processor drops the events of deleted ones",
     ingestion.task_claims: "of processes",
     ingestion.cookieless_salts: "of all projects, deleted after their day",
     ingestion.project_deletions: "the report of the deletion",

@@ -65,6 +65,17 @@ inbox_workers = Table(
     Column("expires_at", Moment, nullable=False),
 )
 
+# How far the inbox stream is processed, if NATS JetStream holds the captured events: the last row
+# of a bucket, and how many events of the next one. `era` is part of the stream's subject.
+inbox_positions = Table(
+    "inbox_positions",
+    metadata,
+    Column("era", Text, primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("last_id", BigInteger, nullable=False),
+    Column("events", Integer, nullable=False),
+)
+
 # What each process used of the rate limits that all processes share.
 rate_usage = Table(
     "rate_usage",

@@ -102,23 +102,6 @@ async def list_stored_warnings(
 
 
 @pytest.fixture
-def inbox(stores: Stores) -> SqlInboxStore:
-    """The inbox of a single-process installation."""
-    return SqlInboxStore(stores.database, 1)
-
-
-@pytest.fixture
-def shared(stores: Stores) -> SqlInboxStore:
-    return SqlInboxStore(stores.database, BUCKETS)
-
-
-@pytest.fixture
-def others(other_stores: Stores) -> SqlInboxStore:
-    """The same inbox in another process."""
-    return SqlInboxStore(other_stores.database, BUCKETS)
-
-
-@pytest.fixture
 def on_postgres(stores: Stores) -> None:
     if stores.location.is_sqlite:
         pytest.skip("only where several processes share a database")
@@ -257,8 +240,11 @@ def _fails_before(statement: str) -> AbstractContextManager[None]:
     return run_before_statement(statement, fail)
 
 
-@pytest.mark.parametrize("statement", ["INSERT INTO ready_events", "DELETE FROM inbox"])
-async def test_processing_is_atomic(stores: Stores, inbox: SqlInboxStore, statement: str) -> None:
+@pytest.mark.parametrize("step", ["add the results", "remove the rows"])
+async def test_processing_is_atomic(stores: Stores, inbox: SqlInboxStore, step: str) -> None:
+    statement = "INSERT INTO ready_events"
+    if step == "remove the rows":
+        statement = "INSERT INTO inbox_positions" if inbox.has_stream else "DELETE FROM inbox"
     await add(inbox, build_captured_event(1, plan="paid"))
     rows = await inbox.fetch_unprocessed(0)
     with _fails_before(statement), pytest.raises(RuntimeError, match="killed"):

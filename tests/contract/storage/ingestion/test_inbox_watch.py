@@ -3,12 +3,18 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, insert
 
-from hedgerow.ingestion.changed_names import group_name, group_type_name, hash_in_project
+from hedgerow.ingestion.changed_names import (
+    group_name,
+    group_type_name,
+    hash_in_project,
+    list_read_names,
+)
 from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.ingestion.persons.changes import PersonChanges
@@ -20,6 +26,7 @@ from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.tables import person_distinct_ids, persons
 from tests.contract.storage.conftest import NOW, Stores
+from tests.contract.storage.ingestion.conftest import OpenInbox
 from tests.support.factories import captured_event
 
 PROJECT, OTHER = ProjectId(1), ProjectId(2)
@@ -27,11 +34,11 @@ LONG_S = 60.0
 
 
 @pytest.fixture
-def inbox(stores: Stores) -> SqlInboxStore:
+def inbox(stores: Stores, open_any_inbox: OpenInbox) -> SqlInboxStore:
     """The inbox as another process uses it."""
     if stores.database.engine_name == "sqlite":
         pytest.skip("one process works alone there")
-    return SqlInboxStore(stores.database, 16)
+    return open_any_inbox(stores, 16)
 
 
 @pytest.fixture
@@ -99,10 +106,26 @@ async def _expect_waiting(reading: Coroutine[Any, Any, Any]) -> asyncio.Task[Any
     return task
 
 
-async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
-    stores: Stores, inbox: SqlInboxStore
-) -> None:
+async def _is_stale(
+    stores: Stores,
+    watch: InboxWatch,
+    distinct_id: str,
+    project_id: ProjectId = PROJECT,
+    **groups: str,
+) -> bool:
+    """Ask as an evaluation does: the stream first, if there is one, then the database."""
+    keys = dict(enumerate(groups.values()))
+    if watch.has_stream:
+        names = list_read_names(distinct_id, keys)
+        if await watch.find_in_stream(project_id, names, timeout_s=LONG_S):
+            return True
     data = SqlEvaluationDataStore(stores.database)
+    return (await data.load(project_id, distinct_id, keys)).is_stale
+
+
+async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
+    stores: Stores, inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
     group = {"$group_type": "company", "$group_key": "acme"}
     events = [
         captured_event("seen", "ann"),
@@ -111,10 +134,7 @@ async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
     ]
     await inbox.add(PROJECT, events, [], NOW)
 
-    async def is_stale(distinct_id: str, project_id: ProjectId = PROJECT, **groups: str) -> bool:
-        keys = dict(enumerate(groups.values()))
-        return (await data.load(project_id, distinct_id, keys)).is_stale
-
+    is_stale = partial(_is_stale, stores, watch)
     stale = [each for each in ("ann", "bob", "before", "cleo", "dan") if await is_stale(each)]
     assert stale == ["ann", "bob", "before", "cleo"]
     assert not await is_stale("ann", OTHER)
@@ -125,12 +145,14 @@ async def test_data_is_stale_while_events_that_change_it_are_unprocessed(
     assert not any([await is_stale(each, company="acme") for each in ("ann", "bob", "before")])
 
 
-async def test_dead_letters_make_nothing_stale(stores: Stores, inbox: SqlInboxStore) -> None:
+async def test_dead_letters_make_nothing_stale(
+    stores: Stores, inbox: SqlInboxStore, watch: InboxWatch
+) -> None:
     await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
     (bucket,) = (await inbox.find_work()).unprocessed
     (row,) = await inbox.fetch_unprocessed(bucket)
     assert await inbox.dead_letter_unprocessed(bucket, row, "bad", NOW)
-    assert not (await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})).is_stale
+    assert not await _is_stale(stores, watch, "ann")
 
 
 async def test_reader_of_a_person_does_not_wait_for_later_events(
@@ -146,8 +168,8 @@ async def test_reader_of_a_person_does_not_wait_for_later_events(
         await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
         await _process_first_row(inbox)
         assert await waiting
-        assert not await watch.wait_until_processed(_query("ann", last + 9), [], timeout_s=0.1)
-        assert await watch.wait_until_processed(_query("cleo", last + 9), [], timeout_s=LONG_S)
+        assert not await watch.wait_until_processed(_query("ann", MAX_ROW_ID), [], timeout_s=0.1)
+        assert await watch.wait_until_processed(_query("cleo", MAX_ROW_ID), [], timeout_s=LONG_S)
 
 
 async def test_reader_of_group_types_waits_for_the_events_that_may_create_them(
@@ -170,13 +192,15 @@ async def test_events_of_all_distinct_ids_of_a_person_make_it_stale(
     last = MAX_ROW_ID
     for distinct_id in ("before", "größer"):
         await inbox.add(PROJECT, [captured_event("seen", distinct_id)], [], NOW)
-        found = await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})
-        assert found.pending is not None
-        assert len(found.pending.buckets) == 1
+        assert await _is_stale(stores, watch, "ann")
         ((*buckets,),) = await inbox.find_unprocessed([_query("ann", last)])
-        assert buckets == found.pending.buckets
+        assert len(buckets) == 1
+        found = await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})
+        if not inbox.has_stream:
+            assert found.pending is not None
+            assert buckets == found.pending.buckets
         await _process_first_row(inbox, distinct_id)
-        assert not (await SqlEvaluationDataStore(stores.database).load(PROJECT, "ann", {})).is_stale
+        assert not await _is_stale(stores, watch, "ann")
 
 
 async def test_reader_of_all_events_waits_until_they_are_stored(
