@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[1]
 DIST = REPOSITORY / "dist"
 CONSOLE_PAGE = REPOSITORY / "src/hedgerow/http/console/static/index.html"
 # Extras that name packages beyond those of the default installation.
-EXTRAS_WITH_MORE = ("dev", "geoip", "nats")
+EXTRAS_WITH_MORE = ("dev", "geoip", "nats", "otel")
 CHECKSUMS = "SHA256SUMS"
 LICENSE_CLASSIFIER = "License :: "
 # Packages whose metadata name no license, but that contain its text.

@@ -192,7 +192,7 @@ def test_secret_keys_of_the_command_line_open_definitions(
     assert (shown.returncode, kept in shown.stdout) == (0, False)
     assert second["secret_api_token_mask"] in shown.stdout
     missing = installation.run_in_process("projects", "secret", "999")
-    assert missing.returncode == 1
+    assert missing.returncode == 4
     assert "No project has the id 999" in missing.stderr
 
 

@@ -146,7 +146,8 @@ class Reader:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_venv()
-        (self.folder / "examples").symlink_to(ROOT / "examples")
+        for name in ("examples", "packages"):
+            (self.folder / name).symlink_to(ROOT / name)
         if NODE_PACKAGES.exists():
             (self.folder / "node_modules").symlink_to(NODE_PACKAGES)
         self._home.mkdir()
@@ -183,7 +184,7 @@ class Reader:
     @property
     def _packages(self) -> Path:
         """Where `pip install ./folder` installs to, since `.venv` is not the reader's own."""
-        return self.folder / "packages"
+        return self.folder / "installed"
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -21,7 +21,9 @@ READING_OPERATIONS = {
     "preview_flag",
     "ask_what_if",
     "explain_flag",
+    "explain_flags",
     "evaluate_flag",
+    "preview_cohort",
 }
 FLAG = {"key": "joined", "filters": {"groups": [{"rollout_percentage": 100}]}}
 

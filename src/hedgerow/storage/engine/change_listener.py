@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import structlog
 
+from hedgerow.errors import Unavailable
 from hedgerow.storage.engine.generations import CHANNEL
 from hedgerow.storage.engine.postgres import build_scan_connection, has_own_session
 
@@ -32,7 +33,13 @@ class ChangeListener:
 
     async def wait(self) -> None:
         """Return after a change of any generation, or after the session began: a change may have
-        been missed before."""
+        been missed before. Raises Unavailable without a database."""
+        try:
+            await self._wait()
+        except psycopg.Error:
+            raise Unavailable("The database does not answer.") from None
+
+    async def _wait(self) -> None:
         if self._session is None:
             self._session = await self._open()
             if self._session is None:

@@ -47,6 +47,7 @@ RESERVED = {
     "activity": "GET, HEAD",
     "evaluation_reasons": "GET, HEAD",
     "explain": "POST",
+    "explanations": "POST",
     "local_evaluation": "GET, HEAD",
     "preview": "POST",
     "stream": "GET, HEAD",
