@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hedgerow.errors import Unavailable
 from hedgerow.storage.engine.change_listener import ChangeListener
 from hedgerow.storage.engine.generations import advance
 from hedgerow.storage.engine.postgres import PostgresDatabase
@@ -58,7 +59,7 @@ async def test_a_lost_session_is_an_error_and_the_next_wait_opens_another(url: s
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(Unavailable):
             await asyncio.wait_for(waiting, TIMEOUT_S)
         await asyncio.wait_for(listener.wait(), TIMEOUT_S)
     finally:
