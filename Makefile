@@ -86,6 +86,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.records
 	$(BIN)/python -m benchmarks.persons
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.processes
 	$(BIN)/python -m benchmarks.definitions
 	$(BIN)/python -m benchmarks.event_store
 	$(BIN)/python -m benchmarks.events

@@ -1,7 +1,6 @@
 """Flags: the engine against posthog-python's, /decide against a bare JSON echo, growth, changes.
 
     python -m benchmarks.decide
-    python -m benchmarks.decide processes    only: one process against two, on all cores
 
 The world is benchmarks/flag_world.py: fifty flags, a thousand people who take turns. The echo runs
 on the same server stack, reads the same bodies as JSON and sends them back as JSON; its answers are
@@ -390,68 +389,17 @@ def swap(core: set[int]) -> None:
             )
 
 
-# Several processes
-
-
-def read_tree_cpu_s(server: Running) -> float:
-    """Return the CPU time of a server and its child processes."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    of_children = (replace(server, pid=int(pid)).cpu_seconds() for pid in children)
-    return server.cpu_seconds() + sum(of_children)
-
-
-def processes() -> None:
-    """The load shares the cores with the servers, so the rates by the clock are too low. The rate
-    of two processes on cores of their own is that of one CPU second, twice."""
-    core_count = len(os.sched_getaffinity(0))
-    connections = CONNECTIONS[-1]
-    print(
-        f"POST {DECIDE}, {flag_world.FLAGS} flags, properties given, {connections} connections,"
-        f" load and servers on the same {core_count} cores, median of {ROUNDS} alternating rounds"
-    )
-    rates: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
-    failures = dict.fromkeys(rates, 0)
-    for count in list(rates) * ROUNDS:
-        os.environ["HEDGEROW_PROCESSES"] = str(count)
-        with hedgerow(os.sched_getaffinity(0), flag_count=flag_world.FLAGS) as server:
-            requests = decide_requests(server.port, with_properties=True)
-            # Long enough for the reader to start and to get the definitions.
-            run_load(server.port, requests, connections=connections, seconds=5)
-            before, own_before = read_tree_cpu_s(server), time.process_time()
-            seen = run_load(server.port, requests, connections=connections, seconds=3)
-            spent = read_tree_cpu_s(server) - before
-        # On a busy machine some are refused, because they waited for too long.
-        failures[count] += seen.failures
-        answers = len(seen.latencies)
-        load_s = time.process_time() - own_before
-        rates[count].append((answers / seen.seconds, answers / spent, load_s / seen.seconds))
-    print(
-        f"  {'processes':>10} {'per s':>10} {'per CPU-s':>10} {'cores of the load':>18}"
-        f" {'refused':>8}"
-    )
-    medians = {
-        count: [statistics.median(each) for each in zip(*found, strict=True)]
-        for count, found in rates.items()
-    }
-    for count, (per_s, per_cpu_s, load_cores) in medians.items():
-        print(
-            f"  {count:>10} {per_s:>10,.0f} {per_cpu_s:>10,.0f} {load_cores:>18.2f}"
-            f" {failures[count]:>8}"
-        )
-    by_clock = medians[2][0] / medians[1][0]
-    by_cpu = 2 * medians[2][1] / medians[1][1]
-    print(f"  two / one: {by_clock:.2f}x by the clock, {by_cpu:.2f}x with a core for each process")
-
-
-def main(only: str = "") -> None:
-    server_core, load_core = cores()
+def configure_servers() -> None:
+    """Set the keys of the servers, and no limits."""
     os.environ["HEDGEROW_BOOTSTRAP_PERSONAL_KEY"] = KEY
     os.environ["HEDGEROW_BOOTSTRAP_PROJECT_KEY"] = PROJECT_KEY
     for limit in ("PROJECT_CALLS", "PROJECT_EVENTS", "ADDRESS_CALLS"):
         os.environ[f"HEDGEROW_{limit}_PER_S"] = "0"
-    if only == "processes":
-        processes()
-        return
+
+
+def main() -> None:
+    server_core, load_core = cores()
+    configure_servers()
     os.sched_setaffinity(0, load_core)
     engine()
     http(server_core)
@@ -460,4 +408,4 @@ def main(only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    serve(echo) if sys.argv[1:] == ["echo"] else main(*sys.argv[1:])
+    serve(echo) if sys.argv[1:] == ["echo"] else main()
