@@ -26,6 +26,7 @@ from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import Header, Reply, build_reply
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import Trace
 from hedgerow.lib.eager import ensure_task
 from hedgerow.outbound.origin_client import (
@@ -75,9 +76,11 @@ class Forwarder:
         *,
         build_headers: BuildHeaders,
         read_timeout_s: float,
+        spans: RequestSpans | None = None,
     ) -> None:
         self._client = client
-        self.build_headers = build_headers
+        self._build_headers = build_headers
+        self._spans = spans
         self._memory = memory
         self._origins = origins
         self._read_timeout_s = read_timeout_s
@@ -96,6 +99,14 @@ class Forwarder:
                 receive, reservation, max_bytes=max_bytes, timeout_s=self._read_timeout_s
             )
 
+    def collect_headers(self, scope: Scope, trace: Trace | None) -> list[tuple[str, str]]:
+        """Return the headers for the origin, whose span is a child of this process's own."""
+        headers = self._build_headers(scope)
+        if self._spans is None or trace is None:
+            return headers
+        own = ("traceparent", self._spans.find_context(trace).traceparent)
+        return [*(each for each in headers if each[0].lower() != own[0]), own]
+
     @contextmanager
     def reserve(self, scope: Scope, body: bytes) -> Iterator[None]:
         """Count the memory of a body. Raises Unavailable if there is none left."""
@@ -104,7 +115,12 @@ class Forwarder:
             yield
 
     async def send(
-        self, scope: Scope, body: bytes, timeout_s: float, headers: Headers = ()
+        self,
+        scope: Scope,
+        body: bytes,
+        timeout_s: float,
+        trace: Trace | None = None,
+        headers: Headers = (),
     ) -> OriginResponse:
         """Send a request on, with further headers. Raises OriginUnreachable, and Unavailable if too
         many bodies wait for the origin."""
@@ -113,7 +129,7 @@ class Forwarder:
         request = OriginRequest(
             method=scope["method"],
             path=build_path(scope),
-            headers=[*self.build_headers(scope), *headers],
+            headers=[*self.collect_headers(scope, trace), *headers],
             body=body,
             timeout_s=timeout_s,
         )
@@ -146,7 +162,7 @@ class ForwardedRoute:
         body = await self._forwarder.read_body(scope, receive, self._max_bytes)
         trace.mark("body")
         try:
-            response = await self._forwarder.send(scope, body, self._timeout_s)
+            response = await self._forwarder.send(scope, body, self._timeout_s, trace)
         except OriginUnreachable:
             raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
         trace.mark("origin")
@@ -203,7 +219,7 @@ class EvaluationRoute:
             pass
         if self._timeout_s and not self._patience.is_over:
             try:
-                response = await self._forwarder.send(scope, body, self._timeout_s)
+                response = await self._forwarder.send(scope, body, self._timeout_s, trace)
             except OriginUnreachable:
                 self._patience.record_failure()
             except Unavailable:

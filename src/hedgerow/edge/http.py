@@ -65,6 +65,7 @@ from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.refusals import Refusals
 from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.http.server.senders import Senders
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.logs import is_human_readable
 from hedgerow.lib.threads import run_in_thread
@@ -102,9 +103,11 @@ class EdgeServices:
         client: OriginClient,
         build_headers: BuildHeaders = build_edge_headers,
         inbox: Inbox | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         self.settings = settings
         self.inbox = inbox
+        self.spans = spans
         self.client = client
         self.state = state
         self.directory = directory
@@ -123,6 +126,7 @@ class EdgeServices:
             self.origins,
             build_headers=build_headers,
             read_timeout_s=timeout_s,
+            spans=spans,
         )
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
@@ -191,6 +195,7 @@ def build_gateway(
         senders=Senders(origins, services.directory.find_project_id),
         admit_client=lambda scope: services.limits.admit_address(origins.client(scope).group),
         stopping=services.stopping,
+        spans=services.spans,
     )
 
 

@@ -24,9 +24,11 @@ from hedgerow.http.payload.body_memory import MIB
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.origin_client import OriginClient
+from hedgerow.outbound.telemetry import Telemetry
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
@@ -48,8 +50,12 @@ async def run_edge(
     directory = Directory(EdgeDirectoryStore(state), utc_now, time.monotonic)
     flag_cache = FlagCache(EdgeFlagStore(state), run_in_thread)
     client = OriginClient(sources[0].url, f"hedgerow-edge/{__version__}")
+    telemetry = Telemetry()
+    spans = None if telemetry.spans is None else RequestSpans(telemetry.spans)
     inbox = await _open_inbox(settings)
-    services = EdgeServices(settings, state, directory, flag_cache, client, inbox=inbox)
+    services = EdgeServices(
+        settings, state, directory, flag_cache, client, inbox=inbox, spans=spans
+    )
     sender = None if inbox is None else InboxSender(inbox, client)
 
     def on_contact() -> None:
@@ -82,7 +88,10 @@ async def run_edge(
     gateway = build_edge_gateway(services, readiness, metrics)
     following = _follow(followers, state, readiness, ready, failed, sender)
     try:
-        async with run_gateway(services, gateway, metrics, following):
+        async with (
+            telemetry.run(metrics.collect),
+            run_gateway(services, gateway, metrics, following),
+        ):
             yield gateway
     finally:
         if inbox is not None:

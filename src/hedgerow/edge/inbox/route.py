@@ -52,6 +52,16 @@ class _Parsed:
     error: AppError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Received:
+    """A request of a client."""
+
+    scope: Scope
+    body: bytes
+    trace: Trace
+    receipt: Receipt
+
+
 _parsing: ContextVar[_Parsed] = ContextVar("_parsing")
 
 
@@ -108,20 +118,21 @@ class InboxRoutes:
             randomness=self._randomness.take_uuid7_bytes(),
             ip=self._origins.client(scope).text,
         )
+        received = _Received(scope=scope, body=body, trace=trace, receipt=receipt)
         project_id, parsed = self._state.find_only_project_id(), None
         if project_id is None or self._inbox.has_waiting(project_id):
-            parsed = await _parse(handler, scope, body, trace)
+            parsed = await _parse(handler, received)
             project_id = parsed.project_id
         can_wait = True
         if parsed is None or parsed.is_cookieless or not self._has_waiting(project_id):
-            response, can_wait = await self._attempt(scope, body, receipt, project_id)
+            response, can_wait = await self._attempt(received, project_id)
             if response is not None and (not can_wait or response.status not in AWAY):
                 trace.mark("origin")
                 return build_forwarded_reply(response)
         if parsed is None:
-            parsed = await _parse(handler, scope, body, trace)
+            parsed = await _parse(handler, received)
         reply, project_id = _check(parsed, can_wait=can_wait)
-        await self._store(scope, body, receipt, project_id, parsed.keys)
+        await self._store(received, project_id, parsed.keys)
         trace.mark("store")
         return reply
 
@@ -129,39 +140,35 @@ class InboxRoutes:
         return project_id is not None and self._inbox.has_waiting(project_id)
 
     async def _attempt(
-        self, scope: Scope, body: bytes, receipt: Receipt, project_id: ProjectId | None
+        self, received: _Received, project_id: ProjectId | None
     ) -> tuple[OriginResponse | None, bool]:
         """Return the answer of the origin, if any, and whether the request may wait for another.
         Without a key that the origin accepts, it is the request of any client."""
         key = "" if project_id is None else self._state.find_key(project_id)
         if key:
-            response = await self._send(scope, body, (HEADER.decode(), receipt.encode(key)))
+            response = await self._send(received, (HEADER.decode(), received.receipt.encode(key)))
             if response is None or not is_key_refused(response):
                 return response, True
-        return await self._send(scope, body), False
+        return await self._send(received), False
 
-    async def _send(
-        self, scope: Scope, body: bytes, *headers: tuple[str, str]
-    ) -> OriginResponse | None:
+    async def _send(self, received: _Received, *headers: tuple[str, str]) -> OriginResponse | None:
         try:
-            return await self._forwarder.send(scope, body, ATTEMPT_TIMEOUT_S, headers)
+            return await self._forwarder.send(
+                received.scope, received.body, ATTEMPT_TIMEOUT_S, received.trace, headers
+            )
         except (OriginUnreachable, Unavailable):
             return None
 
     async def _store(
-        self,
-        scope: Scope,
-        body: bytes,
-        receipt: Receipt,
-        project_id: ProjectId,
-        keys: tuple[int, ...],
+        self, received: _Received, project_id: ProjectId, keys: tuple[int, ...]
     ) -> None:
+        scope, body = received.scope, received.body
         request = WaitingRequest(
             project_id=project_id,
             method=scope["method"],
             path=build_path(scope),
-            headers=self._forwarder.build_headers(scope),
-            receipt=receipt,
+            headers=self._forwarder.collect_headers(scope, received.trace),
+            receipt=received.receipt,
             keys=keys,
             body=body,
         )
@@ -192,14 +199,15 @@ def _check(parsed: _Parsed, *, can_wait: bool) -> tuple[Reply, ProjectId]:
     return parsed.reply, parsed.project_id
 
 
-async def _parse(handler: FastHandler, scope: Scope, body: bytes, trace: Trace) -> _Parsed:
+async def _parse(handler: FastHandler, received: _Received) -> _Parsed:
     parsed = _Parsed()
     token = _parsing.set(parsed)
     try:
-        parsed.reply = await handler(repeat_body(scope, body), receive_nothing, trace)
+        again = repeat_body(received.scope, received.body)
+        parsed.reply = await handler(again, receive_nothing, received.trace)
     except AppError as error:
         parsed.error = error.with_traceback(None)
     finally:
         _parsing.reset(token)
-    trace.mark("parse")
+    received.trace.mark("parse")
     return parsed

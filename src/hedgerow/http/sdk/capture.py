@@ -38,7 +38,7 @@ from hedgerow.http.sdk.edge_receipt import Receipt, check_receipt_key, read_rece
 from hedgerow.http.server.headers import read_basic_user, read_bearer, read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
-from hedgerow.http.server.spans import SpanLog
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch
 from hedgerow.ingestion.parsing import segment_format
@@ -115,7 +115,7 @@ class CaptureEndpoints:
         origins: Origins,
         clock: Clock,
         limits: CallLimits,
-        spans: SpanLog | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         self._limits = limits
         self._spans = spans
